@@ -9,27 +9,27 @@ use touchline_server::Settings;
 
 use crate::arguments::{ApiArguments, CONFIG_VARIABLE};
 use crate::config::{self, Sources};
-use crate::http_client::{self, Url};
+use crate::http_client::{self, HttpUrl};
 
 /// The URL of the server API, and its key.
 #[derive(Clone)]
-pub(crate) struct Api {
-    base: Url,
+pub(crate) struct ApiClient {
+    base: HttpUrl,
     key: String,
 }
 
-impl Api {
+impl ApiClient {
     /// An API at a base URL, with or without `/api` at its end.
     ///
     /// # Errors
     /// When the URL is none.
     pub(crate) fn new(url: &str, key: String) -> Result<Self> {
-        let mut base = Url::parse(url, "http")?;
+        let mut base = HttpUrl::parse(url, "http")?;
         if key.bytes().any(|b| !b.is_ascii_graphic()) {
             bail!("the key of the server API has characters that no header can carry");
         }
         base.path = base.path.trim_end_matches('/').trim_end_matches("/api").to_owned();
-        Ok(Api { base, key })
+        Ok(ApiClient { base, key })
     }
 
     /// As the arguments say; a key that they don't give comes from the configuration.
@@ -38,14 +38,14 @@ impl Api {
     /// When the URL is none, or the configuration can't be read.
     pub(crate) fn from_arguments(arguments: &ApiArguments) -> Result<Self> {
         if let (Some(url), Some(key)) = (&arguments.api, &arguments.key) {
-            return Api::new(url, key.clone());
+            return ApiClient::new(url, key.clone());
         }
         let settings = configured(arguments.config.as_deref())?;
         let url = match &arguments.api {
             Some(url) => url.clone(),
             None => api_endpoint(&settings)?,
         };
-        Api::new(&url, arguments.key.clone().unwrap_or(settings.http_api.key))
+        ApiClient::new(&url, arguments.key.clone().unwrap_or(settings.http_api.key))
     }
 
     /// Calls one operation and gives its result.
@@ -53,7 +53,7 @@ impl Api {
     /// # Errors
     /// When the server isn't there or refuses; the API's own errors with number and text.
     pub(crate) fn call(&self, operation: &str, request: &Json) -> Result<Json> {
-        let url = Url { path: format!("{}/api/{operation}", self.base.path), ..self.base.clone() };
+        let url = HttpUrl { path: format!("{}/api/{operation}", self.base.path), ..self.base.clone() };
         let answer = http_client::post(&url, &self.key, request.to_string().as_bytes())?;
         match answer.status {
             200..=299 => {}

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
-use crate::config::keys::{self, KEYS, Kind};
+use crate::config::keys::{self, KEYS, ValueKind};
 use crate::config::redact;
 
 /// Touchline, a live-event server: a reporter posts an event, every fan sees it in milliseconds.
@@ -20,7 +20,7 @@ use crate::config::redact;
 pub(crate) struct Arguments {
     /// What to do.
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<CliCommand>,
     /// Without a command: how to serve.
     #[command(flatten)]
     serve: ServeArguments,
@@ -41,7 +41,7 @@ pub(crate) fn take_keys(words: impl Iterator<Item = OsString>) -> (Vec<OsString>
             rest.push(word);
             continue;
         }
-        let needs_value = keys::find(KEYS, path).is_some_and(|key| key.kind != Kind::Boolean);
+        let needs_value = keys::find(KEYS, path).is_some_and(|key| key.kind != ValueKind::Boolean);
         let is_value = |next: &str| needs_value || !next.starts_with("--") || next.starts_with("---");
         let has_next = value.is_none() && words.peek().and_then(|next| next.to_str()).is_some_and(is_value);
         let next = if has_next { words.next().and_then(|next| next.into_string().ok()) } else { None };
@@ -67,7 +67,7 @@ impl Arguments {
         });
         match &mut arguments.command {
             None => arguments.serve.keys = keys,
-            Some(Command::Serve(serve)) => serve.keys = keys,
+            Some(CliCommand::Serve(serve)) => serve.keys = keys,
             Some(_) if keys.is_empty() => {}
             Some(_) => {
                 let text = format!("--{}: keys of the configuration are for `touchline serve`", keys[0].0);
@@ -78,11 +78,11 @@ impl Arguments {
     }
 
     /// The command that was meant.
-    pub(crate) fn meant(self) -> Command {
+    pub(crate) fn meant(self) -> CliCommand {
         self.command.unwrap_or_else(|| {
             let is_written = self.serve.config.is_some() || !self.serve.keys.is_empty();
             let has_configuration = is_written || std::env::var_os(CONFIG_VARIABLE).is_some();
-            Command::Serve(ServeArguments { dev: self.serve.dev || !has_configuration, ..self.serve })
+            CliCommand::Serve(ServeArguments { dev: self.serve.dev || !has_configuration, ..self.serve })
         })
     }
 }
@@ -92,7 +92,7 @@ pub(crate) const CONFIG_VARIABLE: &str = "TOUCHLINE_CONFIG";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Run the server.
     Serve(ServeArguments),
     /// Say what is wrong with a configuration: what `serve` would refuse because of it, and what hardly means what it
@@ -282,8 +282,8 @@ pub(crate) struct MigrateArguments {
     #[arg(value_enum)]
     pub(crate) action: MigrateAction,
     /// Which database.
-    #[arg(long, value_enum, default_value_t = Database::Primary)]
-    pub(crate) database: Database,
+    #[arg(long, value_enum, default_value_t = DatabaseChoice::Primary)]
+    pub(crate) database: DatabaseChoice,
     /// With `down`: delete the data of that change. Without it, `down` only says what would go.
     #[arg(long)]
     pub(crate) yes: bool,
@@ -299,8 +299,8 @@ pub(crate) struct BackupArguments {
     #[arg(value_name = "COPY")]
     pub(crate) copy: PathBuf,
     /// Which database.
-    #[arg(long, value_enum, default_value_t = Database::Primary)]
-    pub(crate) database: Database,
+    #[arg(long, value_enum, default_value_t = DatabaseChoice::Primary)]
+    pub(crate) database: DatabaseChoice,
     /// Configuration file, .toml or .json; else the one that TOUCHLINE_CONFIG names.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -319,7 +319,7 @@ pub(crate) enum MigrateAction {
 
 /// A database of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Database {
+pub(crate) enum DatabaseChoice {
     /// What must not be lost.
     Primary,
     /// What is big, and may be lost.
@@ -361,7 +361,7 @@ mod tests {
             let arguments = Arguments::try_parse_from(line.split(' ')).expect("the line is good");
             let command = arguments.meant();
             assert!(
-                matches!(command, Command::Serve(ServeArguments { dev, .. }) if dev == expected),
+                matches!(command, CliCommand::Serve(ServeArguments { dev, .. }) if dev == expected),
                 "{line}: {command:?}"
             );
         }

@@ -15,7 +15,7 @@ const BODY_LEN_MAX: u64 = 64 * 1024 * 1024;
 
 /// The address of a server, and a path on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Url {
+pub(crate) struct HttpUrl {
     /// Host name or address, without brackets.
     pub(crate) host: String,
     /// Its port.
@@ -24,7 +24,7 @@ pub(crate) struct Url {
     pub(crate) path: String,
 }
 
-impl Url {
+impl HttpUrl {
     /// Parses `scheme://host[:port][/path]`.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl Url {
             bail!("{text:?} is not a valid {scheme}:// URL");
         }
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        Ok(Url { host: host.to_owned(), port, path })
+        Ok(HttpUrl { host: host.to_owned(), port, path })
     }
 
     /// `host:port` as a Host header has it.
@@ -103,7 +103,7 @@ pub(crate) struct HttpReply {
 ///
 /// # Errors
 /// When no server answers, or the answer is not HTTP.
-pub(crate) fn post(url: &Url, key: &str, body: &[u8]) -> Result<HttpReply> {
+pub(crate) fn post(url: &HttpUrl, key: &str, body: &[u8]) -> Result<HttpReply> {
     let mut stream = url.connect()?;
     let key = if key.is_empty() { String::new() } else { format!("X-API-Key: {key}\r\n") };
     let head = format!(
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn urls_are_taken_apart() {
-        let url = |host: &str, port, path: &str| Some(Url { host: host.into(), port, path: path.into() });
+        let url = |host: &str, port, path: &str| Some(HttpUrl { host: host.into(), port, path: path.into() });
         for (text, expected) in [
             ("http://localhost", url("localhost", 80, "/")),
             ("http://127.0.0.1:8000/api", url("127.0.0.1", 8000, "/api")),
@@ -189,9 +189,9 @@ mod tests {
             ("http://host/\r\nX: y", None),
             ("http://user@host", None),
         ] {
-            assert_eq!(Url::parse(text, "http").ok(), expected, "{text}");
+            assert_eq!(HttpUrl::parse(text, "http").ok(), expected, "{text}");
         }
-        let error = Url::parse("https://host", "http").expect_err("TLS is not spoken").to_string();
+        let error = HttpUrl::parse("https://host", "http").expect_err("TLS is not spoken").to_string();
         assert!(error.contains("https:// is not supported yet"), "{error}");
     }
 

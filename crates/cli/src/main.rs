@@ -13,7 +13,7 @@ use std::io;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use arguments::{Arguments, Command};
+use arguments::{Arguments, CliCommand};
 
 fn main() -> ExitCode {
     match run(Arguments::read()) {
@@ -28,18 +28,18 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<ExitCode> {
     match arguments.meant() {
-        Command::Serve(arguments) => commands::serve::run(arguments),
-        Command::Check(arguments) => commands::check::run(&arguments),
-        Command::Genconfig(arguments) => commands::genconfig::run(&arguments),
-        Command::Token(arguments) => commands::token::run(&arguments),
-        Command::Publish(arguments) => commands::publish::run(&arguments),
-        Command::Watch(arguments) => commands::watch::run(&arguments),
-        Command::Match(arguments) => commands::match_replay::run(&arguments),
-        Command::Migrate(arguments) => commands::migrate::run(&arguments),
-        Command::Backup(arguments) => commands::backup::backup(&arguments),
-        Command::Restore(arguments) => commands::backup::restore(&arguments),
-        Command::Lab(arguments) => touchline_lab::run(arguments),
-        Command::Version => commands::version::run(),
+        CliCommand::Serve(arguments) => commands::serve::run(arguments),
+        CliCommand::Check(arguments) => commands::check::run(&arguments),
+        CliCommand::Genconfig(arguments) => commands::genconfig::run(&arguments),
+        CliCommand::Token(arguments) => commands::token::run(&arguments),
+        CliCommand::Publish(arguments) => commands::publish::run(&arguments),
+        CliCommand::Watch(arguments) => commands::watch::run(&arguments),
+        CliCommand::Match(arguments) => commands::match_replay::run(&arguments),
+        CliCommand::Migrate(arguments) => commands::migrate::run(&arguments),
+        CliCommand::Backup(arguments) => commands::backup::backup(&arguments),
+        CliCommand::Restore(arguments) => commands::backup::restore(&arguments),
+        CliCommand::Lab(arguments) => touchline_lab::run(arguments),
+        CliCommand::Version => commands::version::run(),
     }
 }
 

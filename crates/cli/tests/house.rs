@@ -31,6 +31,8 @@ const BANNED: &[&str] = &["ring", "openssl", "native-tls", "rsa", "chrono", "asy
 const IMPURE: &[&str] =
     &["tokio", "mio::", "std::net", "Instant::now", "SystemTime", "thread::spawn", "rand::", "std::fs"];
 const PURE: &[&str] = &["protocol", "registry", "engine"];
+/// Types of one name in several files, and why that is no second meaning.
+const SAME: &[(&str, &str)] = &[];
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 const COLUMNS_MAX: usize = 120;
@@ -267,6 +269,57 @@ fn two_sentences_are_told_from_one() {
     {
         assert_eq!(second_sentence(line), None, "{line}");
     }
+}
+
+#[test]
+fn a_type_name_means_one_thing() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (path, text) in sources() {
+        let is_test = path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs");
+        let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        for name in code.lines().filter(|_| !is_test).filter_map(defined_type) {
+            places.entry(name.to_owned()).or_default().push(path.display().to_string());
+        }
+    }
+    assert!(places.len() > 500, "types are found");
+    let many = places.iter().filter(|(name, paths)| paths.len() > 1 && !SAME.iter().any(|(same, _)| same == name));
+    report(
+        "one name, several types",
+        &many.map(|(name, paths)| format!("{name}: {}", paths.join(", "))).collect::<Vec<_>>(),
+    );
+}
+
+/// The type that a line of a file defines at its top level.
+fn defined_type(line: &str) -> Option<&str> {
+    let rest = match line.strip_prefix("pub") {
+        Some(rest) => rest.trim_start_matches("(crate)").trim_start_matches("(super)").trim_start(),
+        None => line,
+    };
+    let rest = ["struct ", "enum ", "trait ", "type ", "union "].iter().find_map(|word| rest.strip_prefix(word))?;
+    rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()
+}
+
+#[test]
+fn every_word_of_the_glossary_has_its_type() {
+    let glossary = std::fs::read_to_string(root().join("docs/GLOSSARY.md")).expect("the glossary is there");
+    let rows: Vec<Vec<&str>> = glossary
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.contains('`'))
+        .map(|line| line.split('|').map(|cell| cell.trim().trim_matches('`')).collect())
+        .collect();
+    assert!(rows.len() > 30, "rows are found");
+    let mut broken = Vec::new();
+    for row in rows {
+        let [_, word, _, name, file, _] = row[..] else { panic!("{row:?}") };
+        match std::fs::read_to_string(root().join("crates").join(file)) {
+            Err(error) => broken.push(format!("{word}: {file}: {error}")),
+            Ok(text) if text.lines().all(|line| defined_type(line) != Some(name) && line.trim() != name) => {
+                broken.push(format!("{word}: {file} does not define {name}"));
+            }
+            Ok(_) => {}
+        }
+    }
+    report("the glossary", &broken);
 }
 
 #[test]

@@ -11,18 +11,18 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
-use touchline_protocol::stream::ChannelName;
+use touchline_protocol::stream::{ChannelName, NamespaceName};
 
 use crate::gather::gather;
 use crate::history::Streams;
 use crate::link_log::LinkLog;
 use crate::loader::{Checks, Loader, StreamLoad};
 use crate::marks::Marks;
-use crate::members::{Hello, Members, Step, Timing, VERSIONS};
-use crate::settings::Settings;
+use crate::members::{Hello, Members, MembershipStep, MembershipTiming, VERSIONS};
+use crate::settings::JoinOptions;
 use crate::subject::Subjects;
 use crate::versions::{remedy, say_what_nats_keeps, warn_of_losses};
-use crate::watch::Watch;
+use crate::watch::StreamWatch;
 use crate::{ClusterCommand, ClusterEvent};
 
 /// Between two attempts to open the streams.
@@ -43,7 +43,7 @@ pub(crate) type ClusterEventSink = Arc<dyn Fn(ClusterEvent) + Send + Sync>;
 
 /// Serves until the node leaves.
 pub(crate) async fn run(
-    settings: Settings,
+    settings: JoinOptions,
     (servers, options): (Vec<ServerAddr>, ConnectOptions),
     (mut outgoing, message_max): (UnboundedReceiver<ClusterCommand>, Arc<AtomicUsize>),
     events: ClusterEventSink,
@@ -110,7 +110,7 @@ struct OpenStreams {
 }
 
 /// Streams, and how often the connection had been lost when they began to be opened.
-type Opened = (u64, Streams);
+type OpenedStream = (u64, Streams);
 
 /// What is heard of other nodes.
 pub(crate) enum NodeSignal {
@@ -127,7 +127,7 @@ pub(crate) struct ConnectedNode {
     pub(crate) signal_sender: Sender<NodeSignal>,
     /// Whether this node is part of the cluster: what comes in before that is left alone.
     pub(crate) is_joined: Arc<AtomicBool>,
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<JoinOptions>,
     pub(crate) subjects: Subjects,
     pub(crate) events: ClusterEventSink,
     streams: Option<OpenStreams>,
@@ -157,7 +157,7 @@ pub(crate) struct ConnectedNode {
 impl ConnectedNode {
     fn new(
         client: Client,
-        settings: Settings,
+        settings: JoinOptions,
         events: ClusterEventSink,
         echo_sender: UnboundedSender<u64>,
         signal_sender: Sender<NodeSignal>,
@@ -171,7 +171,7 @@ impl ConnectedNode {
             aside: false,
         };
         let ms = |duration: Duration| duration.as_millis() as u64;
-        let timing = Timing {
+        let timing = MembershipTiming {
             heartbeat_ms: ms(settings.heartbeat),
             timeout_ms: ms(settings.timeout),
             grace_ms: ms(settings.grace),
@@ -224,29 +224,31 @@ impl ConnectedNode {
         self.run_steps(steps).await;
     }
 
-    async fn run_steps(&mut self, steps: Vec<Step>) {
+    async fn run_steps(&mut self, steps: Vec<MembershipStep>) {
         for step in steps {
             match step {
-                Step::SayHello => self.say_hello(false).await,
-                Step::Probe(node) => self.probe(node),
-                Step::Join(nodes) => {
+                MembershipStep::SayHello => self.say_hello(false).await,
+                MembershipStep::Probe(node) => self.probe(node),
+                MembershipStep::Join(nodes) => {
                     self.is_joined.store(true, Relaxed);
                     tracing::info!(nodes = nodes.len(), version = self.members.version(), "part of the cluster");
                     (self.events)(ClusterEvent::Joined(nodes));
                     self.report_link();
                 }
-                Step::StandAside(other) => {
+                MembershipStep::StandAside(other) => {
                     self.is_joined.store(false, Relaxed);
                     let why = self.no_common_version(&other);
                     tracing::error!("{why}: this node takes no part in the cluster until that node has streams_gone");
                     (self.events)(ClusterEvent::VersionConflict(why));
                     (self.events)(ClusterEvent::Linked(false));
                 }
-                Step::Refused(other) => {
+                MembershipStep::Refused(other) => {
                     tracing::warn!("{}: that node takes no part in the cluster", self.no_common_version(&other))
                 }
-                Step::Suspect(node, is_suspected) => (self.events)(ClusterEvent::Suspected { node, is_suspected }),
-                Step::Gone(node) => (self.events)(ClusterEvent::NodeDead { node }),
+                MembershipStep::Suspect(node, is_suspected) => {
+                    (self.events)(ClusterEvent::Suspected { node, is_suspected })
+                }
+                MembershipStep::Gone(node) => (self.events)(ClusterEvent::NodeDead { node }),
             }
         }
     }
@@ -287,7 +289,7 @@ impl ConnectedNode {
         }
     }
 
-    async fn on_nats_event(&mut self, event: &Event, streams: &UnboundedSender<Opened>) {
+    async fn on_nats_event(&mut self, event: &Event, streams: &UnboundedSender<OpenedStream>) {
         match event {
             Event::Connected => {
                 let info = self.client.server_info();
@@ -322,7 +324,7 @@ impl ConnectedNode {
     }
 
     /// Streams in memory are streams_gone with their server, so they are opened whenever a server is there.
-    fn open_streams(&mut self, opened: UnboundedSender<Opened>) {
+    fn open_streams(&mut self, opened: UnboundedSender<OpenedStream>) {
         if std::mem::replace(&mut self.is_opening, true) {
             return;
         }
@@ -367,7 +369,7 @@ impl ConnectedNode {
         });
     }
 
-    fn on_streams(&mut self, (lost, streams): Opened, opened: &UnboundedSender<Opened>) {
+    fn on_streams(&mut self, (lost, streams): OpenedStream, opened: &UnboundedSender<OpenedStream>) {
         self.is_opening = false;
         if lost != self.lost {
             // They were opened before the connection was lost again.
@@ -375,7 +377,7 @@ impl ConnectedNode {
         }
         let is_known = self.streams.as_ref().is_some_and(|known| known.streams.are(&streams));
         let loader = Loader::start(streams.clone(), Arc::clone(&self.events), Arc::clone(&self.checks));
-        let watch = Watch {
+        let watch = StreamWatch {
             streams: streams.clone(),
             events: Arc::clone(&self.events),
             delay: self.settings.check_delay,
@@ -439,26 +441,17 @@ impl ConnectedNode {
                 Some(_) => self.waiting_loads.push_back((Instant::now(), load)),
                 None => self.refuse(load),
             },
-            ClusterCommand::BeginRun { namespace, lost } => {
-                let streams_gone = Arc::clone(&self.streams_gone);
-                if let Some(streams) = self.streams() {
-                    tokio::spawn(async move {
-                        if streams.begin_run(&namespace, lost).await {
-                            streams_gone.notify_one();
-                        }
-                    });
-                }
-            }
+            ClusterCommand::BeginRun { namespace, lost } => self.begin_run(namespace, lost),
             ClusterCommand::CheckSoon => self.checks.trouble.notify_one(),
             ClusterCommand::Append { channel, namespace, payload, id, done } => match self.streams() {
                 Some(streams) => {
                     let checks = Arc::clone(&self.checks);
                     tokio::spawn(async move {
-                        let stored = streams.store(&channel, &namespace, payload, &id).await;
-                        if stored.is_none() {
+                        let appended = streams.store(&channel, &namespace, payload, &id).await;
+                        if appended.is_none() {
                             checks.trouble.notify_one();
                         }
-                        done(stored);
+                        done(appended);
                     });
                 }
                 None => done(None),
@@ -473,7 +466,19 @@ impl ConnectedNode {
         }
     }
 
-    /// Says that something can't be read now.
+    /// Begins a new run of a namespace's stream in a task of its own; the streams are opened again after it.
+    fn begin_run(&self, namespace: NamespaceName, lost: u64) {
+        let streams_gone = Arc::clone(&self.streams_gone);
+        if let Some(streams) = self.streams() {
+            tokio::spawn(async move {
+                if streams.begin_run(&namespace, lost).await {
+                    streams_gone.notify_one();
+                }
+            });
+        }
+    }
+
+    /// Answers a load with nothing: the log cannot be read now.
     fn refuse(&self, load: StreamLoad) {
         (self.events)(ClusterEvent::Loaded { channel: load.channel, load: load.id, history: None });
     }

@@ -18,12 +18,12 @@ use touchline_protocol::stream::Offset;
 
 use crate::loader::StreamLoad;
 use crate::marks::Marks;
-use crate::reading::{Kept, Reading, Step, StreamRead, StreamReadResult};
-use crate::settings::Settings;
-use crate::storing::{self, Verdict};
-use crate::stream::{self, Description};
+use crate::reading::{ReadRecords, ReadStep, Reading, StreamRead, StreamReadResult};
+use crate::settings::JoinOptions;
+use crate::storing::{self, AppendVerdict};
+use crate::stream::{self, StreamDescription};
 use crate::subject::Subjects;
-use crate::{AppendedAt, StoredPublication, StreamRun};
+use crate::{StoredPublication, StreamAppendedAt, StreamRun};
 
 /// How long a publisher waits for JetStream.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -49,7 +49,7 @@ pub(crate) struct StreamState {
 }
 
 /// What a look at a stream comes to.
-pub(crate) enum Inspection {
+pub(crate) enum StreamCheck {
     /// It is there.
     Present(StreamState),
     /// It is gone, another has its name, it is in another run, or was set back: it has to be opened anew.
@@ -63,7 +63,7 @@ pub(crate) enum Inspection {
 pub(crate) struct Streams {
     context: Context,
     subjects: Subjects,
-    open: Arc<HashMap<String, (Stream, Description)>>,
+    open: Arc<HashMap<String, (Stream, StreamDescription)>>,
     marks: Arc<Marks>,
 }
 
@@ -76,7 +76,7 @@ impl Streams {
     /// NATS's reason, as text.
     pub(crate) async fn open(
         client: async_nats::Client,
-        settings: Arc<Settings>,
+        settings: Arc<JoinOptions>,
         subjects: Subjects,
         (marks, known, is_first): (Arc<Marks>, &Marks, bool),
     ) -> Result<Self, String> {
@@ -102,33 +102,39 @@ impl Streams {
     }
 
     /// Looks at a namespace's stream.
-    pub(crate) async fn inspect(&self, namespace: &str) -> Inspection {
-        let Some((stream, known)) = self.open.get(namespace) else { return Inspection::Unknown };
+    pub(crate) async fn inspect(&self, namespace: &str) -> StreamCheck {
+        let Some((stream, known)) = self.open.get(namespace) else { return StreamCheck::Unknown };
         // Before the stream is asked: what comes meanwhile says nothing.
         let mark = self.marks.of(known.life);
         let now = with_retries(|| self.context.get_stream(&stream.cached_info().config.name)).await;
         match now.as_ref().map(|now| now.as_ref().map(Stream::cached_info)) {
-            Some(Ok(info)) if mark.is_some_and(|mark| mark.is_behind(info.state.last_sequence)) => Inspection::Changed,
+            Some(Ok(info)) if mark.is_some_and(|mark| mark.is_behind(info.state.last_sequence)) => StreamCheck::Changed,
             Some(Ok(info))
                 if stream::Snapshot::of(&self.subjects, namespace, info)
                     .is_some_and(|snapshot| snapshot.life == known.life) =>
             {
                 let leader = info.cluster.as_ref().and_then(|cluster| cluster.leader.clone());
-                Inspection::Present(StreamState { last: info.state.last_sequence, leader })
+                StreamCheck::Present(StreamState { last: info.state.last_sequence, leader })
             }
-            Some(Ok(_)) => Inspection::Changed,
+            Some(Ok(_)) => StreamCheck::Changed,
             Some(Err(error)) => match error.kind() {
                 GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
-                    Inspection::Changed
+                    StreamCheck::Changed
                 }
-                _ => Inspection::Unknown,
+                _ => StreamCheck::Unknown,
             },
-            None => Inspection::Unknown,
+            None => StreamCheck::Unknown,
         }
     }
 
     /// Stores a publication; the answer is its sequence and its stream's life, if JetStream has it for certain.
-    pub(crate) async fn store(&self, channel: &str, namespace: &str, payload: Bytes, id: &str) -> Option<AppendedAt> {
+    pub(crate) async fn store(
+        &self,
+        channel: &str,
+        namespace: &str,
+        payload: Bytes,
+        id: &str,
+    ) -> Option<StreamAppendedAt> {
         let life = self.life(namespace)?;
         let subject = self.subjects.stored(namespace, life.epoch, channel);
         let mut headers = HeaderMap::new();
@@ -146,14 +152,16 @@ impl Streams {
             // What was stored before may not have been the same.
             let is_new = acknowledged.as_ref().is_some_and(|acknowledged| !acknowledged.duplicate);
             match storing::verdict(acknowledged.map(|acknowledged| acknowledged.sequence), !id.is_empty()) {
-                Verdict::Stored(sequence) => {
+                AppendVerdict::Stored(sequence) => {
                     if is_new {
                         self.marks.note(life.epoch, sequence, &payload);
                     }
-                    return Some(AppendedAt { offset: Offset(sequence), life });
+                    return Some(StreamAppendedAt { offset: Offset(sequence), life });
                 }
-                Verdict::SendAgain if Instant::now() + STORE_PAUSE < until => tokio::time::sleep(STORE_PAUSE).await,
-                Verdict::SendAgain | Verdict::Unknown => return None,
+                AppendVerdict::SendAgain if Instant::now() + STORE_PAUSE < until => {
+                    tokio::time::sleep(STORE_PAUSE).await
+                }
+                AppendVerdict::SendAgain | AppendVerdict::Unknown => return None,
             }
         }
     }
@@ -182,19 +190,22 @@ impl Streams {
     }
 
     /// Reads what is kept of a channel behind an offset; `None` = it can't be had now.
-    pub(crate) async fn read(&self, StreamLoad { channel, namespace, id: load, .. }: &StreamLoad) -> Option<Kept> {
+    pub(crate) async fn read(
+        &self,
+        StreamLoad { channel, namespace, id: load, .. }: &StreamLoad,
+    ) -> Option<ReadRecords> {
         let (stream, known) = self.open.get(&**namespace)?;
         let subject = self.subjects.stored(namespace, known.life.epoch, channel);
         let mut reading = Reading::new(load.behind.0);
-        let mut next = Step::Request(reading.begin());
+        let mut next = ReadStep::Request(reading.begin());
         loop {
             let next_read = match next {
-                Step::Request(read) => read,
-                Step::RequestLater(read) => {
+                ReadStep::Request(read) => read,
+                ReadStep::RequestLater(read) => {
                     tokio::time::sleep(LAG_PAUSE).await;
                     read
                 }
-                Step::Done(kept) => {
+                ReadStep::Done(kept) => {
                     match kept.publications.last() {
                         Some(last) => self.marks.note(known.life.epoch, last.offset.0, &last.payload),
                         None if kept.has_nothing() => self.marks.note_end(known.life.epoch, kept.last),
@@ -202,7 +213,7 @@ impl Streams {
                     }
                     return Some(kept);
                 }
-                Step::Failed => return None,
+                ReadStep::Failed => return None,
             };
             let result = request(stream, &subject, next_read).await?;
             next = reading.take(next_read, result);

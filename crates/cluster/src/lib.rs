@@ -32,7 +32,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use loader::StreamLoad;
-pub use settings::{Settings, Storage, StreamSettings};
+pub use settings::{JoinOptions, Storage, StreamSettings};
 use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset};
 
 /// Why a node can't join.
@@ -171,7 +171,7 @@ pub enum ClusterEvent {
 
 /// Where the cluster has appended a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AppendedAt {
+pub struct StreamAppendedAt {
     /// Its offset.
     pub offset: Offset,
     /// The life of the stream.
@@ -179,7 +179,7 @@ pub struct AppendedAt {
 }
 
 /// Takes the offset of a publication that the cluster has, and the life of its stream; none = it could not be stored.
-pub type OnStreamAppended = Box<dyn FnOnce(Option<AppendedAt>) + Send>;
+pub type OnStreamAppended = Box<dyn FnOnce(Option<StreamAppendedAt>) + Send>;
 /// Takes the answers of other nodes.
 pub type OnGathered = Box<dyn FnOnce(Vec<Bytes>) + Send>;
 /// Whether an answer is all that was wanted, so that nobody waits for the other nodes.
@@ -343,7 +343,7 @@ impl Cluster {
 
 /// A node that is about to join.
 pub struct Joining {
-    settings: Settings,
+    settings: JoinOptions,
     options: (Vec<ServerAddr>, ConnectOptions),
     outgoing: UnboundedReceiver<ClusterCommand>,
     message_max: Arc<AtomicUsize>,
@@ -352,16 +352,16 @@ pub struct Joining {
 /// Whether a node could join with these settings. Nothing is looked for.
 ///
 /// # Errors
-/// [`JoinError::Settings`].
-pub fn check(settings: &Settings) -> Result<(), JoinError> {
+/// [`JoinError::JoinOptions`].
+pub fn check(settings: &JoinOptions) -> Result<(), JoinError> {
     options::options(settings).map(drop)
 }
 
 /// Prepares to join: what is sent by the handle waits until [`Joining::start`].
 ///
 /// # Errors
-/// [`JoinError::Settings`].
-pub fn join(settings: Settings) -> Result<(Cluster, Joining), JoinError> {
+/// [`JoinError::JoinOptions`].
+pub fn join(settings: JoinOptions) -> Result<(Cluster, Joining), JoinError> {
     let options = options::options(&settings)?;
     let (sender, outgoing) = unbounded_channel();
     let message_max = Arc::new(AtomicUsize::new(MESSAGE_SIZE_DEFAULT));

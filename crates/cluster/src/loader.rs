@@ -12,7 +12,7 @@ use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName};
 use crate::ClusterEvent;
 use crate::connection::ClusterEventSink;
 use crate::history::Streams;
-use crate::reading::Kept;
+use crate::reading::ReadRecords;
 
 /// Channels that are read at a time: more would only wait in the queues of the NATS server, which drops what does not
 /// fit.
@@ -89,7 +89,7 @@ impl Loader {
     }
 }
 
-type Read = (StreamLoad, Option<Kept>);
+type Read = (StreamLoad, Option<ReadRecords>);
 
 /// Does what is asked, so much of it at a time.
 async fn run_loads<Work: Future<Output = ()> + Send + 'static>(

@@ -1,4 +1,4 @@
-//! Which nodes there are, what they speak, and whether they live. Pure: what comes in and the time go in, [`Step`]s
+//! Which nodes there are, what they speak, and whether they live. Pure: what comes in and the time go in, [`ReadStep`]s
 //! come out.
 //!
 //! Each node says [`Hello`] several times a second. A hello that is late is no proof, so the node is asked whether it
@@ -59,7 +59,7 @@ impl Hello {
 
 /// When things happen, milliseconds.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Timing {
+pub(crate) struct MembershipTiming {
     /// Between two heartbeats.
     pub(crate) heartbeat_ms: u64,
     /// Silence after which a node is gone.
@@ -70,7 +70,7 @@ pub(crate) struct Timing {
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum MembershipStep {
     /// Say hello to all.
     SayHello,
     /// Ask a node whether it is there.
@@ -113,7 +113,7 @@ enum MemberState {
 #[derive(Debug)]
 pub(crate) struct Members {
     me: Hello,
-    timing: Timing,
+    timing: MembershipTiming,
     state: MemberState,
     members: BTreeMap<Arc<str>, ClusterMember>,
     hello_sent_ms: u64,
@@ -124,7 +124,7 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    pub(crate) fn new(me: Hello, timing: Timing) -> Self {
+    pub(crate) fn new(me: Hello, timing: MembershipTiming) -> Self {
         let version = me.versions.1;
         Members {
             me,
@@ -162,17 +162,19 @@ impl Members {
     }
 
     /// The connection to NATS was made, or was lost.
-    pub(crate) fn linked(&mut self, is_linked: bool, now_ms: u64) -> Vec<Step> {
+    pub(crate) fn linked(&mut self, is_linked: bool, now_ms: u64) -> Vec<MembershipStep> {
         let mut steps = Vec::new();
         for (node, member) in &mut self.members {
             // Nobody is suspected by a node that could not hear anything.
             (member.last_hello_ms, member.is_current, member.unsubscribed_ms) = (now_ms, false, None);
-            steps.extend(std::mem::take(&mut member.is_suspected).then(|| Step::Suspect(Arc::clone(node), false)));
+            steps.extend(
+                std::mem::take(&mut member.is_suspected).then(|| MembershipStep::Suspect(Arc::clone(node), false)),
+            );
         }
         if is_linked {
             self.state = MemberState::Listening(now_ms);
             self.hello_sent_ms = now_ms;
-            steps.push(Step::SayHello);
+            steps.push(MembershipStep::SayHello);
         } else {
             self.state = MemberState::Away;
         }
@@ -180,7 +182,7 @@ impl Members {
     }
 
     /// A node says hello.
-    pub(crate) fn hello(&mut self, hello: Hello, now_ms: u64) -> Vec<Step> {
+    pub(crate) fn hello(&mut self, hello: Hello, now_ms: u64) -> Vec<MembershipStep> {
         let mut steps = Vec::new();
         let is_known = self.members.contains_key(hello.node.as_str());
         let is_sound = hello.node.len() <= NODE_LEN_MAX && hello.versions.0 <= hello.versions.1;
@@ -190,7 +192,7 @@ impl Members {
         let node: Arc<str> = hello.node.as_str().into();
         if hello.leaves {
             // Nobody may wait for it any more.
-            steps.extend(self.members.remove(&node).map(|_| Step::Gone(node)));
+            steps.extend(self.members.remove(&node).map(|_| MembershipStep::Gone(node)));
             return steps;
         }
         let is_shared = hello.shares(&self.me);
@@ -201,17 +203,18 @@ impl Members {
             Some(member) => {
                 (member.last_hello_ms, member.is_current, member.unsubscribed_ms) = (now_ms, true, None);
                 steps.extend(
-                    std::mem::take(&mut member.is_suspected).then_some(Step::Suspect(Arc::clone(&node), false)),
+                    std::mem::take(&mut member.is_suspected)
+                        .then_some(MembershipStep::Suspect(Arc::clone(&node), false)),
                 );
                 if hello.aside && !member.hello.aside {
                     // It has no entries here any more.
-                    steps.push(Step::Gone(node));
+                    steps.push(MembershipStep::Gone(node));
                 }
                 member.hello.aside = hello.aside;
             }
             None => {
                 if !is_shared && self.me.is_before(&hello) {
-                    steps.push(Step::Refused(hello.clone()));
+                    steps.push(MembershipStep::Refused(hello.clone()));
                 }
                 let member = ClusterMember {
                     hello: hello.clone(),
@@ -223,7 +226,7 @@ impl Members {
                 };
                 self.members.insert(node, member);
                 // It learns of this node at once.
-                steps.push(Step::SayHello);
+                steps.push(MembershipStep::SayHello);
             }
         }
         if !is_shared
@@ -232,13 +235,13 @@ impl Members {
             && !matches!(self.state, MemberState::Aside | MemberState::Away)
         {
             self.state = MemberState::Aside;
-            steps.push(Step::StandAside(hello));
+            steps.push(MembershipStep::StandAside(hello));
         }
         steps
     }
 
     /// A node has answered the question whether it is there, or NATS says that nobody listens in its place.
-    pub(crate) fn probed(&mut self, node: &str, is_there: bool, now_ms: u64) -> Vec<Step> {
+    pub(crate) fn probed(&mut self, node: &str, is_there: bool, now_ms: u64) -> Vec<MembershipStep> {
         let Some(member) = self.members.get_mut(node) else { return Vec::new() };
         if is_there {
             member.unsubscribed_ms = None;
@@ -252,12 +255,12 @@ impl Members {
         if std::mem::replace(&mut member.is_suspected, true) {
             Vec::new()
         } else {
-            vec![Step::Suspect(node.into(), true)]
+            vec![MembershipStep::Suspect(node.into(), true)]
         }
     }
 
     /// Does what is due. Call it ten times a second or more.
-    pub(crate) fn tick(&mut self, now_ms: u64) -> Vec<Step> {
+    pub(crate) fn tick(&mut self, now_ms: u64) -> Vec<MembershipStep> {
         let mut steps = Vec::new();
         if self.state == MemberState::Away {
             return steps;
@@ -271,7 +274,7 @@ impl Members {
         let interval_ms = self.timing.heartbeat_ms / HELLOS;
         if now_ms >= self.hello_sent_ms + interval_ms {
             self.hello_sent_ms = now_ms;
-            steps.push(Step::SayHello);
+            steps.push(MembershipStep::SayHello);
         }
         self.check_members(interval_ms, now_ms, &mut steps);
         self.version = self.highest_version();
@@ -286,27 +289,27 @@ impl Members {
             self.state = MemberState::Joined;
             let takes_part = |hello: &Hello| !hello.aside && hello.shares(&self.me);
             let sharing = self.members.iter().filter(|(_, member)| takes_part(&member.hello));
-            steps.push(Step::Join(sharing.map(|(node, _)| Arc::clone(node)).collect()));
+            steps.push(MembershipStep::Join(sharing.map(|(node, _)| Arc::clone(node)).collect()));
         }
         steps
     }
 
-    fn check_members(&mut self, interval_ms: u64, now_ms: u64, steps: &mut Vec<Step>) {
+    fn check_members(&mut self, interval_ms: u64, now_ms: u64, steps: &mut Vec<MembershipStep>) {
         let timing = self.timing;
         self.members.retain(|node, member| {
             let is_unsubscribed = member.unsubscribed_ms.is_some_and(|since_ms| now_ms >= since_ms + timing.grace_ms);
             if is_unsubscribed || now_ms >= member.last_hello_ms + timing.timeout_ms {
-                steps.push(Step::Gone(Arc::clone(node)));
+                steps.push(MembershipStep::Gone(Arc::clone(node)));
                 return false;
             }
             let silent_ms = now_ms.saturating_sub(member.last_hello_ms);
             if member.is_current && silent_ms >= interval_ms * 3 / 2 && now_ms >= member.probed_ms + PROBE_MS {
                 member.probed_ms = now_ms;
-                steps.push(Step::Probe(Arc::clone(node)));
+                steps.push(MembershipStep::Probe(Arc::clone(node)));
             }
             let is_late = silent_ms >= timing.heartbeat_ms * 3 / 2;
             if member.is_current && is_late && !std::mem::replace(&mut member.is_suspected, true) {
-                steps.push(Step::Suspect(Arc::clone(node), true));
+                steps.push(MembershipStep::Suspect(Arc::clone(node), true));
             }
             true
         });
@@ -317,7 +320,7 @@ impl Members {
 mod tests {
     use super::*;
 
-    const TIMING: Timing = Timing { heartbeat_ms: 1_000, timeout_ms: 4_000, grace_ms: 1_000 };
+    const TIMING: MembershipTiming = MembershipTiming { heartbeat_ms: 1_000, timeout_ms: 4_000, grace_ms: 1_000 };
 
     fn hello(node: &str, started_ms: u64, versions: (u32, u32)) -> Hello {
         Hello { node: node.into(), started_ms, versions, program: "0.1.0".into(), leaves: false, aside: false }
@@ -327,10 +330,14 @@ mod tests {
     fn pair() -> Members {
         let mut members = Members::new(hello("me", 500, (1, 1)), TIMING);
         members.linked(true, 500);
-        assert_eq!(members.hello(hello("other", 1, (1, 1)), 600), [Step::SayHello]);
+        assert_eq!(members.hello(hello("other", 1, (1, 1)), 600), [MembershipStep::SayHello]);
         assert_eq!(
             members.tick(1_000),
-            [Step::SayHello, Step::Probe("other".into()), Step::Join(vec!["other".into()])]
+            [
+                MembershipStep::SayHello,
+                MembershipStep::Probe("other".into()),
+                MembershipStep::Join(vec!["other".into()])
+            ]
         );
         members.hello(hello("other", 1, (1, 1)), 1_000);
         members
@@ -351,10 +358,10 @@ mod tests {
     fn a_killed_node_is_gone_within_a_second_and_a_half() {
         let mut members = pair();
         let (mut now_ms, mut steps) = (1_000, Vec::new());
-        while !steps.contains(&Step::Gone("other".into())) {
+        while !steps.contains(&MembershipStep::Gone("other".into())) {
             now_ms += 50;
             steps = members.tick(now_ms);
-            if steps.contains(&Step::Probe("other".into())) {
+            if steps.contains(&MembershipStep::Probe("other".into())) {
                 steps.extend(members.probed("other", false, now_ms));
             }
         }
@@ -368,8 +375,8 @@ mod tests {
         for now_ms in (1_000..6_000).step_by(50) {
             for step in members.tick(now_ms) {
                 match step {
-                    Step::Suspect(_, true) => suspected_ms = now_ms,
-                    Step::Gone(_) => gone_ms = now_ms,
+                    MembershipStep::Suspect(_, true) => suspected_ms = now_ms,
+                    MembershipStep::Gone(_) => gone_ms = now_ms,
                     _ => {}
                 }
             }
@@ -381,17 +388,17 @@ mod tests {
     fn a_node_that_stood_still_suspects_nobody() {
         let mut members = pair();
         let steps = members.tick(60_000);
-        assert_eq!(steps, [Step::SayHello], "what the other said meanwhile is not read yet");
+        assert_eq!(steps, [MembershipStep::SayHello], "what the other said meanwhile is not read yet");
     }
 
     #[test]
     fn a_node_that_answers_or_comes_back_within_the_grace_stays() {
         let mut members = pair();
         members.tick(1_400);
-        assert_eq!(members.probed("other", false, 1_400), [Step::Suspect("other".into(), true)]);
+        assert_eq!(members.probed("other", false, 1_400), [MembershipStep::Suspect("other".into(), true)]);
         members.tick(1_700);
-        assert_eq!(members.hello(hello("other", 1, (1, 1)), 2_000), [Step::Suspect("other".into(), false)]);
-        assert!(!members.tick(2_390).iter().any(|step| matches!(step, Step::Gone(_))));
+        assert_eq!(members.hello(hello("other", 1, (1, 1)), 2_000), [MembershipStep::Suspect("other".into(), false)]);
+        assert!(!members.tick(2_390).iter().any(|step| matches!(step, MembershipStep::Gone(_))));
         assert!(members.probed("other", false, 2_100).is_empty(), "it has just been heard");
     }
 
@@ -400,19 +407,22 @@ mod tests {
         let mut members = pair();
         members.tick(1_400);
         members.probed("other", false, 1_400);
-        assert_eq!(members.linked(false, 1_500), [Step::Suspect("other".into(), false)]);
+        assert_eq!(members.linked(false, 1_500), [MembershipStep::Suspect("other".into(), false)]);
         assert!(members.tick(9_000).is_empty());
         members.linked(true, 9_000);
         // The other has not come back to NATS yet.
         for now_ms in (9_000..12_900).step_by(50) {
             let steps = members.tick(now_ms);
             assert!(
-                !steps.iter().any(|step| matches!(step, Step::Suspect(_, true) | Step::Gone(_) | Step::Probe(_))),
+                !steps.iter().any(|step| matches!(
+                    step,
+                    MembershipStep::Suspect(_, true) | MembershipStep::Gone(_) | MembershipStep::Probe(_)
+                )),
                 "{now_ms} {steps:?}"
             );
             assert!(members.probed("other", false, now_ms).is_empty());
         }
-        assert!(members.tick(13_000).contains(&Step::Gone("other".into())));
+        assert!(members.tick(13_000).contains(&MembershipStep::Gone("other".into())));
     }
 
     #[test]
@@ -422,14 +432,17 @@ mod tests {
         old.linked(true, 0);
         old.tick(300);
         new.linked(true, 1_000);
-        assert!(matches!(&*old.hello(new.me().clone(), 1_000), [Step::Refused(_), Step::SayHello]));
+        assert!(matches!(&*old.hello(new.me().clone(), 1_000), [MembershipStep::Refused(_), MembershipStep::SayHello]));
         assert!(old.is_joined());
-        assert!(matches!(&*new.hello(old.me().clone(), 1_001), [Step::SayHello, Step::StandAside(_)]));
-        assert!(!new.tick(2_000).iter().any(|step| matches!(step, Step::Join(_))));
+        assert!(matches!(
+            &*new.hello(old.me().clone(), 1_001),
+            [MembershipStep::SayHello, MembershipStep::StandAside(_)]
+        ));
+        assert!(!new.tick(2_000).iter().any(|step| matches!(step, MembershipStep::Join(_))));
         let mut leaves = old.me().clone();
         leaves.leaves = true;
         new.hello(leaves, 2_100);
-        assert!(new.tick(2_200).contains(&Step::Join(Vec::new())), "the old one has gone");
+        assert!(new.tick(2_200).contains(&MembershipStep::Join(Vec::new())), "the old one has gone");
     }
 
     #[test]
@@ -437,7 +450,7 @@ mod tests {
         for is_leaving in [true, false] {
             let mut members = pair();
             let changed = Hello { leaves: is_leaving, aside: !is_leaving, ..hello("other", 1, (1, 1)) };
-            assert_eq!(members.hello(changed, 1_100), [Step::Gone("other".into())]);
+            assert_eq!(members.hello(changed, 1_100), [MembershipStep::Gone("other".into())]);
         }
     }
 
@@ -448,7 +461,10 @@ mod tests {
         members.hello(hello("old", 1, (1, 1)), 10);
         members.hello(Hello { aside: true, ..hello("of-tomorrow", 2, (7, 9)) }, 10);
         members.hello(Hello { aside: true, ..hello("between", 3, (1, 2)) }, 10);
-        assert!(members.tick(LISTEN_MS).contains(&Step::Join(vec!["old".into()])), "and nobody waits for what it has");
+        assert!(
+            members.tick(LISTEN_MS).contains(&MembershipStep::Join(vec!["old".into()])),
+            "and nobody waits for what it has"
+        );
     }
 
     #[test]

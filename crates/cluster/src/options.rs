@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_nats::{ConnectOptions, ServerAddr};
 
 use crate::JoinError;
-use crate::settings::Settings;
+use crate::settings::JoinOptions;
 
 /// A dead link is noticed within two of these.
 const PING: Duration = Duration::from_secs(2);
@@ -14,7 +14,7 @@ const PING: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// When the credentials or an address can't be used. The text never has them.
-pub(crate) fn options(settings: &Settings) -> Result<(Vec<ServerAddr>, ConnectOptions), JoinError> {
+pub(crate) fn options(settings: &JoinOptions) -> Result<(Vec<ServerAddr>, ConnectOptions), JoinError> {
     let wrong = |key| move |error: std::io::Error| JoinError::Settings { key, reason: error.to_string() };
     let servers = settings
         .urls

@@ -26,7 +26,7 @@ const ROUNDS: u32 = 5;
 
 /// What was read of a channel.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct ReadRecords {
     /// Oldest first, without a gap.
     pub(crate) publications: Vec<StoredPublication>,
     /// The channel's last sequence; the stream's last sequence if the stream has no publication of the channel.
@@ -36,7 +36,7 @@ pub(crate) struct Kept {
     pub(crate) floor: Option<u64>,
 }
 
-impl Kept {
+impl ReadRecords {
     /// Whether nothing of the channel was there behind where it was read.
     pub(crate) fn has_nothing(&self) -> bool {
         self.publications.is_empty() && self.floor.is_none()
@@ -45,7 +45,7 @@ impl Kept {
     /// What was read behind a sequence, as a history, by what was seen of the stream after all was read.
     pub(crate) fn history(self, behind: u64, snapshot: &Snapshot) -> StreamHistory {
         let is_aged = self.has_nothing() && !snapshot.is_bounded;
-        let Kept { publications, last, floor } = self;
+        let ReadRecords { publications, last, floor } = self;
         let dropped = snapshot.first.saturating_sub(1);
         let top = publications.last().map_or(last.max(behind).max(dropped), |latest| latest.offset.0);
         // Where nothing is left, all is gone that the stream has dropped since.
@@ -90,13 +90,13 @@ pub(crate) enum StreamReadResult {
 
 /// What comes next.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum ReadStep {
     /// To ask.
     Request(StreamRead),
     /// To wait a moment, then to ask.
     RequestLater(StreamRead),
     /// It is read.
-    Done(Kept),
+    Done(ReadRecords),
     /// It can't be had now.
     Failed,
 }
@@ -123,33 +123,33 @@ impl Reading {
     }
 
     /// Takes the answer to what was asked.
-    pub(crate) fn take(&mut self, read: StreamRead, result: StreamReadResult) -> Step {
+    pub(crate) fn take(&mut self, read: StreamRead, result: StreamReadResult) -> ReadStep {
         match (read, result) {
             (StreamRead::Next(_), StreamReadResult::Publication(publication)) => {
                 let is_first = self.publications.is_empty();
                 self.publications.push(publication);
                 // Only now: what the channel holds from here on counts.
-                if is_first { Step::Request(StreamRead::Last) } else { self.go_on() }
+                if is_first { ReadStep::Request(StreamRead::Last) } else { self.go_on() }
             }
-            (StreamRead::Next(_), _) if self.last == 0 => Step::Request(StreamRead::Last),
+            (StreamRead::Next(_), _) if self.last == 0 => ReadStep::Request(StreamRead::Last),
             // The replica lags behind, or what there was is gone: the leader knows.
             (StreamRead::Next(_), _) if self.lags > 0 => {
                 self.lags -= 1;
-                Step::RequestLater(StreamRead::Last)
+                ReadStep::RequestLater(StreamRead::Last)
             }
-            (StreamRead::Next(_), _) => Step::Failed,
+            (StreamRead::Next(_), _) => ReadStep::Failed,
             (StreamRead::Last, StreamReadResult::Sequence(last)) if last > self.behind => {
                 self.last = self.last.max(last);
                 self.go_on()
             }
             (StreamRead::Last, StreamReadResult::Sequence(last)) if self.publications.is_empty() && self.last == 0 => {
-                Step::Done(Kept { publications: Vec::new(), last, floor: None })
+                ReadStep::Done(ReadRecords { publications: Vec::new(), last, floor: None })
             }
             (StreamRead::Last, StreamReadResult::Nothing) if self.publications.is_empty() && self.last == 0 => {
-                Step::Request(StreamRead::End)
+                ReadStep::Request(StreamRead::End)
             }
             (StreamRead::End, StreamReadResult::Sequence(end)) => {
-                Step::Done(Kept { publications: Vec::new(), last: end, floor: None })
+                ReadStep::Done(ReadRecords { publications: Vec::new(), last: end, floor: None })
             }
             (StreamRead::End, _) => self.begin_anew(),
             // All that was there is gone, by age or because somebody has removed it.
@@ -163,16 +163,16 @@ impl Reading {
         self.publications.last().map_or(self.behind, |last| last.offset.0).saturating_add(1)
     }
 
-    fn go_on(&self) -> Step {
+    fn go_on(&self) -> ReadStep {
         let next = self.next();
-        Step::Request(if next <= self.last {
+        ReadStep::Request(if next <= self.last {
             StreamRead::Next(next)
         } else {
             StreamRead::First(self.behind.saturating_add(1))
         })
     }
 
-    fn finish(&mut self, first: u64) -> Step {
+    fn finish(&mut self, first: u64) -> ReadStep {
         match self.publications.iter().position(|publication| publication.offset == Offset(first)) {
             Some(0) => self.done(None),
             Some(index) => {
@@ -184,21 +184,21 @@ impl Reading {
         }
     }
 
-    fn all_gone(&mut self) -> Step {
+    fn all_gone(&mut self) -> ReadStep {
         let last = self.next().saturating_sub(1).max(self.last);
         self.publications.clear();
-        Step::Done(Kept { publications: Vec::new(), last, floor: Some(last) })
+        ReadStep::Done(ReadRecords { publications: Vec::new(), last, floor: Some(last) })
     }
 
-    fn begin_anew(&mut self) -> Step {
-        let Some(rounds) = self.rounds.checked_sub(1) else { return Step::Failed };
+    fn begin_anew(&mut self) -> ReadStep {
+        let Some(rounds) = self.rounds.checked_sub(1) else { return ReadStep::Failed };
         *self = Reading { lags: self.lags, rounds, ..Reading::new(self.behind) };
-        Step::Request(self.begin())
+        ReadStep::Request(self.begin())
     }
 
-    fn done(&mut self, floor: Option<u64>) -> Step {
+    fn done(&mut self, floor: Option<u64>) -> ReadStep {
         let publications = std::mem::take(&mut self.publications);
         let last = publications.last().map_or(self.last, |last| last.offset.0);
-        Step::Done(Kept { publications, last, floor })
+        ReadStep::Done(ReadRecords { publications, last, floor })
     }
 }

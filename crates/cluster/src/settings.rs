@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How to join.
 #[derive(Clone, Default)]
-pub struct Settings {
+pub struct JoinOptions {
     /// Addresses of NATS servers.
     pub urls: Vec<String>,
     /// Try them in this order, not in a random one.

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use touchline_protocol::stream::Offset;
 
-use crate::reading::{Kept, Reading, Step, StreamRead, StreamReadResult};
-use crate::storing::{Verdict, verdict};
+use crate::reading::{ReadRecords, ReadStep, Reading, StreamRead, StreamReadResult};
+use crate::storing::{AppendVerdict, verdict};
 use crate::stream::Snapshot;
 use crate::{StoredPublication, StreamRun};
 
@@ -43,7 +43,7 @@ fn seeds() -> impl Iterator<Item = u64> {
 
 /// What one replica has at one moment.
 #[derive(Clone, Default)]
-struct State {
+struct SimulatedState {
     /// Sequence and channel, in order.
     kept: Vec<(u64, u8)>,
     first: u64,
@@ -52,7 +52,7 @@ struct State {
     life: u64,
 }
 
-impl State {
+impl SimulatedState {
     fn of(&self, channel: u8) -> impl DoubleEndedIterator<Item = u64> {
         self.kept.iter().filter(move |(_, of)| *of == channel).map(|(sequence, _)| *sequence)
     }
@@ -65,8 +65,8 @@ impl State {
 }
 
 /// The stream: the last state is the leader's, replicas have earlier ones.
-struct Stream {
-    states: Vec<State>,
+struct SimulatedStream {
+    states: Vec<SimulatedState>,
     last: u64,
     size_min: usize,
     /// All that was ever stored in the channel that is read, in this life: sequence, and up to which one a removal
@@ -76,17 +76,17 @@ struct Stream {
 
 const READ: u8 = 0;
 
-impl Stream {
+impl SimulatedStream {
     fn new(size: usize) -> Self {
-        Stream {
-            states: vec![State { first: 1, size, life: 1, ..State::default() }],
+        SimulatedStream {
+            states: vec![SimulatedState { first: 1, size, life: 1, ..SimulatedState::default() }],
             last: 0,
             size_min: size,
             all: Vec::new(),
         }
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut State)) {
+    fn change(&mut self, change: impl FnOnce(&mut SimulatedState)) {
         let mut next = self.states.last().cloned().unwrap_or_default();
         change(&mut next);
         let last = self.last;
@@ -125,9 +125,9 @@ impl Stream {
                 });
             }
             95..98 => self.remove(),
-            98..99 => {
-                self.change(|state| *state = State { size: state.size, life: state.life + 1, ..State::default() })
-            }
+            98..99 => self.change(|state| {
+                *state = SimulatedState { size: state.size, life: state.life + 1, ..SimulatedState::default() }
+            }),
             _ => {}
         }
     }
@@ -172,17 +172,17 @@ impl Stream {
 }
 
 /// Who reads: what to ask first, and what comes of an answer.
-trait Reader {
+trait SimulatedReader {
     fn begin(&self) -> StreamRead;
-    fn take(&mut self, read: StreamRead, result: StreamReadResult) -> Step;
+    fn take(&mut self, read: StreamRead, result: StreamReadResult) -> ReadStep;
 }
 
-impl Reader for Reading {
+impl SimulatedReader for Reading {
     fn begin(&self) -> StreamRead {
         Reading::begin(self)
     }
 
-    fn take(&mut self, read: StreamRead, result: StreamReadResult) -> Step {
+    fn take(&mut self, read: StreamRead, result: StreamReadResult) -> ReadStep {
         Reading::take(self, read, result)
     }
 }
@@ -194,32 +194,32 @@ struct Counting {
     last: u64,
 }
 
-impl Reader for Counting {
+impl SimulatedReader for Counting {
     fn begin(&self) -> StreamRead {
         StreamRead::Last
     }
 
-    fn take(&mut self, _: StreamRead, result: StreamReadResult) -> Step {
+    fn take(&mut self, _: StreamRead, result: StreamReadResult) -> ReadStep {
         match result {
             StreamReadResult::Sequence(last) => self.last = last,
             StreamReadResult::Publication(publication) => self.publications.push(publication),
             StreamReadResult::Nothing if self.last == 0 => {}
-            StreamReadResult::Nothing => return Step::Failed,
+            StreamReadResult::Nothing => return ReadStep::Failed,
         }
         let next = self.publications.last().map_or(self.behind, |last| last.offset.0) + 1;
         if next <= self.last {
-            return Step::Request(StreamRead::Next(next));
+            return ReadStep::Request(StreamRead::Next(next));
         }
         let publications = std::mem::take(&mut self.publications);
-        Step::Done(Kept { publications, last: self.last, floor: None })
+        ReadStep::Done(ReadRecords { publications, last: self.last, floor: None })
     }
 }
 
 /// One reading of a stream that is busy; what is wrong with what it claims, if anything. None = it can't be had, or
 /// nothing is wrong.
-fn read(seed: u64, reader: impl Fn(u64) -> Box<dyn Reader>) -> Result<bool, String> {
+fn read(seed: u64, reader: impl Fn(u64) -> Box<dyn SimulatedReader>) -> Result<bool, String> {
     let mut random = Random::of(seed);
-    let mut stream = Stream::new(1 + random.below(8) as usize);
+    let mut stream = SimulatedStream::new(1 + random.below(8) as usize);
     let before = random.below(40);
     (0..before).for_each(|_| stream.disturb(&mut random));
     let life = stream.states.last().map_or(0, |leader| leader.life);
@@ -232,7 +232,7 @@ fn read(seed: u64, reader: impl Fn(u64) -> Box<dyn Reader>) -> Result<bool, Stri
     let mut reader = reader(behind);
     let mut next_read = reader.begin();
     for _ in 0..500 {
-        let pass = |stream: &mut Stream, random: &mut Random| {
+        let pass = |stream: &mut SimulatedStream, random: &mut Random| {
             let many = if is_busy && random.chance(40) { random.below(12) } else { 0 };
             (0..many).for_each(|_| stream.disturb(random));
         };
@@ -240,9 +240,9 @@ fn read(seed: u64, reader: impl Fn(u64) -> Box<dyn Reader>) -> Result<bool, Stri
         let result = stream.read(next_read, life, &mut random);
         pass(&mut stream, &mut random);
         match reader.take(next_read, result) {
-            Step::Request(next) | Step::RequestLater(next) => next_read = next,
-            Step::Failed => return Ok(false),
-            Step::Done(kept) => {
+            ReadStep::Request(next) | ReadStep::RequestLater(next) => next_read = next,
+            ReadStep::Failed => return Ok(false),
+            ReadStep::Done(kept) => {
                 pass(&mut stream, &mut random);
                 return judge(&stream, life, behind, kept);
             }
@@ -251,7 +251,7 @@ fn read(seed: u64, reader: impl Fn(u64) -> Box<dyn Reader>) -> Result<bool, Stri
     Err("it never ends".to_owned())
 }
 
-fn judge(stream: &Stream, life: u64, behind: u64, kept: Kept) -> Result<bool, String> {
+fn judge(stream: &SimulatedStream, life: u64, behind: u64, kept: ReadRecords) -> Result<bool, String> {
     let leader = stream.states.last().cloned().unwrap_or_default();
     if leader.life != life {
         return Ok(false);
@@ -295,7 +295,8 @@ fn what_a_reading_claims_was_really_not_trimmed() {
 
 #[test]
 fn a_reader_that_counts_is_found_out() {
-    let counting = |behind| -> Box<dyn Reader> { Box::new(Counting { behind, publications: Vec::new(), last: 0 }) };
+    let counting =
+        |behind| -> Box<dyn SimulatedReader> { Box::new(Counting { behind, publications: Vec::new(), last: 0 }) };
     let wrong = (0..2_000).filter(|seed| read(*seed, counting).is_err()).count();
     assert!(wrong > 20, "the simulation would not have found the mistake: {wrong} of 2,000");
 }
@@ -303,16 +304,16 @@ fn a_reader_that_counts_is_found_out() {
 #[test]
 fn a_channel_that_was_never_trimmed_is_had_from_the_beginning() {
     for published in 0..6 {
-        let mut stream = Stream::new(8);
+        let mut stream = SimulatedStream::new(8);
         stream.publish(1);
         (0..published).for_each(|_| stream.publish(READ));
         let mut reading = Reading::new(0);
         let mut next_read = reading.begin();
         let kept = loop {
             match reading.take(next_read, stream.read(next_read, 1, &mut Random(1))) {
-                Step::Request(next) | Step::RequestLater(next) => next_read = next,
-                Step::Done(kept) => break kept,
-                Step::Failed => panic!("it is all there"),
+                ReadStep::Request(next) | ReadStep::RequestLater(next) => next_read = next,
+                ReadStep::Done(kept) => break kept,
+                ReadStep::Failed => panic!("it is all there"),
             }
         };
         let history = kept
@@ -370,13 +371,13 @@ impl Leader {
 
 /// Publishes with keys, each until it is acknowledged or given up; whether all that was acknowledged is there, once,
 /// where it was said to be.
-fn publish_all(seed: u64, judge: impl Fn(Option<u64>) -> Verdict) -> bool {
+fn publish_all(seed: u64, judge: impl Fn(Option<u64>) -> AppendVerdict) -> bool {
     let mut random = Random::of(seed);
     let mut leader = Leader::default();
     let mut acknowledged = Vec::new();
     for id in 0..20 {
         for _ in 0..6 {
-            if let Verdict::Stored(sequence) = judge(leader.publish(id, &mut random)) {
+            if let AppendVerdict::Stored(sequence) = judge(leader.publish(id, &mut random)) {
                 acknowledged.push((id, sequence));
                 break;
             }
@@ -400,6 +401,6 @@ fn what_is_acknowledged_is_there_once_at_its_position() {
         assert!(publish_all(seed, |answer| verdict(answer, true)), "TOUCHLINE_SIM_SEED={seed}");
     }
     let believes_all =
-        |answer: Option<u64>| answer.map_or(Verdict::Unknown, |sequence| Verdict::Stored(sequence.max(1)));
+        |answer: Option<u64>| answer.map_or(AppendVerdict::Unknown, |sequence| AppendVerdict::Stored(sequence.max(1)));
     assert!((0..100).any(|seed| !publish_all(seed, believes_all)), "the simulation would not have found the mistake");
 }

@@ -4,7 +4,7 @@
 
 /// What is known of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum AppendVerdict {
     /// It is stored, once, under this sequence.
     Stored(u64),
     /// It may become so: sent again, it is stored once all the same.
@@ -14,10 +14,10 @@ pub(crate) enum Verdict {
 }
 
 /// What an acknowledged sequence says of a publication; none = there was an error, or no answer.
-pub(crate) fn verdict(acknowledged: Option<u64>, has_id: bool) -> Verdict {
+pub(crate) fn verdict(acknowledged: Option<u64>, has_id: bool) -> AppendVerdict {
     match acknowledged {
-        Some(sequence @ 1..) => Verdict::Stored(sequence),
-        Some(0) if has_id => Verdict::SendAgain,
-        Some(0) | None => Verdict::Unknown,
+        Some(sequence @ 1..) => AppendVerdict::Stored(sequence),
+        Some(0) if has_id => AppendVerdict::SendAgain,
+        Some(0) | None => AppendVerdict::Unknown,
     }
 }

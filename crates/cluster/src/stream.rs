@@ -10,7 +10,7 @@ use async_nats::jetstream::{Context, ErrorCode};
 
 use crate::StreamRun;
 use crate::marks::Marks;
-use crate::settings::{Settings, Storage, StreamSettings};
+use crate::settings::{JoinOptions, Storage, StreamSettings};
 use crate::subject::Subjects;
 
 /// How long an idempotency key holds.
@@ -22,7 +22,7 @@ const EPOCH_BITS: u32 = 40;
 
 /// What a stream says of itself, in its description and its subjects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Description {
+pub(crate) struct StreamDescription {
     /// Its life: the epoch is a token of its subjects.
     pub(crate) life: StreamRun,
     /// The least number of publications that a channel was ever allowed to hold: with fewer, nothing was pushed out by
@@ -35,9 +35,9 @@ fn new_id() -> u64 {
     RandomState::new().hash_one(0) >> (u64::BITS - EPOCH_BITS)
 }
 
-impl Description {
+impl StreamDescription {
     fn new(size: usize) -> Self {
-        Description { life: StreamRun { epoch: new_id(), run: 0 }, size_min: size }
+        StreamDescription { life: StreamRun { epoch: new_id(), run: 0 }, size_min: size }
     }
 
     /// As the stream says it.
@@ -65,7 +65,7 @@ impl Description {
         let size_min = words.clone().find_map(|word| word.strip_prefix("size_min=")?.parse().ok());
         let run = words.find_map(|word| u64::from_str_radix(word.strip_prefix("run=")?, 16).ok()).unwrap_or_default();
         match (epoch, size_min) {
-            (Some(epoch), Some(size_min)) => Ok(Description { life: StreamRun { epoch, run }, size_min }),
+            (Some(epoch), Some(size_min)) => Ok(StreamDescription { life: StreamRun { epoch, run }, size_min }),
             _ => Err(FOREIGN),
         }
     }
@@ -76,9 +76,9 @@ impl Description {
 pub(crate) struct Snapshot {
     /// The first sequence that it still has, and of an empty one the first that it will have.
     pub(crate) first: u64,
-    /// As of [`Description::life`].
+    /// As of [`StreamDescription::life`].
     pub(crate) life: StreamRun,
-    /// As of [`Description::size_min`].
+    /// As of [`StreamDescription::size_min`].
     pub(crate) size_min: usize,
     /// Its size is bounded: the oldest publications of all channels go where it is full.
     pub(crate) is_bounded: bool,
@@ -88,7 +88,7 @@ impl Snapshot {
     /// Out of what NATS says of it.
     pub(crate) fn of(subjects: &Subjects, namespace: &str, info: &Info) -> Option<Self> {
         let epoch = subjects.epoch_of(namespace, &info.config.subjects);
-        let known = Description::read(epoch, info.config.description.as_deref().unwrap_or_default()).ok()?;
+        let known = StreamDescription::read(epoch, info.config.description.as_deref().unwrap_or_default()).ok()?;
         let is_bounded = info.config.max_bytes > 0 || info.config.max_messages > 0;
         Some(Snapshot { first: info.state.first_sequence, life: known.life, size_min: known.size_min, is_bounded })
     }
@@ -100,15 +100,15 @@ impl Snapshot {
 /// NATS's reason, as text, or why the stream can't be used.
 pub(crate) async fn open(
     context: &Context,
-    settings: &Settings,
+    settings: &JoinOptions,
     subjects: &Subjects,
     of_namespace: &StreamSettings,
     is_first: bool,
-) -> Result<(Stream, Description), String> {
+) -> Result<(Stream, StreamDescription), String> {
     let name = subjects.stream(&of_namespace.namespace);
     let found = match context.get_stream(&name).await {
         Err(error) if is_missing(&error.kind()) => {
-            let made = config(settings, subjects, of_namespace, &Description::new(held(of_namespace)));
+            let made = config(settings, subjects, of_namespace, &StreamDescription::new(held(of_namespace)));
             match context.create_stream(made).await {
                 // Another node was first: its epoch holds.
                 Err(error) if !matches!(error.kind(), CreateStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NAME_EXIST) =>
@@ -123,7 +123,7 @@ pub(crate) async fn open(
     let mut stream = found.map_err(|error| error.to_string())?;
     let known = &stream.cached_info().config;
     let epoch = subjects.epoch_of(&of_namespace.namespace, &known.subjects);
-    let described = Description::read(epoch, known.description.as_deref().unwrap_or_default());
+    let described = StreamDescription::read(epoch, known.description.as_deref().unwrap_or_default());
     let mut described = described.map_err(|reason| format!("the stream {name} can't be used: {reason}"))?;
     if is_first {
         described.size_min = described.size_min.min(held(of_namespace));
@@ -143,7 +143,7 @@ pub(crate) async fn open(
 ///
 /// # Errors
 /// NATS's reason, as text.
-pub(crate) async fn was_set_back((stream, known): &(Stream, Description), marks: &Marks) -> Result<bool, String> {
+pub(crate) async fn was_set_back((stream, known): &(Stream, StreamDescription), marks: &Marks) -> Result<bool, String> {
     if marks.has_left(known.life) {
         return Ok(true);
     }
@@ -166,13 +166,13 @@ pub(crate) async fn begin_run(
     context: &Context,
     subjects: &Subjects,
     namespace: &str,
-    (known_stream, known): &(Stream, Description),
+    (known_stream, known): &(Stream, StreamDescription),
 ) -> Result<(), String> {
     let name = &known_stream.cached_info().config.name;
     let stream = context.get_stream(name).await.map_err(|error| error.to_string())?;
     let mut config = stream.cached_info().config.clone();
     let epoch = subjects.epoch_of(namespace, &config.subjects);
-    let mut described = Description::read(epoch, config.description.as_deref().unwrap_or_default())?;
+    let mut described = StreamDescription::read(epoch, config.description.as_deref().unwrap_or_default())?;
     if described.life != known.life {
         return Ok(());
     }
@@ -208,7 +208,12 @@ fn differs(known: &Config, wanted: &Config) -> bool {
     of(known) != of(wanted)
 }
 
-fn config(settings: &Settings, subjects: &Subjects, of_namespace: &StreamSettings, described: &Description) -> Config {
+fn config(
+    settings: &JoinOptions,
+    subjects: &Subjects,
+    of_namespace: &StreamSettings,
+    described: &StreamDescription,
+) -> Config {
     Config {
         name: subjects.stream(&of_namespace.namespace),
         description: Some(described.text()),
@@ -243,8 +248,8 @@ mod tests {
     #[test]
     fn what_a_stream_says_of_itself_is_read_again() {
         // As version 0.1 writes it. Later versions must read it as it stands here.
-        let read = |text| Description::read(Some(7), text);
-        let of_run = |run| Description { life: StreamRun { epoch: 7, run }, size_min: 60 };
+        let read = |text| StreamDescription::read(Some(7), text);
+        let of_run = |run| StreamDescription { life: StreamRun { epoch: 7, run }, size_min: 60 };
         assert_eq!(read("touchline format=1 size_min=60"), Ok(of_run(0)));
         assert_eq!(of_run(0).text(), "touchline format=1 size_min=60");
         assert_eq!(read("touchline format=1 new=x size_min=60 more"), Ok(of_run(0)), "what is new is passed over");
@@ -255,7 +260,7 @@ mod tests {
             assert!(read(foreign).is_err(), "{foreign}");
         }
         assert!(
-            Description::read(None, "touchline format=1 size_min=60").is_err(),
+            StreamDescription::read(None, "touchline format=1 size_min=60").is_err(),
             "its subjects are of something else"
         );
     }

@@ -1,10 +1,10 @@
 //! What an acknowledgement is worth depends on NATS: on its version, on how it is set up, and on how many servers there
 //! are. What can be seen of that is said at the start.
 
-use crate::settings::{Settings, Storage};
+use crate::settings::{JoinOptions, Storage};
 
 /// Says what the settings alone cost.
-pub(crate) fn warn_of_losses(settings: &Settings) {
+pub(crate) fn warn_of_losses(settings: &JoinOptions) {
     if settings.streams.is_empty() {
         return;
     }
@@ -19,7 +19,7 @@ pub(crate) fn warn_of_losses(settings: &Settings) {
 }
 
 /// Says what the version of the NATS server that answers means for channels with history.
-pub(crate) fn say_what_nats_keeps(settings: &Settings, version: &str) {
+pub(crate) fn say_what_nats_keeps(settings: &JoinOptions, version: &str) {
     if settings.streams.is_empty() {
         return;
     }
@@ -30,7 +30,7 @@ pub(crate) fn say_what_nats_keeps(settings: &Settings, version: &str) {
 }
 
 /// Which row of the table in docs/cluster.md holds; an error is a warning.
-fn what_is_kept(settings: &Settings, version: &str) -> Result<&'static str, &'static str> {
+fn what_is_kept(settings: &JoinOptions, version: &str) -> Result<&'static str, &'static str> {
     let mut numbers = version.split(['.', '-']).map_while(|word| word.parse::<u32>().ok());
     let (Some(major), Some(minor)) = (numbers.next(), numbers.next()) else {
         return Err("its version can't be read, so nothing can be said of what it keeps; 2.10.27 is what was tested");
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn what_a_version_of_nats_keeps_is_said() {
-        let settings = |storage, replicas| Settings { storage, replicas, ..Settings::default() };
+        let settings = |storage, replicas| JoinOptions { storage, replicas, ..JoinOptions::default() };
         let file_of_three = settings(Storage::File, 3);
         assert!(what_is_kept(&file_of_three, "2.9.10").is_err_and(|warning| warning.contains("lose acknowledged")));
         assert!(what_is_kept(&settings(Storage::File, 1), "2.9.10").is_ok(), "one server is led by nobody else");

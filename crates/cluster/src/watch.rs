@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::ClusterEvent;
 use crate::connection::ClusterEventSink;
-use crate::history::{Inspection, StreamState, Streams};
+use crate::history::{StreamCheck, StreamState, Streams};
 use crate::loader::Checks;
 
 /// How soon a node snapshots when something may have been lost. It snapshots again after twice that, and so on up to the delay
@@ -19,10 +19,10 @@ use crate::loader::Checks;
 const RECHECK_DELAY: Duration = Duration::from_secs(1);
 
 /// What a watch needs.
-pub(crate) struct Watch {
+pub(crate) struct StreamWatch {
     pub(crate) streams: Streams,
     pub(crate) events: ClusterEventSink,
-    /// As of [`crate::Settings::check_delay`].
+    /// As of [`crate::JoinOptions::check_delay`].
     pub(crate) delay: Duration,
     /// Streams are streams_gone, or others have taken their place.
     pub(crate) streams_gone: Arc<Notify>,
@@ -30,7 +30,7 @@ pub(crate) struct Watch {
     pub(crate) checks: Arc<Checks>,
 }
 
-impl Watch {
+impl StreamWatch {
     /// Looks again and again. What all caches were checked against is not checked again until there is more.
     pub(crate) async fn run(self) {
         let mut states = HashMap::new();
@@ -68,12 +68,12 @@ impl Watch {
         let mut is_well = true;
         for namespace in self.streams.namespaces() {
             let now = match self.streams.inspect(namespace).await {
-                Inspection::Present(state) => state,
-                Inspection::Changed => {
+                StreamCheck::Present(state) => state,
+                StreamCheck::Changed => {
                     self.streams_gone.notify_one();
                     return false;
                 }
-                Inspection::Unknown => return false,
+                StreamCheck::Unknown => return false,
             };
             let before = states.get(namespace);
             is_well &= before.is_none_or(|before| before.leader == now.leader);

@@ -23,13 +23,13 @@ pub struct LocalChannel(u32);
 pub struct Membership(u32);
 
 #[derive(Debug, Clone, Copy)]
-struct Member {
+struct ChannelSubscriber {
     /// The connection's slot; the highest bits are the `WANTS_` flags and [`HAS_LAST`].
     slot: u32,
     membership: u32,
 }
 
-impl Member {
+impl ChannelSubscriber {
     fn slot(self) -> u32 {
         self.slot & SLOT_MASK
     }
@@ -67,18 +67,18 @@ pub enum DeliveryForm {
 struct Audience {
     name: ChannelName,
     references: u32,
-    members: Vec<Member>,
+    members: Vec<ChannelSubscriber>,
     /// The subscribers with a filter; `None` = there are none.
     filtered: Option<Box<Filtered>>,
 }
 
 impl Audience {
-    fn group(&mut self, group: Option<u32>) -> &mut Vec<Member> {
+    fn group(&mut self, group: Option<u32>) -> &mut Vec<ChannelSubscriber> {
         let Audience { members, filtered, .. } = self;
         group.and_then(|group| filtered.as_mut()?.members(group)).unwrap_or(members)
     }
 
-    fn all(&self) -> impl Iterator<Item = Member> {
+    fn all(&self) -> impl Iterator<Item = ChannelSubscriber> {
         self.members.iter().chain(self.filtered.iter().flat_map(|filtered| filtered.all())).copied()
     }
 }
@@ -185,7 +185,7 @@ impl Hub {
         let group = options.filter.map(|filter| audience.filtered.get_or_insert_default().group_of(filter));
         let members = audience.group(group);
         self.positions[membership as usize] = members.len() as u32;
-        members.push(Member { slot: slot | flags, membership });
+        members.push(ChannelSubscriber { slot: slot | flags, membership });
         if let Some(group) = group {
             self.filtered.insert(membership, group);
         }
@@ -227,7 +227,7 @@ impl Hub {
 
     /// The slots of all subscribers.
     pub fn subscribers(&self, channel: LocalChannel) -> impl Iterator<Item = u32> {
-        self.audience(channel).all().map(Member::slot)
+        self.audience(channel).all().map(ChannelSubscriber::slot)
     }
 
     /// Calls `to` for each recipient of a publication. `has_previous`: the previous publication is known. `tags` is
@@ -240,7 +240,7 @@ impl Hub {
         mut to: impl FnMut(u32, DeliveryForm),
     ) {
         let audience = self.audience_mut(channel);
-        let mut visit = |member: &mut Member| {
+        let mut visit = |member: &mut ChannelSubscriber| {
             let form = match member.slot & (WANTS_DELTA | HAS_LAST) {
                 0 | HAS_LAST => DeliveryForm::Plain,
                 WANTS_DELTA => DeliveryForm::Whole,
@@ -264,7 +264,7 @@ impl Hub {
 
     /// The slots of the subscribers that want join and leave events.
     pub fn membership_subscribers(&self, channel: LocalChannel) -> impl Iterator<Item = u32> {
-        self.audience(channel).all().filter(|m| m.slot & WANTS_MEMBERSHIP_EVENTS != 0).map(Member::slot)
+        self.audience(channel).all().filter(|m| m.slot & WANTS_MEMBERSHIP_EVENTS != 0).map(ChannelSubscriber::slot)
     }
 
     fn audience(&self, channel: LocalChannel) -> &Audience {

@@ -307,7 +307,7 @@ pub enum Response {
     /// To [`Request::HistoryRemove`].
     Done,
     /// From the directory, to any [`crate::directory::DirectoryRequest`].
-    Answer(DirectoryReply),
+    Directory(DirectoryReply),
     /// To any request.
     Refused(Error),
 }
@@ -317,7 +317,7 @@ impl Response {
     /// the same.
     pub(crate) fn without_contents(self) -> Self {
         match self {
-            Response::History { .. } | Response::Answer(_) => Response::Refused(Error::TOO_MANY_REQUESTS),
+            Response::History { .. } | Response::Directory(_) => Response::Refused(Error::TOO_MANY_REQUESTS),
             other => other,
         }
     }
@@ -348,7 +348,7 @@ impl Response {
                     + u32::from(subscribed.is_denied)
             }
             Response::History { publications, .. } => work_of(publications),
-            Response::Answer(reply) => reply.work(),
+            Response::Directory(reply) => reply.work(),
             Response::Published(_) | Response::Done | Response::Refused(_) => 0,
         }
     }
@@ -464,7 +464,7 @@ pub(crate) mod tests {
         let history = || Response::History { publications: publications(1, 5), position: StreamPosition::default() };
         assert!(matches!(history().without_contents(), Response::Refused(Error::TOO_MANY_REQUESTS)));
         assert!(matches!(
-            Response::Answer(Vec::new().into()).without_contents(),
+            Response::Directory(Vec::new().into()).without_contents(),
             Response::Refused(Error::TOO_MANY_REQUESTS)
         ));
         assert!(matches!(recovered(None).without_contents(), Response::Subscribed(_)));

@@ -40,7 +40,7 @@ pub struct Tracker {
 }
 
 #[derive(Deserialize)]
-struct Params<'a> {
+struct TrackParams<'a> {
     event: Box<str>,
     #[serde(borrow)]
     props: Option<&'a RawValue>,
@@ -62,7 +62,7 @@ impl Tracker {
         if limits.rate == 0 {
             return Err(Error::NOT_AVAILABLE);
         }
-        let Params { event, props } = serde_json::from_str(params).map_err(|_| Error::BAD_REQUEST)?;
+        let TrackParams { event, props } = serde_json::from_str(params).map_err(|_| Error::BAD_REQUEST)?;
         let props = props.map_or(Ok(Bytes::from_static(b"{}")), data::take)?;
         if event.is_empty() || event.len() > NAME_MAX || !data::is_plain_text(&event) {
             return Err(Error::BAD_REQUEST);

@@ -13,7 +13,7 @@ use touchline_engine::request::Subscribed;
 use touchline_engine::{Response, StreamPosition, directory};
 use touchline_protocol::publication::Content;
 use touchline_protocol::{ClientInfo, Error, Publication};
-use touchline_registry::{OwnerId, Policy, Replica, Timing};
+use touchline_registry::{OwnerId, Policy, Replica, ReplicaTiming};
 
 type Asked = u32;
 
@@ -22,7 +22,7 @@ const NOW: u64 = 1_000_000;
 fn directory_with(change: impl FnOnce(&mut ScopeOptions)) -> Directory<Asked> {
     let mut options = ScopeOptions { name: "devices".into(), ..ScopeOptions::default() };
     change(&mut options);
-    Directory::new("here", &[options], &Timing::default(), 7, true, NOW)
+    Directory::new("here", &[options], &ReplicaTiming::default(), 7, true, NOW)
 }
 
 fn owner(number: u32) -> OwnerId {
@@ -40,20 +40,20 @@ fn target(group: &str) -> Target {
 }
 
 fn join(directory: &mut Directory<Asked>, number: u32, group: &str) {
-    directory.ask(
+    directory.execute(
         &requester(number),
         DirectoryRequest::Join { scope: ScopeId(0), group: group.into(), meta: Bytes::new() },
         None,
         NOW,
     );
-    directory.acts().for_each(drop);
+    directory.effects().for_each(drop);
 }
 
 fn enter(directory: &mut Directory<Asked>, number: u32, user: &str, is_shown: bool) {
     let info =
         ClientInfo { user: user.into(), client: client_text(owner(number)).into(), conn_info: None, chan_info: None };
     let ask = DirectoryRequest::Enter { channel: "room".into(), info: Arc::new(info), is_shown, is_announced: false };
-    directory.ask(&requester(number), ask, None, NOW);
+    directory.execute(&requester(number), ask, None, NOW);
 }
 
 /// The reply to a request, with its other effects.
@@ -62,11 +62,11 @@ fn ask(
     number: u32,
     ask: DirectoryRequest,
 ) -> (Option<Result<DirectoryReply, Error>>, Vec<DirectoryEffect<Asked>>) {
-    directory.ask(&requester(number), ask, Some(number), NOW);
+    directory.execute(&requester(number), ask, Some(number), NOW);
     let (mut answer, mut others) = (None, Vec::new());
-    for act in directory.acts() {
+    for act in directory.effects() {
         match act {
-            DirectoryEffect::Answer(asked, answered) => {
+            DirectoryEffect::Reply(asked, answered) => {
                 assert_eq!(asked, number);
                 assert!(answer.replace(answered).is_none(), "one answer");
             }
@@ -95,8 +95,8 @@ proptest! {
         let mut directory = directory_with(|_| {});
         for (number, user, deed) in deeds {
             match deed {
-                0 => directory.ask(&requester(number), DirectoryRequest::Exit { channel: "room".into() }, None, NOW),
-                1 => directory.ask(&requester(number), DirectoryRequest::Close, None, NOW),
+                0 => directory.execute(&requester(number), DirectoryRequest::Exit { channel: "room".into() }, None, NOW),
+                1 => directory.execute(&requester(number), DirectoryRequest::Close, None, NOW),
                 // The same client may come again as another user, or hidden.
                 deed => enter(&mut directory, number, &format!("{}", user.saturating_sub(1)), deed != 2),
             }
@@ -143,7 +143,7 @@ proptest! {
             ..ScopeOptions::default()
         };
         let scopes = [scope("newest", ConflictPolicy::Newest), scope("reject", ConflictPolicy::Reject)];
-        let mut directory = Directory::new("here", &scopes, &Timing::default(), 7, false, NOW);
+        let mut directory = Directory::new("here", &scopes, &ReplicaTiming::default(), 7, false, NOW);
         for (number, entries) in tokens {
             let claims: Vec<Registration> = entries.iter().map(|(scope, key, meta, is_group)| Registration {
                 scope: ScopeId(*scope),
@@ -152,7 +152,7 @@ proptest! {
                 is_group: *is_group,
             }).collect();
             let before = state(&mut directory);
-            let (answer, acts) = ask(&mut directory, number, DirectoryRequest::Take(claims.clone().into()));
+            let (answer, acts) = ask(&mut directory, number, DirectoryRequest::RegisterAll(claims.clone().into()));
             match answer.expect("an answer") {
                 Err(_) => {
                     prop_assert!(acts.is_empty(), "no other client gets it: {:?}", acts);
@@ -173,8 +173,8 @@ proptest! {
                 }
             }
             if number == 4 {
-                directory.ask(&requester(4), DirectoryRequest::Close, None, NOW);
-                directory.acts().for_each(drop);
+                directory.execute(&requester(4), DirectoryRequest::Close, None, NOW);
+                directory.effects().for_each(drop);
             }
         }
     }
@@ -185,7 +185,7 @@ proptest! {
         deeds in prop::collection::vec((0..4u32, 0..4usize, any::<bool>(), any::<bool>()), 1..80),
     ) {
         for policy in [Policy::Newest, Policy::Oldest, Policy::Reject] {
-            let settings = touchline_registry::Settings { policy, ..Default::default() };
+            let settings = touchline_registry::ReplicaSettings { policy, ..Default::default() };
             let mut replica = Replica::new("here", 7, settings, NOW);
             for (number, name, take_over, is_group) in &deeds {
                 let (owner, name) = (owner(*number), ["", "a", "b", "c"][*name]);
@@ -232,13 +232,13 @@ fn a_walk_is_made_in_steps_and_members_may_go_between_them() {
     let mut steps = 0;
     while let Some(begun) = walk {
         steps += 1;
-        assert!(directory.acts().next().is_none(), "no answer before the end");
-        directory.ask(&requester(2_000 - steps), DirectoryRequest::Close, None, NOW);
+        assert!(directory.effects().next().is_none(), "no answer before the end");
+        directory.execute(&requester(2_000 - steps), DirectoryRequest::Close, None, NOW);
         walk = directory.step(begun, NOW);
     }
     assert!(steps >= 3, "{steps} steps");
-    let Some(DirectoryEffect::Answer(1, Ok(answered))) =
-        directory.acts().find(|act| matches!(act, DirectoryEffect::Answer(..)))
+    let Some(DirectoryEffect::Reply(1, Ok(answered))) =
+        directory.effects().find(|act| matches!(act, DirectoryEffect::Reply(..)))
     else {
         panic!("an answer")
     };
@@ -256,7 +256,7 @@ fn a_group_shares_one_message_and_the_sender_is_charged_for_each_member() {
     let (answer, acts) =
         ask(&mut directory, 7, DirectoryRequest::Send { target: target("all"), data, store_for_ms: 0 });
     let answered = answer.expect("an answer").expect("no refusal");
-    assert_eq!(Response::Answer(answered).work(), 1_500);
+    assert_eq!(Response::Directory(answered).work(), 1_500);
     let mut pushes: Vec<*const u8> = Vec::new();
     let mut reached = 0;
     for act in acts {
@@ -272,17 +272,17 @@ fn a_group_shares_one_message_and_the_sender_is_charged_for_each_member() {
 fn another_node_gets_one_message_for_all_its_members() {
     let options = ScopeOptions { name: "devices".into(), ..ScopeOptions::default() };
     let mut here = directory_with(|_| {});
-    let mut there = Directory::<Asked>::new("there", &[options], &Timing::default(), 8, true, NOW);
+    let mut there = Directory::<Asked>::new("there", &[options], &ReplicaTiming::default(), 8, true, NOW);
     (0..1_500).for_each(|number| join(&mut there, number, "all"));
     for _ in 0..3 {
         there.tick(NOW);
         there.flush();
-        for act in there.acts() {
+        for act in there.effects() {
             if let DirectoryEffect::Link { scope, message, .. } = act {
                 here.receive(&scope, &message, NOW);
             }
         }
-        for act in here.acts() {
+        for act in here.effects() {
             if let DirectoryEffect::Link { scope, message, .. } = act {
                 there.receive(&scope, &message, NOW);
             }
@@ -301,8 +301,10 @@ fn another_node_gets_one_message_for_all_its_members() {
         messages.len()
     );
     messages.iter().for_each(|message| there.receive_from_node("here", message, NOW));
-    let reached: usize =
-        there.acts().map(|act| if let DirectoryEffect::PushMany(clients, _) = act { clients.len() } else { 0 }).sum();
+    let reached: usize = there
+        .effects()
+        .map(|act| if let DirectoryEffect::PushMany(clients, _) = act { clients.len() } else { 0 })
+        .sum();
     assert_eq!(reached, 1_500);
     let (_, acts) = ask(
         &mut here,
@@ -321,7 +323,7 @@ fn nodes_of_an_earlier_version_are_understood() {
         format!("{{\"client\":\"{id}\",\"message\":{{\"from\":{{}},\"data\":1}}}}").as_bytes(),
         NOW,
     );
-    let acts: Vec<DirectoryEffect<Asked>> = directory.acts().collect();
+    let acts: Vec<DirectoryEffect<Asked>> = directory.effects().collect();
     let [DirectoryEffect::PushMany(clients, push)] = &acts[..] else { panic!("{acts:?}") };
     assert_eq!(
         (&clients[..], push.json()),
@@ -330,7 +332,7 @@ fn nodes_of_an_earlier_version_are_understood() {
     let call =
         format!("{{\"client\":\"{id}\",\"call\":9,\"timeout_ms\":18446744073709551615,\"message\":{{\"from\":{{}}}}}}");
     directory.receive_from_node("old", call.as_bytes(), NOW);
-    let acts: Vec<DirectoryEffect<Asked>> = directory.acts().collect();
+    let acts: Vec<DirectoryEffect<Asked>> = directory.effects().collect();
     let [DirectoryEffect::Call(client, call, message)] = &acts[..] else { panic!("{acts:?}") };
     assert_eq!(*client, owner(5));
     let given = directory::numbered(*call, message);
@@ -354,7 +356,7 @@ fn calls_of_other_nodes_have_a_limit() {
     // The most generous scope decides, and presence has the default.
     assert_eq!(directory_limit, 10_000);
     let refused = directory
-        .acts()
+        .effects()
         .filter(|act| matches!(act, DirectoryEffect::Node(_, message) if message.ends_with(b"\"code\":4007}")))
         .count();
     assert_eq!(refused, 19_999 - 10_000);
@@ -371,13 +373,13 @@ fn a_callers_calls_are_bounded_and_end_with_it() {
     assert_eq!(ask(&mut directory, 51, call("more", 5_000)).0.and_then(Result::err), Some(Error::TOO_MANY_CALLS));
     assert!(ask(&mut directory, 51, call("all", 5_000)).0.is_none(), "another caller has its own");
     assert_eq!(directory.calls_waiting(), 16);
-    directory.ask(&requester(50), DirectoryRequest::Close, None, NOW);
+    directory.execute(&requester(50), DirectoryRequest::Close, None, NOW);
     assert_eq!(directory.calls_waiting(), 8, "nothing is kept for a client that is gone");
-    directory.ask(&requester(51), DirectoryRequest::Close, None, NOW);
+    directory.execute(&requester(51), DirectoryRequest::Close, None, NOW);
     assert_eq!(directory.calls_waiting(), 0);
-    directory.acts().for_each(drop);
+    directory.effects().for_each(drop);
     directory.tick(NOW + Duration::from_secs(60).as_millis() as u64);
-    assert!(!directory.acts().any(|act| matches!(act, DirectoryEffect::Answer(..))), "no requester gets a reply");
+    assert!(!directory.effects().any(|act| matches!(act, DirectoryEffect::Reply(..))), "no requester gets a reply");
     assert!(ask(&mut directory, 50, call("all", 5_000)).0.is_none(), "and nothing counts against a new one");
 }
 

@@ -65,7 +65,7 @@ fn node() -> SessionSettings {
         scopes: Default::default(),
         version: "test",
         id: "node".into(),
-        sealer: Arc::new(Trusting),
+        signer: Arc::new(Trusting),
         line_idle: Duration::ZERO,
         deferred_max: 1_000_000,
         track: TrackLimits { rate: 0, props_max: 0 },
@@ -140,7 +140,7 @@ impl World {
             self.channels.deliveries();
             self.answers.extend(outbound.ticket.map(|ticket| (ticket, response)));
         }
-        for (ticket, _, ask) in effects.asks {
+        for (ticket, _, ask) in effects.directory_requests {
             assert!(!matches!(ask, DirectoryRequest::Close), "the session goes on");
             self.answers.extend(ticket.map(|ticket| (ticket, Response::Refused(touchline_protocol::Error::INTERNAL))));
         }
@@ -160,7 +160,7 @@ impl World {
     fn give_answer(&mut self, random: &mut Random, room: usize) {
         if !self.answers.is_empty() {
             let (ticket, response) = self.answers.swap_remove(random.below(self.answers.len()));
-            self.decide(room, |session, context| session.answer(ticket, response, context));
+            self.decide(room, |session, context| session.handle_reply(ticket, response, context));
         }
     }
 }

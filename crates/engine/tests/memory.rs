@@ -3,7 +3,7 @@
 //! that it adds up.
 
 use touchline_engine::directory::{Directory, DirectoryEffect, DirectoryRequest, Requester, ScopeId, ScopeOptions};
-use touchline_registry::{OwnerId, Timing};
+use touchline_registry::{OwnerId, ReplicaTiming};
 
 const NOW: u64 = 1_000_000;
 const NAMES: usize = 300_000;
@@ -17,7 +17,7 @@ fn resident_bytes() -> usize {
 /// Does what the registry actor does after a batch; returns the bytes that watchers are sent.
 fn end_batch(directory: &mut Directory<()>) -> usize {
     directory.flush();
-    directory.acts().map(|act| if let DirectoryEffect::PublishChanges(_, json) = act { json.len() } else { 0 }).sum()
+    directory.effects().map(|act| if let DirectoryEffect::PublishChanges(_, json) = act { json.len() } else { 0 }).sum()
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn names_that_all_go_at_once_leave_nothing_behind_though_the_scope_is_watched() 
         watch_log_size: LOG,
         ..ScopeOptions::default()
     };
-    let mut directory = Directory::<()>::new("here", &[options], &Timing::default(), 7, false, NOW);
+    let mut directory = Directory::<()>::new("here", &[options], &ReplicaTiming::default(), 7, false, NOW);
     let requester = Requester { owner: OwnerId([7; 16]), user: "ann".into(), is_backend: false };
     let before = resident_bytes();
     let (mut held, mut left) = (Vec::new(), Vec::new());
@@ -37,7 +37,7 @@ fn names_that_all_go_at_once_leave_nothing_behind_though_the_scope_is_watched() 
         let now_ms = NOW + cycle * 100_000;
         for number in 0..NAMES {
             let name = format!("name-{number:07}").into();
-            directory.ask(
+            directory.execute(
                 &requester,
                 DirectoryRequest::Register { scope: ScopeId(0), name, meta: "1".into(), take_over: false },
                 None,
@@ -49,7 +49,7 @@ fn names_that_all_go_at_once_leave_nothing_behind_though_the_scope_is_watched() 
         }
         end_batch(&mut directory);
         let full = resident_bytes() - before;
-        directory.ask(&requester, DirectoryRequest::Close, None, now_ms + 50_000);
+        directory.execute(&requester, DirectoryRequest::Close, None, now_ms + 50_000);
         let told = end_batch(&mut directory);
         directory.tick(now_ms + 50_050);
         assert!(told < 200, "watchers are told in one word: {told} bytes");

@@ -9,7 +9,7 @@ use touchline_engine::directory::{
     numbered, read,
 };
 use touchline_protocol::Error;
-use touchline_registry::{OwnerId, Timing};
+use touchline_registry::{OwnerId, ReplicaTiming};
 
 const NOW: u64 = 1_000_000;
 
@@ -44,7 +44,7 @@ impl Nodes {
         options.client_calls_limit = 100_000;
         change(&mut options);
         let node = |(birth, name): (u64, &&'static str)| {
-            (*name, Directory::new(name, &[options.clone()], &Timing::default(), birth, true, NOW))
+            (*name, Directory::new(name, &[options.clone()], &ReplicaTiming::default(), birth, true, NOW))
         };
         let mut nodes = Nodes((1..).zip(names).map(node).collect(), NOW);
         (0..8).for_each(|_| drop(nodes.settle()));
@@ -63,11 +63,11 @@ impl Nodes {
                     node.tick(now_ms);
                 }
                 node.flush();
-                acts.extend(node.acts().map(|act| (*name, act)));
+                acts.extend(node.effects().map(|act| (*name, act)));
             }
             for (from, act) in acts {
                 match act {
-                    DirectoryEffect::Answer(asker, answer) => received.answers.push((asker, answer.map(value))),
+                    DirectoryEffect::Reply(asker, answer) => received.answers.push((asker, answer.map(value))),
                     DirectoryEffect::Push(client, message) => {
                         received.messages.push((client, serde_json::from_slice(&message).expect("JSON")))
                     }
@@ -110,7 +110,7 @@ impl Nodes {
         let now_ms = self.1;
         let node = self.node(node);
         match read(method, &params.to_string(), &node.scopes()) {
-            Ok(ask) => node.ask(&requester(client), ask, Some(client), now_ms),
+            Ok(ask) => node.execute(&requester(client), ask, Some(client), now_ms),
             Err(error) => return Received { answers: vec![(client, Err(error))], ..Received::default() },
         }
         self.settle()
@@ -260,7 +260,7 @@ fn many_members_of_another_node_are_told_in_messages_that_fit() {
     for client in 10..3_010 {
         let ask =
             read("join", r#"{"scope": "devices", "group": "all"}"#, &nodes.node("there").scopes()).expect("a request");
-        nodes.node("there").ask(&requester(client), ask, None, NOW);
+        nodes.node("there").execute(&requester(client), ask, None, NOW);
     }
     nodes.settle();
     for method in ["send", "multi_call"] {
@@ -280,7 +280,7 @@ fn calls_at_other_nodes_end_with_their_caller() {
     nodes.ask("here", 2, "multi_call", &json!({"scope": "devices", "group": "all", "data": 1}));
     let other = nodes.ask("here", 3, "call", &named("far", json!(1)));
     assert_eq!((nodes.node("here").calls_waiting(), nodes.node("there").calls_waiting()), (3, 3));
-    nodes.node("here").ask(&requester(2), DirectoryRequest::Close, None, NOW);
+    nodes.node("here").execute(&requester(2), DirectoryRequest::Close, None, NOW);
     nodes.settle();
     assert_eq!(
         (nodes.node("here").calls_waiting(), nodes.node("there").calls_waiting()),
@@ -301,7 +301,7 @@ fn a_called_client_learns_that_its_caller_is_gone() {
     let mut nodes = Nodes::new(&["here"], |_| {});
     nodes.ask("here", 1, "register", &named("near", Value::Null)).answer().expect("a free name");
     let received = nodes.ask("here", 2, "call", &named("near", json!(1)));
-    nodes.node("here").ask(&requester(2), DirectoryRequest::Close, None, NOW);
+    nodes.node("here").execute(&requester(2), DirectoryRequest::Close, None, NOW);
     let answer = json!({"call": received.messages[0].1["call"], "data": 1});
     assert_eq!(nodes.ask("here", 1, "reply", &answer).answer(), Err(Error::NO_SUCH_CALL));
 }
@@ -362,7 +362,7 @@ proptest! {
         let join = |node: &mut Directory<u32>, client: u32, group: &str| {
             let body = json!({"scope": "devices", "group": group}).to_string();
             let ask = read("join", &body, &node.scopes()).expect("a request");
-            node.ask(&requester(client), ask, None, NOW);
+            node.execute(&requester(client), ask, None, NOW);
         };
         for client in 0..size {
             join(node, client, "other");
@@ -373,8 +373,8 @@ proptest! {
         loop {
             let params = json!({"scope": "devices", "group": "all", "limit": limit, "cursor": cursor});
             let ask = read("members", &params.to_string(), &node.scopes()).expect("a request");
-            node.ask(&requester(9), ask, Some(9), NOW);
-            let Some(DirectoryEffect::Answer(9, Ok(answered))) = node.acts().find(|act| matches!(act, DirectoryEffect::Answer(..))) else {
+            node.execute(&requester(9), ask, Some(9), NOW);
+            let Some(DirectoryEffect::Reply(9, Ok(answered))) = node.effects().find(|act| matches!(act, DirectoryEffect::Reply(..))) else {
                 panic!("an answer")
             };
             let page = value(answered);
@@ -388,12 +388,12 @@ proptest! {
             for (is_leaving, client, is_new) in deeds.by_ref().take(5) {
                 if is_leaving {
                     staying.remove(&client);
-                    node.ask(&requester(client), DirectoryRequest::Close, None, NOW);
+                    node.execute(&requester(client), DirectoryRequest::Close, None, NOW);
                 } else if is_new || !staying.contains(&client) {
                     join(node, client + 1_000, "all");
                 }
             }
-            node.acts().for_each(drop);
+            node.effects().for_each(drop);
         }
         for client in staying {
             let id = client_text(owner(client));
@@ -409,6 +409,6 @@ fn a_reply_is_one_even_if_it_is_large() {
     let received = nodes.ask("here", 2, "call", &named("near", Value::Null));
     let call = received.messages[0].1["call"].as_u64().expect("a number");
     let outcome = Ok(Bytes::from(format!("\"{}\"", "x".repeat(4_000_000))));
-    nodes.node("here").ask(&requester(1), DirectoryRequest::Reply { call, outcome }, Some(1), NOW);
+    nodes.node("here").execute(&requester(1), DirectoryRequest::Reply { call, outcome }, Some(1), NOW);
     assert_eq!(nodes.settle().answers.len(), 2, "a node that is not told otherwise has no bound");
 }

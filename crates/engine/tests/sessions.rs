@@ -74,7 +74,7 @@ fn node() -> SessionSettings {
         scopes: Default::default(),
         version: "test",
         id: "node".into(),
-        sealer: Arc::new(Trusting),
+        signer: Arc::new(Trusting),
         users: None,
         line_idle: Duration::ZERO,
         deferred_max: 10_000,
@@ -230,7 +230,7 @@ impl World {
                 Some(Queued::Answer(slot, generation, ticket, response))
                     if self.clients[slot].generation == generation =>
                 {
-                    self.with(slot, |session, context| session.answer(ticket, response, context));
+                    self.with(slot, |session, context| session.handle_reply(ticket, response, context));
                 }
                 Some(Queued::Answer(..)) => {}
                 Some(Queued::Delivery(Delivery {

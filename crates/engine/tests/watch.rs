@@ -8,7 +8,7 @@ use touchline_engine::directory::{
     Directory, DirectoryEffect, DirectoryRequest, Requester, ScopeOptions, client_text, read,
 };
 use touchline_protocol::Error;
-use touchline_registry::{OwnerId, Timing};
+use touchline_registry::{OwnerId, ReplicaTiming};
 
 const NOW: u64 = 1_000_000;
 
@@ -21,7 +21,7 @@ fn directory(watch_log_size: usize) -> Directory<u32> {
     };
     let scopes =
         [ScopeOptions { name: "open".into(), ..open }, ScopeOptions { name: "mute".into(), ..ScopeOptions::default() }];
-    Directory::new("here", &scopes, &Timing::default(), 0xfeed, false, NOW)
+    Directory::new("here", &scopes, &ReplicaTiming::default(), 0xfeed, false, NOW)
 }
 
 fn requester(number: u32) -> Requester {
@@ -33,22 +33,23 @@ fn requester(number: u32) -> Requester {
 /// Orders something in the name of a client.
 fn order(directory: &mut Directory<u32>, client: u32, method: &str, params: &Value, now_ms: u64) {
     let ask = read(method, &params.to_string(), &directory.scopes()).expect("a request");
-    directory.ask(&requester(client), ask, None, now_ms);
+    directory.execute(&requester(client), ask, None, now_ms);
 }
 
 /// A request and its reply.
 fn request_value(directory: &mut Directory<u32>, method: &str, params: &Value, now_ms: u64) -> Result<Value, Error> {
     let ask = read(method, &params.to_string(), &directory.scopes())?;
-    directory.ask(&requester(1_000), ask, Some(1), now_ms);
-    let answer =
-        directory.acts().find_map(|act| if let DirectoryEffect::Answer(1, answer) = act { Some(answer) } else { None });
+    directory.execute(&requester(1_000), ask, Some(1), now_ms);
+    let answer = directory
+        .effects()
+        .find_map(|act| if let DirectoryEffect::Reply(1, answer) = act { Some(answer) } else { None });
     answer.expect("an answer").map(|answered| serde_json::from_slice(&answered.json()).expect("JSON"))
 }
 
 /// What the subscribers of the channel get of a batch of requests.
 fn pushes(directory: &mut Directory<u32>) -> Vec<Value> {
     directory.flush();
-    let watched = directory.acts().filter_map(|act| match act {
+    let watched = directory.effects().filter_map(|act| match act {
         DirectoryEffect::PublishChanges(channel, json) => {
             assert_eq!(&*channel, "$registry:open");
             Some(serde_json::from_slice(&json).expect("JSON"))
@@ -164,7 +165,7 @@ proptest! {
                 let join = json!({"scope": "open", "group": format!("group-{name}")});
                 let unregister = json!({"scope": "open", "name": format!("name-{name}")});
                 match kind {
-                    0 => directory.ask(&requester(client), DirectoryRequest::Close, None, now_ms),
+                    0 => directory.execute(&requester(client), DirectoryRequest::Close, None, now_ms),
                     1 => order(&mut directory, client, "join", &join, now_ms),
                     2 => order(&mut directory, client, "unregister", &unregister, now_ms),
                     _ => for number in 0..if kind == 3 { many } else { 1 } {
@@ -207,7 +208,7 @@ fn a_mass_change_is_told_in_one_word_and_given_in_pieces() {
     }
     pushes(&mut directory);
     watcher.start(&mut directory, NOW);
-    directory.ask(&requester(1), DirectoryRequest::Close, None, NOW + 10_000);
+    directory.execute(&requester(1), DirectoryRequest::Close, None, NOW + 10_000);
     let pushed = pushes(&mut directory);
     assert_eq!(pushed, [json!({"offset": 2 * NAMES, "epoch": "feed"})]);
     watcher.push(&pushed[0], &mut directory, NOW);

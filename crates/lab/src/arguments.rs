@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::transport::Transport;
+use crate::transport::ClientTransport;
 use crate::wire::Dialect;
 
 /// Arguments of `touchline lab`.
@@ -12,7 +12,7 @@ use crate::wire::Dialect;
 pub struct LabArguments {
     /// What to measure.
     #[command(subcommand)]
-    pub(crate) part: Part,
+    pub(crate) part: LabCommand,
     /// How to measure.
     #[command(flatten)]
     pub(crate) options: Options,
@@ -20,7 +20,7 @@ pub struct LabArguments {
 
 /// A scenario, or a process that one starts.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Part {
+pub(crate) enum LabCommand {
     /// What to measure.
     #[command(flatten)]
     Scenario(Scenario),
@@ -48,11 +48,11 @@ pub(crate) enum Scenario {
     /// Memory and CPU of connections that only wait.
     Idle(Idle),
     /// CPU of a connection opened and subscribed with a token.
-    Connect(Opening),
+    Connect(OpeningOptions),
     /// Many connections at once, on one process.
-    Storm(Opening),
+    Storm(OpeningOptions),
     /// Publishing over HTTP into a channel without subscribers.
-    Publish(Publish),
+    Publish(PublishOptions),
     /// Clients that return at once and recover what they missed.
     Recovery(Recovery),
     /// Publishing over HTTP into a durable channel, beside one that nobody keeps and beside bare syncs.
@@ -75,7 +75,7 @@ pub(crate) enum Scenario {
     /// Publications on one of three servers joined by NATS to subscribers of each, beside one server alone.
     Across(Across),
     /// Many channels with one subscriber each on each of three servers joined by NATS.
-    Channels(Channels),
+    Channels(ChannelsOptions),
     /// More and more connections, over as many server processes as they need, joined by NATS.
     Ladder(Ladder),
     /// Names on one node and on four, each a process that embeds the registry, joined by NATS; and names of clients on
@@ -118,8 +118,8 @@ pub(crate) struct Options {
     #[arg(long, global = true, value_enum, default_value_t = Dialect::Centrifugal)]
     pub(crate) dialect: Dialect,
     /// How subscribers come. A server that runs already has to be open for it at its address.
-    #[arg(long = "way", value_name = "WAY", global = true, value_enum, default_value_t = Transport::Websocket)]
-    pub(crate) transport: Transport,
+    #[arg(long = "way", value_name = "WAY", global = true, value_enum, default_value_t = ClientTransport::Websocket)]
+    pub(crate) transport: ClientTransport,
     /// No progress line.
     #[arg(long, global = true)]
     pub(crate) quiet: bool,
@@ -177,7 +177,7 @@ pub(crate) struct Idle {
 
 /// Connections that come.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Opening {
+pub(crate) struct OpeningOptions {
     /// Connections.
     #[arg(long, value_name = "COUNT")]
     pub(crate) connections: Option<usize>,
@@ -188,7 +188,7 @@ pub(crate) struct Opening {
 
 /// Publishing.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Publish {
+pub(crate) struct PublishOptions {
     /// HTTP connections that publish, one request at a time each.
     #[arg(long, value_name = "COUNT", default_value_t = 16)]
     pub(crate) connections: usize,
@@ -326,7 +326,7 @@ pub(crate) struct Ladder {
 
 /// Channels of three servers.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Channels {
+pub(crate) struct ChannelsOptions {
     /// Channels.
     #[arg(long, value_name = "COUNT", default_value_t = 50_000)]
     pub(crate) channels: usize,

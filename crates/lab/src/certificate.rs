@@ -10,11 +10,11 @@ use rustls::pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 
 /// A certificate on P-256, and its key.
-pub(crate) struct Certificate(CertifiedKey<KeyPair>);
+pub(crate) struct SelfSignedCertificate(CertifiedKey<KeyPair>);
 
-impl Certificate {
+impl SelfSignedCertificate {
     pub(crate) fn make() -> Result<Self> {
-        Ok(Certificate(generate_simple_self_signed(["localhost".to_owned()])?))
+        Ok(SelfSignedCertificate(generate_simple_self_signed(["localhost".to_owned()])?))
     }
 
     /// The certificate as a server's configuration has it.

@@ -13,9 +13,9 @@ use rustls::{ServerConfig, ServerConnection};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Socket, Type};
 
-use crate::certificate::Certificate;
+use crate::certificate::SelfSignedCertificate;
 use crate::process::now_us;
-use crate::transport::Transport;
+use crate::transport::ClientTransport;
 use crate::wire;
 use crate::worker::channel_name;
 
@@ -26,7 +26,7 @@ const BACKLOG: i32 = 4_096;
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FloorCommand {
     /// Accept so many readers, acknowledge each, and share them out to so many threads.
-    Accept { connections: usize, transport: Transport, threads: usize },
+    Accept { connections: usize, transport: ClientTransport, threads: usize },
     /// Send events, each to the readers of one channel after the other.
     Send(Sending),
 }
@@ -44,7 +44,7 @@ pub(crate) struct Sending {
     pub(crate) coalesce: usize,
     pub(crate) size: usize,
     /// The transport whose bytes are sent.
-    pub(crate) transport: Transport,
+    pub(crate) transport: ClientTransport,
 }
 
 /// A report of the floor's sender.
@@ -82,10 +82,11 @@ pub(crate) fn serve() -> Result<()> {
     Ok(())
 }
 
-fn accept(listener: &Socket, connections: usize, transport: Transport) -> Result<Vec<Reader>> {
-    let sessions = if transport == Transport::Tls { Some(Certificate::make()?.sessions()?) } else { None };
+fn accept(listener: &Socket, connections: usize, transport: ClientTransport) -> Result<Vec<FloorReader>> {
+    let sessions =
+        if transport == ClientTransport::Tls { Some(SelfSignedCertificate::make()?.sessions()?) } else { None };
     let accept_one = |_| {
-        let mut reader = Reader::accept(listener.accept()?.0.into(), sessions.as_ref())?;
+        let mut reader = FloorReader::accept(listener.accept()?.0.into(), sessions.as_ref())?;
         reader.write_all(transport.acknowledgement())?;
         Ok(reader)
     };
@@ -102,7 +103,7 @@ struct Crew {
 
 impl Crew {
     /// Gives each thread its share of the readers.
-    fn start(mut readers: Vec<Reader>, threads: usize) -> Result<Self> {
+    fn start(mut readers: Vec<FloorReader>, threads: usize) -> Result<Self> {
         let (outcome, outcomes) = channel();
         let share = readers.len().div_ceil(threads.max(1));
         let (mut commands, mut first) = (Vec::new(), 0);
@@ -130,12 +131,12 @@ impl Crew {
 }
 
 /// The sender's side of one reader.
-struct Reader {
+struct FloorReader {
     socket: TcpStream,
     session: Option<ServerConnection>,
 }
 
-impl Reader {
+impl FloorReader {
     /// Accepts a reader, and does the TLS handshake if there is TLS.
     fn accept(mut socket: TcpStream, sessions: Option<&Arc<ServerConfig>>) -> Result<Self> {
         socket.set_nodelay(true)?;
@@ -146,7 +147,7 @@ impl Reader {
                 session.complete_io(&mut socket)?;
             }
         }
-        Ok(Reader { socket, session })
+        Ok(FloorReader { socket, session })
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
@@ -160,7 +161,7 @@ impl Reader {
 }
 
 /// Sends to these readers. `first_reader` is the number of the first one among the readers of all threads.
-fn send(readers: &mut [Reader], first_reader: usize, sending: &Sending) -> Result<()> {
+fn send(readers: &mut [FloorReader], first_reader: usize, sending: &Sending) -> Result<()> {
     let Sending { ref prefix, channels, messages, rate, coalesce, size, transport } = *sending;
     let began = Instant::now();
     let (mut sent, mut round) = (0, 0);

@@ -37,9 +37,9 @@ pub use arguments::LabArguments;
 /// When a server, a worker or a socket of the lab's own fails, so that nothing could be measured.
 pub fn run(arguments: LabArguments) -> Result<ExitCode> {
     match arguments.part {
-        arguments::Part::Worker => worker::run().map(|()| ExitCode::SUCCESS),
-        arguments::Part::FloorServer => floor::serve().map(|()| ExitCode::SUCCESS),
-        arguments::Part::RegistryNode => registry_node::run().map(|()| ExitCode::SUCCESS),
-        arguments::Part::Scenario(scenario) => scenario::run(&scenario, &arguments.options),
+        arguments::LabCommand::Worker => worker::run().map(|()| ExitCode::SUCCESS),
+        arguments::LabCommand::FloorServer => floor::serve().map(|()| ExitCode::SUCCESS),
+        arguments::LabCommand::RegistryNode => registry_node::run().map(|()| ExitCode::SUCCESS),
+        arguments::LabCommand::Scenario(scenario) => scenario::run(&scenario, &arguments.options),
     }
 }

@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::process::Part;
+use crate::process::ChildProcess;
 
 const START_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A NATS server with JetStream in a directory of its own; both are removed when this is dropped.
 pub(crate) struct Nats {
     pub(crate) url: String,
-    server: Part,
-    _store: Store,
+    server: ChildProcess,
+    _store: NatsStore,
 }
 
-struct Store(PathBuf);
+struct NatsStore(PathBuf);
 
-impl Drop for Store {
+impl Drop for NatsStore {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -45,7 +45,7 @@ impl Nats {
         let child =
             Command::new("nats-server").args(arguments).arg(&store).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let child = child.context("no nats-server on the path; Debian has it as the package nats-server")?;
-        let mut server = Part(child);
+        let mut server = ChildProcess(child);
         let began = Instant::now();
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             if let Some(status) = server.0.try_wait()? {
@@ -56,7 +56,7 @@ impl Nats {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(Nats { url: format!("nats://127.0.0.1:{port}"), server, _store: Store(store) })
+        Ok(Nats { url: format!("nats://127.0.0.1:{port}"), server, _store: NatsStore(store) })
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -34,9 +34,9 @@ pub(crate) fn resident_bytes(pid: u32) -> Result<f64> {
 }
 
 /// A process that the lab has started. It ends when this is dropped.
-pub(crate) struct Part(pub(crate) Child);
+pub(crate) struct ChildProcess(pub(crate) Child);
 
-impl Part {
+impl ChildProcess {
     /// Starts a part of this program.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Part {
     pub(crate) fn start(words: &[&str]) -> Result<Self> {
         let program = std::env::current_exe().context("this program has no path")?;
         let child = Command::new(program).args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        Ok(Part(child.with_context(|| format!("failed to start {words:?}"))?))
+        Ok(ChildProcess(child.with_context(|| format!("failed to start {words:?}"))?))
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -52,7 +52,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

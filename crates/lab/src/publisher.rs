@@ -11,22 +11,22 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::ledger::Times;
 use crate::process::now_us;
-use crate::stream::Stream;
+use crate::stream::LabStream;
 use crate::wire;
 use crate::worker::channel_name;
 
 /// The API of the server under test.
 #[derive(Debug, Clone)]
-pub(crate) struct Api {
+pub(crate) struct PublishClient {
     pub(crate) address: SocketAddr,
     pub(crate) key: String,
     pub(crate) is_tls: bool,
 }
 
-impl Api {
+impl PublishClient {
     /// A new connection to the API.
-    pub(crate) fn connect(&self) -> Result<Stream<TcpStream>> {
-        Stream::connect(self.address, self.is_tls)
+    pub(crate) fn connect(&self) -> Result<LabStream<TcpStream>> {
+        LabStream::connect(self.address, self.is_tls)
     }
 
     fn request(&self, channel: &str, data: &str) -> Vec<u8> {
@@ -65,8 +65,8 @@ pub(crate) fn answer(bytes: &[u8]) -> Result<Option<usize>> {
 
 /// One publisher: numbers the publications of each channel, and waits for each answer.
 pub(crate) struct Publisher {
-    api: Api,
-    socket: Stream<TcpStream>,
+    api: PublishClient,
+    socket: LabStream<TcpStream>,
     prefix: String,
     channels: usize,
     size: usize,
@@ -76,7 +76,7 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    pub(crate) fn new(api: Api, prefix: &str, channels: usize, size: usize) -> Result<Self> {
+    pub(crate) fn new(api: PublishClient, prefix: &str, channels: usize, size: usize) -> Result<Self> {
         let socket = connect(&api)?;
         Ok(Publisher { api, socket, prefix: prefix.to_owned(), channels, size, sent: 0, answer: vec![0; 4_096] })
     }
@@ -120,7 +120,7 @@ impl Publisher {
     }
 }
 
-fn connect(api: &Api) -> Result<Stream<TcpStream>> {
+fn connect(api: &PublishClient) -> Result<LabStream<TcpStream>> {
     let socket = api.connect()?;
     socket.socket().set_read_timeout(Some(Duration::from_secs(20)))?;
     Ok(socket)
@@ -148,7 +148,7 @@ pub(crate) struct Many<'a> {
 }
 
 /// Publishes for a while.
-pub(crate) fn publish_from_many(api: &Api, many: &Many<'_>) -> Result<Published> {
+pub(crate) fn publish_from_many(api: &PublishClient, many: &Many<'_>) -> Result<Published> {
     let Many { channel, connections, size, lasting, rate } = *many;
     let mut poll = Poll::new()?;
     let request = api.request(channel, &wire::data(1, now_us(), size));

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use touchline_cluster::{Cluster, ClusterEvent, Joining};
-use touchline_registry::{Output, OwnerId, Replica, Settings, View};
+use touchline_registry::{Output, OwnerId, Replica, ReplicaSettings, View};
 
 use crate::process::now_us;
 
@@ -45,7 +45,7 @@ pub(crate) enum RegistryNodeCommand {
 /// A report of a registry node.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Report {
+pub(crate) enum NodeReport {
     /// The node is connected to NATS.
     Linked,
     /// A command began and ended at these times.
@@ -56,7 +56,7 @@ pub(crate) enum Report {
     LookedUp { count: u64, found: u64, cpu_us: f64 },
 }
 
-enum Input {
+enum NodeInput {
     Command(RegistryNodeCommand),
     Link(Bytes),
     Linked,
@@ -69,24 +69,24 @@ pub(crate) fn run() -> Result<()> {
     std::io::stdin().read_line(&mut first)?;
     let RegistryNodeCommand::Become { node, url, birth } = serde_json::from_str(&first)? else { return Ok(()) };
     let (sender, inputs) = channel();
-    let (cluster, joining) = touchline_cluster::join(touchline_cluster::Settings {
+    let (cluster, joining) = touchline_cluster::join(touchline_cluster::JoinOptions {
         urls: vec![url],
         cluster: "lab".to_owned(),
         node: node.clone(),
         scopes: vec![SCOPE.to_owned()],
-        ..touchline_cluster::Settings::default()
+        ..touchline_cluster::JoinOptions::default()
     })?;
     let commands = sender.clone();
     std::thread::Builder::new().name("orders".into()).spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
             let Ok(command) = serde_json::from_str(&line) else { break };
-            if commands.send(Input::Command(command)).is_err() {
+            if commands.send(NodeInput::Command(command)).is_err() {
                 return;
             }
         }
-        let _ = commands.send(Input::Ended);
+        let _ = commands.send(NodeInput::Ended);
     })?;
-    let replica = Replica::new(&node, birth, Settings::default(), now_us() / 1_000);
+    let replica = Replica::new(&node, birth, ReplicaSettings::default(), now_us() / 1_000);
     let scope: Arc<str> = SCOPE.into();
     RegistryNode { replica, cluster, joining: Some(joining), scope, inputs, sender, trickle: None, awaited: None }
         .run_commands()
@@ -97,8 +97,8 @@ struct RegistryNode {
     cluster: Cluster,
     joining: Option<Joining>,
     scope: Arc<str>,
-    inputs: Receiver<Input>,
-    sender: Sender<Input>,
+    inputs: Receiver<NodeInput>,
+    sender: Sender<NodeInput>,
     trickle: Option<Trickle>,
     awaited: Option<u64>,
 }
@@ -117,7 +117,7 @@ impl RegistryNode {
         loop {
             let timeout = if self.trickle.is_some() { Duration::from_millis(1) } else { TICK };
             match self.inputs.recv_timeout(timeout) {
-                Ok(Input::Ended) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Ok(NodeInput::Ended) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Ok(input) => self.handle(input)?,
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -144,17 +144,17 @@ impl RegistryNode {
         }
         if self.awaited.is_some_and(|names| self.replica.view().names() == names) {
             self.awaited = None;
-            say(&Report::Reached { at_us: now_us() })?;
+            say(&NodeReport::Reached { at_us: now_us() })?;
         }
         Ok(())
     }
 
-    fn handle(&mut self, input: Input) -> Result<()> {
+    fn handle(&mut self, input: NodeInput) -> Result<()> {
         match input {
-            Input::Link(message) => self.replica.receive(&message, now_us() / 1_000),
-            Input::Linked => say(&Report::Linked)?,
-            Input::Command(command) => self.begin(command)?,
-            Input::Ended => {}
+            NodeInput::Link(message) => self.replica.receive(&message, now_us() / 1_000),
+            NodeInput::Linked => say(&NodeReport::Linked)?,
+            NodeInput::Command(command) => self.begin(command)?,
+            NodeInput::Ended => {}
         }
         Ok(())
     }
@@ -167,8 +167,8 @@ impl RegistryNode {
                 let sender = self.sender.clone();
                 joining.start(move |incoming| {
                     let _ = match incoming {
-                        ClusterEvent::ScopeMessage { message, .. } => sender.send(Input::Link(message)),
-                        ClusterEvent::Linked(true) => sender.send(Input::Linked),
+                        ClusterEvent::ScopeMessage { message, .. } => sender.send(NodeInput::Link(message)),
+                        ClusterEvent::Linked(true) => sender.send(NodeInput::Linked),
                         _ => Ok(()),
                     };
                 })?;
@@ -215,7 +215,7 @@ impl RegistryNode {
                 self.advance()?;
             }
         }
-        say(&Report::Done { from_us, until_us: now_us() })
+        say(&NodeReport::Done { from_us, until_us: now_us() })
     }
 
     /// Registers the names that are due at the steady rate.
@@ -233,7 +233,7 @@ impl RegistryNode {
         if trickle.next == trickle.end {
             let from_us = trickle.from_us;
             self.trickle = None;
-            say(&Report::Done { from_us, until_us: now_us })?;
+            say(&NodeReport::Done { from_us, until_us: now_us })?;
         }
         Ok(())
     }
@@ -272,10 +272,10 @@ fn look_up(view: &View, names: u32, seconds: f64) {
         }
         count += LOOKUPS;
     }
-    let _ = say(&Report::LookedUp { count, found, cpu_us: cpu() - before_us });
+    let _ = say(&NodeReport::LookedUp { count, found, cpu_us: cpu() - before_us });
 }
 
-fn say(report: &Report) -> Result<()> {
+fn say(report: &NodeReport) -> Result<()> {
     let mut line = serde_json::to_vec(report)?;
     line.push(b'\n');
     let mut out = std::io::stdout().lock();

@@ -40,7 +40,7 @@ impl Figure {
 
 /// A figure and what each run gave.
 #[derive(Debug, Serialize)]
-struct Line {
+struct ReportLine {
     #[serde(flatten)]
     figure: Figure,
     median: f64,
@@ -66,7 +66,7 @@ impl Results {
 
     /// Prints everything. The exit code says whether every bound was kept.
     pub(crate) fn print(&self, as_json: bool) -> Result<ExitCode> {
-        let lines: Vec<Line> = self.readings.iter().map(|(figure, values)| line(*figure, values)).collect();
+        let lines: Vec<ReportLine> = self.readings.iter().map(|(figure, values)| line(*figure, values)).collect();
         if as_json {
             println!("{}", serde_json::to_string_pretty(&lines)?);
         } else {
@@ -77,11 +77,11 @@ impl Results {
     }
 }
 
-fn line(figure: Figure, values: &[f64]) -> Line {
+fn line(figure: Figure, values: &[f64]) -> ReportLine {
     let median = median(values);
     // A count that must be zero must be zero in every run, so its worst run counts instead of the median.
     let judged = if figure.must == Some(0.0) { values.iter().copied().fold(0.0, f64::max) } else { median };
-    Line {
+    ReportLine {
         figure,
         median,
         values: values.to_vec(),
@@ -100,7 +100,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-fn print_table(lines: &[Line]) {
+fn print_table(lines: &[ReportLine]) {
     let mut scenario = "";
     for line in lines {
         if line.figure.scenario != scenario {

@@ -11,12 +11,12 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::json;
 
 use crate::arguments::Options;
-use crate::certificate::Certificate;
+use crate::certificate::SelfSignedCertificate;
 use crate::nats::Nats;
-use crate::process::Part;
-use crate::publisher::Api;
-use crate::stream::Stream;
-use crate::transport::Transport;
+use crate::process::ChildProcess;
+use crate::publisher::PublishClient;
+use crate::stream::LabStream;
+use crate::transport::ClientTransport;
 use crate::wire::Dialect;
 use crate::workers::Plan;
 
@@ -38,21 +38,21 @@ pub(crate) const DURABLE: &str = "durable:c";
 /// The server under test, and how clients and the lab reach it.
 pub(crate) struct ServerUnderTest {
     pub(crate) address: SocketAddr,
-    pub(crate) api: Api,
+    pub(crate) api: PublishClient,
     pub(crate) pid: u32,
     token_secret: Option<String>,
     path: String,
     dialect: Dialect,
-    transport: Transport,
+    transport: ClientTransport,
     /// The address that subscribers connect to.
     pub(crate) subscriber_address: SocketAddr,
-    _own: Option<(Part, Configuration)>,
+    _own: Option<(ChildProcess, Configuration)>,
 }
 
 /// The configuration file of a server, and its database of durable channels. Both are removed when this is dropped.
 struct Configuration {
     file: PathBuf,
-    _database: Option<Arc<Database>>,
+    _database: Option<Arc<LabDatabase>>,
 }
 
 impl Drop for Configuration {
@@ -62,14 +62,14 @@ impl Drop for Configuration {
 }
 
 /// A directory for a database; it is removed when this is dropped.
-pub(crate) struct Database(pub(crate) PathBuf);
+pub(crate) struct LabDatabase(pub(crate) PathBuf);
 
-impl Database {
+impl LabDatabase {
     /// A directory with a name that is unique in this machine. The server makes it.
     pub(crate) fn new() -> Arc<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Relaxed);
-        Arc::new(Database(std::env::temp_dir().join(format!("touchline-lab-data-{}-{number}", std::process::id()))))
+        Arc::new(LabDatabase(std::env::temp_dir().join(format!("touchline-lab-data-{}-{number}", std::process::id()))))
     }
 
     /// The URL of the primary database, as the configuration has it.
@@ -78,7 +78,7 @@ impl Database {
     }
 }
 
-impl Drop for Database {
+impl Drop for LabDatabase {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -88,7 +88,7 @@ impl Drop for Database {
 #[derive(Default)]
 struct Setup<'a> {
     nats: Option<&'a Nats>,
-    database: Option<&'a Arc<Database>>,
+    database: Option<&'a Arc<LabDatabase>>,
     commit_size: Option<usize>,
     has_stats: bool,
     postgres: Option<&'a str>,
@@ -110,7 +110,7 @@ impl ServerUnderTest {
     /// When it does not start.
     pub(crate) fn start_durable(
         options: &Options,
-        database: &Arc<Database>,
+        database: &Arc<LabDatabase>,
         commit_size: Option<usize>,
     ) -> Result<Self> {
         ServerUnderTest::launch(options, &Setup { database: Some(database), commit_size, ..Setup::default() })
@@ -136,7 +136,7 @@ impl ServerUnderTest {
     ///
     /// # Errors
     /// When it does not start.
-    pub(crate) fn start_with_stats(options: &Options, database: &Arc<Database>) -> Result<Self> {
+    pub(crate) fn start_with_stats(options: &Options, database: &Arc<LabDatabase>) -> Result<Self> {
         ServerUnderTest::launch(options, &Setup { database: Some(database), has_stats: true, ..Setup::default() })
     }
 
@@ -156,10 +156,10 @@ impl ServerUnderTest {
         if let (Some(address), Some(pid)) = (options.server, options.pid) {
             return Ok(ServerUnderTest {
                 address,
-                api: Api {
+                api: PublishClient {
                     address: options.api.unwrap_or(address),
                     key: options.key.clone(),
-                    is_tls: options.transport == Transport::Tls,
+                    is_tls: options.transport == ClientTransport::Tls,
                 },
                 pid,
                 token_secret: options.token_secret.clone(),
@@ -175,23 +175,23 @@ impl ServerUnderTest {
         let tcp = free_address()?;
         let mut settings = configured(address, setup);
         options.transport.configure(&mut settings, tcp.port());
-        if options.transport == Transport::Tls {
-            settings["http_server"]["tls"] = Certificate::make()?.settings();
+        if options.transport == ClientTransport::Tls {
+            settings["http_server"]["tls"] = SelfSignedCertificate::make()?.settings();
         }
         let configuration = Configuration { file: file.clone(), _database: setup.database.cloned() };
         std::fs::write(&file, settings.to_string()).context("failed to write the server's configuration")?;
         let own = serve(&configuration, options, address)?;
-        let subscriber_address = if options.transport == Transport::Tcp { tcp } else { address };
+        let subscriber_address = if options.transport == ClientTransport::Tcp { tcp } else { address };
         Ok(ServerUnderTest {
             subscriber_address,
             ..ServerUnderTest::own(address, options.transport, own, configuration)
         })
     }
 
-    fn own(address: SocketAddr, transport: Transport, own: Part, configuration: Configuration) -> Self {
+    fn own(address: SocketAddr, transport: ClientTransport, own: ChildProcess, configuration: Configuration) -> Self {
         ServerUnderTest {
             address,
-            api: Api { address, key: "lab".to_owned(), is_tls: transport == Transport::Tls },
+            api: PublishClient { address, key: "lab".to_owned(), is_tls: transport == ClientTransport::Tls },
             pid: own.pid(),
             token_secret: Some(SECRET.to_owned()),
             path: "/connection/websocket".to_owned(),
@@ -203,8 +203,8 @@ impl ServerUnderTest {
     }
 
     /// A new connection to the address at which clients speak HTTP and WebSocket.
-    pub(crate) fn connect(&self) -> Result<Stream<TcpStream>> {
-        Stream::connect(self.address, self.transport == Transport::Tls)
+    pub(crate) fn connect(&self) -> Result<LabStream<TcpStream>> {
+        LabStream::connect(self.address, self.transport == ClientTransport::Tls)
     }
 
     /// Ends a server that the lab has started, as a crash would. The result can start it again.
@@ -241,7 +241,7 @@ impl ServerUnderTest {
 /// A server that was killed, and what starts it again.
 pub(crate) struct Killed {
     address: SocketAddr,
-    transport: Transport,
+    transport: ClientTransport,
     configuration: Configuration,
 }
 
@@ -257,7 +257,7 @@ impl Killed {
 }
 
 /// Starts a server, and waits until it listens.
-fn serve(configuration: &Configuration, options: &Options, address: SocketAddr) -> Result<Part> {
+fn serve(configuration: &Configuration, options: &Options, address: SocketAddr) -> Result<ChildProcess> {
     let mut words = vec!["serve".to_owned(), "--config".to_owned(), configuration.file.display().to_string()];
     if let Some(shards) = options.shards {
         words.extend(["--shards".to_owned(), shards.to_string()]);
@@ -265,7 +265,7 @@ fn serve(configuration: &Configuration, options: &Options, address: SocketAddr) 
     let program = std::env::current_exe().context("this program has no path")?;
     let child: Child =
         Command::new(program).args(&words).stdin(Stdio::null()).spawn().context("failed to start a server")?;
-    let mut own = Part(child);
+    let mut own = ChildProcess(child);
     let began = Instant::now();
     while TcpStream::connect(address).is_err() {
         if let Some(status) = own.0.try_wait()? {

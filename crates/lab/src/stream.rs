@@ -11,12 +11,12 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned};
 
 /// A socket, blocking or not.
-pub(crate) enum Stream<S: Read + Write> {
+pub(crate) enum LabStream<S: Read + Write> {
     Plain(S),
     Tls(Box<StreamOwned<ClientConnection, S>>),
 }
 
-impl<S: Read + Write> Stream<S> {
+impl<S: Read + Write> LabStream<S> {
     /// Puts TLS on a socket. The first reads and writes do the handshake.
     ///
     /// # Errors
@@ -28,27 +28,27 @@ impl<S: Read + Write> Stream<S> {
         });
         let name = ServerName::try_from("localhost")?;
         let session = ClientConnection::new(Arc::clone(&CONFIG), name)?;
-        Ok(Stream::Tls(Box::new(StreamOwned::new(session, socket))))
+        Ok(LabStream::Tls(Box::new(StreamOwned::new(session, socket))))
     }
 
     /// The socket itself.
     pub(crate) fn socket(&self) -> &S {
         match self {
-            Stream::Plain(socket) => socket,
-            Stream::Tls(stream) => &stream.sock,
+            LabStream::Plain(socket) => socket,
+            LabStream::Tls(stream) => &stream.sock,
         }
     }
 
     /// The socket itself, for a poller.
     pub(crate) fn socket_mut(&mut self) -> &mut S {
         match self {
-            Stream::Plain(socket) => socket,
-            Stream::Tls(stream) => &mut stream.sock,
+            LabStream::Plain(socket) => socket,
+            LabStream::Tls(stream) => &mut stream.sock,
         }
     }
 }
 
-impl Stream<std::net::TcpStream> {
+impl LabStream<std::net::TcpStream> {
     /// Connects, and does the TLS handshake if there is TLS.
     ///
     /// # Errors
@@ -57,10 +57,10 @@ impl Stream<std::net::TcpStream> {
         let socket = std::net::TcpStream::connect(address)?;
         socket.set_nodelay(true)?;
         if !is_tls {
-            return Ok(Stream::Plain(socket));
+            return Ok(LabStream::Plain(socket));
         }
         let mut stream = Self::secure(socket)?;
-        if let Stream::Tls(stream) = &mut stream {
+        if let LabStream::Tls(stream) = &mut stream {
             while stream.conn.is_handshaking() {
                 stream.conn.complete_io(&mut stream.sock)?;
             }
@@ -72,32 +72,32 @@ impl Stream<std::net::TcpStream> {
     ///
     /// # Errors
     /// When the system refuses.
-    pub(crate) fn into_polled(self) -> Result<Stream<mio::net::TcpStream>> {
+    pub(crate) fn into_polled(self) -> Result<LabStream<mio::net::TcpStream>> {
         self.socket().set_nonblocking(true)?;
         Ok(match self {
-            Stream::Plain(socket) => Stream::Plain(mio::net::TcpStream::from_std(socket)),
-            Stream::Tls(stream) => {
+            LabStream::Plain(socket) => LabStream::Plain(mio::net::TcpStream::from_std(socket)),
+            LabStream::Tls(stream) => {
                 let (session, socket) = stream.into_parts();
-                Stream::Tls(Box::new(StreamOwned::new(session, mio::net::TcpStream::from_std(socket))))
+                LabStream::Tls(Box::new(StreamOwned::new(session, mio::net::TcpStream::from_std(socket))))
             }
         })
     }
 }
 
-impl<S: Read + Write> Read for Stream<S> {
+impl<S: Read + Write> Read for LabStream<S> {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         match self {
-            Stream::Plain(socket) => socket.read(buffer),
-            Stream::Tls(stream) => stream.read(buffer),
+            LabStream::Plain(socket) => socket.read(buffer),
+            LabStream::Tls(stream) => stream.read(buffer),
         }
     }
 }
 
-impl<S: Read + Write> Write for Stream<S> {
+impl<S: Read + Write> Write for LabStream<S> {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         match self {
-            Stream::Plain(socket) => socket.write(bytes),
-            Stream::Tls(stream) => {
+            LabStream::Plain(socket) => socket.write(bytes),
+            LabStream::Tls(stream) => {
                 // Until the handshake is done the bytes wait in the session, which is what `read` drives.
                 let written = stream.conn.writer().write(bytes)?;
                 while stream.conn.wants_write() {

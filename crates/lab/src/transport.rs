@@ -17,7 +17,7 @@ use crate::wire;
 /// A transport between subscribers and the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Transport {
+pub(crate) enum ClientTransport {
     /// JSON in WebSocket frames.
     #[default]
     Websocket,
@@ -40,16 +40,16 @@ const DEFLATED: u8 = 0xc1;
 /// Longest message of a server, bytes after decompression.
 const MESSAGE_MAX: usize = 1 << 20;
 
-impl Transport {
+impl ClientTransport {
     /// The encoding and framing of a server's messages.
     pub(crate) fn wire(self) -> Wire {
         let (encoding, framing) = match self {
-            Transport::Websocket | Transport::Tls => (Encoding::Json, Framing::WebSocket),
-            Transport::Protobuf => (Encoding::Protobuf, Framing::WebSocket),
-            Transport::Deflate => (Encoding::Json, Framing::Deflated { from: 0 }),
-            Transport::HttpStream => (Encoding::Push, Framing::Stream(Coding::Identity)),
-            Transport::Sse => (Encoding::Push, Framing::EventStream(Coding::Identity)),
-            Transport::Tcp => (Encoding::Json, Framing::Stream(Coding::Identity)),
+            ClientTransport::Websocket | ClientTransport::Tls => (Encoding::Json, Framing::WebSocket),
+            ClientTransport::Protobuf => (Encoding::Protobuf, Framing::WebSocket),
+            ClientTransport::Deflate => (Encoding::Json, Framing::Deflated { from: 0 }),
+            ClientTransport::HttpStream => (Encoding::Push, Framing::Stream(Coding::Identity)),
+            ClientTransport::Sse => (Encoding::Push, Framing::EventStream(Coding::Identity)),
+            ClientTransport::Tcp => (Encoding::Json, Framing::Stream(Coding::Identity)),
         };
         Wire { encoding, framing }
     }
@@ -67,26 +67,27 @@ impl Transport {
 
     /// Whether the server's first bytes are the head of an HTTP answer.
     pub(crate) fn begins_with_http(self) -> bool {
-        self != Transport::Tcp
+        self != ClientTransport::Tcp
     }
 
     /// Whether the request already holds the connect command and the subscriptions, and no other command follows.
     pub(crate) fn is_one_way(self) -> bool {
-        matches!(self, Transport::HttpStream | Transport::Sse)
+        matches!(self, ClientTransport::HttpStream | ClientTransport::Sse)
     }
 
     /// The first bytes that a subscriber sends on a new connection.
     pub(crate) fn opening(self, host: &str, path: &str, channel: &str) -> Vec<u8> {
         let connect = format!("{{\"subs\":{{\"{channel}\":{{}}}}}}");
         match self {
-            Transport::Websocket | Transport::Tls => wire::handshake(host, path),
-            Transport::Protobuf => wire::handshake(host, &format!("{path}?format=protobuf")),
-            Transport::Deflate => {
+            ClientTransport::Websocket | ClientTransport::Tls => wire::handshake(host, path),
+            ClientTransport::Protobuf => wire::handshake(host, &format!("{path}?format=protobuf")),
+            ClientTransport::Deflate => {
                 let request = String::from_utf8(wire::handshake(host, path)).unwrap_or_default();
                 request.replacen("\r\n\r\n", "\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n", 1).into_bytes()
             }
-            Transport::HttpStream | Transport::Sse => {
-                let path = if self == Transport::Sse { "/connection/uni_sse" } else { "/connection/uni_http_stream" };
+            ClientTransport::HttpStream | ClientTransport::Sse => {
+                let path =
+                    if self == ClientTransport::Sse { "/connection/uni_sse" } else { "/connection/uni_http_stream" };
                 let length = connect.len();
                 format!(
                     "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n\
@@ -94,21 +95,21 @@ impl Transport {
                 )
                 .into_bytes()
             }
-            Transport::Tcp => Vec::new(),
+            ClientTransport::Tcp => Vec::new(),
         }
     }
 
     /// A command of a client, as JSON; `fields` writes the same command as Protobuf.
     pub(crate) fn command(self, json: &str, fields: impl FnOnce(&mut Fields<'_>)) -> Vec<u8> {
         match self {
-            Transport::Protobuf => {
+            ClientTransport::Protobuf => {
                 let mut message = Vec::new();
                 delimited(&mut message, |out| fields(&mut Fields(out)));
                 let mut frame = Vec::new();
                 encode_masked_frame(Opcode::Binary, &message, wire::MASK, &mut frame);
                 frame
             }
-            Transport::Tcp => format!("{json}\n").into_bytes(),
+            ClientTransport::Tcp => format!("{json}\n").into_bytes(),
             _ => wire::text(json),
         }
     }
@@ -116,13 +117,13 @@ impl Transport {
     /// The answer to a ping. None = this transport expects none.
     pub(crate) fn pong(self) -> Option<Vec<u8>> {
         match self {
-            Transport::Protobuf => {
+            ClientTransport::Protobuf => {
                 let mut frame = Vec::new();
                 encode_masked_frame(Opcode::Binary, &[0], wire::MASK, &mut frame);
                 Some(frame)
             }
-            Transport::Websocket | Transport::Deflate | Transport::Tls => Some(wire::text("{}")),
-            Transport::HttpStream | Transport::Sse | Transport::Tcp => None,
+            ClientTransport::Websocket | ClientTransport::Deflate | ClientTransport::Tls => Some(wire::text("{}")),
+            ClientTransport::HttpStream | ClientTransport::Sse | ClientTransport::Tcp => None,
         }
     }
 
@@ -130,7 +131,7 @@ impl Transport {
     /// its whole length.
     pub(crate) fn message(self, bytes: &[u8]) -> Option<(u8, Cow<'_, [u8]>, usize)> {
         match self {
-            Transport::HttpStream | Transport::Sse | Transport::Tcp => {
+            ClientTransport::HttpStream | ClientTransport::Sse | ClientTransport::Tcp => {
                 let end = bytes.iter().position(|byte| *byte == b'\n')?;
                 Some((0, Cow::Borrowed(&bytes[..end]), end + 1))
             }
@@ -148,9 +149,12 @@ impl Transport {
     /// Most bytes of memory for an idle connection: fresh, and after all connections were closed and opened again.
     pub(crate) fn idle_bounds(self) -> (f64, f64) {
         match self {
-            Transport::HttpStream | Transport::Sse => (2_560.0, 2_560.0),
-            Transport::Tls => (12_288.0, 12_288.0),
-            Transport::Websocket | Transport::Protobuf | Transport::Deflate | Transport::Tcp => (1_300.0, 1_500.0),
+            ClientTransport::HttpStream | ClientTransport::Sse => (2_560.0, 2_560.0),
+            ClientTransport::Tls => (12_288.0, 12_288.0),
+            ClientTransport::Websocket
+            | ClientTransport::Protobuf
+            | ClientTransport::Deflate
+            | ClientTransport::Tcp => (1_300.0, 1_500.0),
         }
     }
 
@@ -158,11 +162,15 @@ impl Transport {
     pub(crate) fn configure(self, configuration: &mut serde_json::Value, tcp_port: u16) {
         use serde_json::json;
         match self {
-            Transport::Deflate => configuration["websocket"] = json!({"compression": true, "compression_min_size": 64}),
-            Transport::HttpStream => configuration["uni_http_stream"] = json!({"enabled": true}),
-            Transport::Sse => configuration["uni_sse"] = json!({"enabled": true}),
-            Transport::Tcp => configuration["tcp"] = json!({"enabled": true, "address": "127.0.0.1", "port": tcp_port}),
-            Transport::Websocket | Transport::Protobuf | Transport::Tls => {}
+            ClientTransport::Deflate => {
+                configuration["websocket"] = json!({"compression": true, "compression_min_size": 64})
+            }
+            ClientTransport::HttpStream => configuration["uni_http_stream"] = json!({"enabled": true}),
+            ClientTransport::Sse => configuration["uni_sse"] = json!({"enabled": true}),
+            ClientTransport::Tcp => {
+                configuration["tcp"] = json!({"enabled": true, "address": "127.0.0.1", "port": tcp_port})
+            }
+            ClientTransport::Websocket | ClientTransport::Protobuf | ClientTransport::Tls => {}
         }
     }
 }

@@ -115,7 +115,7 @@ mod tests {
     fn marks_are_found_again() {
         let one = data(7, 1_700_000_000_000_001, 128);
         assert_eq!(one.len(), 128);
-        let frame_bytes = crate::transport::Transport::Websocket.publication("lab", &one);
+        let frame_bytes = crate::transport::ClientTransport::Websocket.publication("lab", &one);
         let (head, payload, length) = frame(&frame_bytes).expect("it is whole");
         assert_eq!((head, length), (0x81, frame_bytes.len()));
         assert_eq!(marks(payload, 128).collect::<Vec<_>>(), [(7, 1_700_000_000_000_001)]);

@@ -10,10 +10,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use crate::ledger::{Times, Wrongs};
-use crate::process::Part;
-use crate::transport::Transport;
+use crate::process::ChildProcess;
+use crate::transport::ClientTransport;
 use crate::wire::Dialect;
-use crate::worker::{Report, WorkerCommand, WorkerSpec};
+use crate::worker::{WorkerCommand, WorkerReport, WorkerSpec};
 
 /// Subscribers of one worker: below the limit of 20,000 open files of a process.
 const PER_WORKER: usize = 16_500;
@@ -27,7 +27,7 @@ pub(crate) struct Plan {
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) path: String,
     pub(crate) dialect: Dialect,
-    pub(crate) transport: Transport,
+    pub(crate) transport: ClientTransport,
     pub(crate) connections: usize,
     pub(crate) prefix: String,
     pub(crate) channels: usize,
@@ -46,7 +46,7 @@ impl Plan {
 
 /// The result of opening all subscribers.
 #[derive(Debug, Default)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedConnections {
     pub(crate) failed: usize,
     pub(crate) first_failure: Option<String>,
     pub(crate) recovered: u64,
@@ -66,8 +66,8 @@ pub(crate) struct Delivered {
 
 /// The workers: their processes, and their reports.
 pub(crate) struct Workers {
-    workers: Vec<(Part, ChildStdin)>,
-    reports: Receiver<(usize, Report)>,
+    workers: Vec<(ChildProcess, ChildStdin)>,
+    reports: Receiver<(usize, WorkerReport)>,
     shows_progress: bool,
 }
 
@@ -85,7 +85,7 @@ impl Workers {
             let end = plan.connections.min((group + 1) * share);
             while first < end {
                 let connections = (end - first).min(share.div_ceil(share.div_ceil(PER_WORKER)));
-                let mut part = Part::start(&["lab", "worker"])?;
+                let mut part = ChildProcess::start(&["lab", "worker"])?;
                 let mut commands = part.0.stdin.take().context("the worker has no standard input")?;
                 let spec = WorkerSpec {
                     server: *server,
@@ -119,12 +119,12 @@ impl Workers {
     }
 
     /// Opens all subscribers, `concurrency` at a time over all workers.
-    pub(crate) fn open(&mut self, concurrency: usize) -> Result<Opened> {
+    pub(crate) fn open(&mut self, concurrency: usize) -> Result<OpenedConnections> {
         let each = concurrency.div_ceil(self.workers.len());
         self.command(&WorkerCommand::Open { concurrency: each })?;
-        let mut all = Opened::default();
+        let mut all = OpenedConnections::default();
         self.gather("opening", |report| {
-            let Report::Opened { failed, first_failure, recovered, wrongs, times, seconds, .. } = report else {
+            let WorkerReport::Opened { failed, first_failure, recovered, wrongs, times, seconds, .. } = report else {
                 return false;
             };
             all.failed += failed;
@@ -142,7 +142,7 @@ impl Workers {
     ///
     /// # Errors
     /// When one of them fails to open.
-    pub(crate) fn open_all(&mut self, concurrency: usize) -> Result<Opened> {
+    pub(crate) fn open_all(&mut self, concurrency: usize) -> Result<OpenedConnections> {
         let opened = self.open(concurrency)?;
         if opened.failed > 0 {
             bail!(
@@ -157,14 +157,14 @@ impl Workers {
     /// Announces that each subscriber will get `each` more publications, and waits until all workers have noted it.
     pub(crate) fn expect(&mut self, each: usize, timeout: Duration) -> Result<()> {
         self.command(&WorkerCommand::Expect { each: each as u64, timeout_ms: timeout.as_millis() as u64 })?;
-        self.gather("expecting", |report| matches!(report, Report::Expecting))
+        self.gather("expecting", |report| matches!(report, WorkerReport::Expecting))
     }
 
     /// Waits for the announced publications.
     pub(crate) fn delivered(&mut self) -> Result<Delivered> {
         let mut all = Delivered::default();
         self.gather("delivered", |report| {
-            let Report::Delivered { delivered, wrongs, times, reads } = report else { return false };
+            let WorkerReport::Delivered { delivered, wrongs, times, reads } = report else { return false };
             all.count += delivered;
             all.wrongs.add(wrongs);
             all.times.add_pairs(&times);
@@ -179,7 +179,7 @@ impl Workers {
         self.command(&WorkerCommand::Register { timeout_ms: timeout.as_millis() as u64 })?;
         let (mut count, mut longest) = (0, 0f64);
         self.gather("registering", |report| {
-            let Report::Registered { registered, seconds } = report else { return false };
+            let WorkerReport::Registered { registered, seconds } = report else { return false };
             count += registered;
             longest = longest.max(seconds);
             true
@@ -192,7 +192,7 @@ impl Workers {
         self.command(&WorkerCommand::Close)?;
         let mut all = Wrongs::default();
         self.gather("closing", |report| {
-            let Report::Closed { wrongs } = report else { return false };
+            let WorkerReport::Closed { wrongs } = report else { return false };
             all.add(wrongs);
             true
         })?;
@@ -204,12 +204,12 @@ impl Workers {
     }
 
     /// Waits for one report of each worker. `take` returns whether a report is the awaited one.
-    fn gather(&mut self, what: &str, mut take: impl FnMut(Report) -> bool) -> Result<()> {
+    fn gather(&mut self, what: &str, mut take: impl FnMut(WorkerReport) -> bool) -> Result<()> {
         let mut missing = self.workers.len();
         let mut progress = vec![(0, 0); missing];
         while missing > 0 {
             match self.reports.recv_timeout(SILENCE) {
-                Ok((worker, Report::Progress { done, total })) => {
+                Ok((worker, WorkerReport::Progress { done, total })) => {
                     progress[worker] = (done, total);
                     self.show(what, progress.iter().map(|p| p.0).sum(), progress.iter().map(|p| p.1).sum());
                 }

@@ -1,5 +1,5 @@
 //! What a client that listens to an endless answer sends by requests of its own: commands, and whose they are
-//! (`EmulationRequest`).
+//! (`EmulationCommand`).
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::protobuf::{Malformed, fields};
 
 /// Commands and whose they are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct EmulationRequest<'a> {
+pub struct EmulationCommand<'a> {
     /// The session's name, as its connect reply says it.
     pub session: Cow<'a, str>,
     /// The node that has it.
@@ -22,7 +22,7 @@ pub struct EmulationRequest<'a> {
 /// The same in JSON.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Json<'a> {
+struct EmulationJson<'a> {
     #[serde(borrow)]
     session: Cow<'a, str>,
     #[serde(borrow)]
@@ -31,18 +31,18 @@ struct Json<'a> {
     data: Cow<'a, str>,
 }
 
-impl<'a> EmulationRequest<'a> {
+impl<'a> EmulationCommand<'a> {
     /// Reads it from JSON; the commands are a text.
     ///
     /// # Errors
     /// [`Malformed`] when it is no such object.
     pub fn from_json(body: &'a [u8]) -> Result<Self, Malformed> {
-        let Object(Json { session, node, data }) = serde_json::from_slice(body).map_err(|_| Malformed)?;
+        let Object(EmulationJson { session, node, data }) = serde_json::from_slice(body).map_err(|_| Malformed)?;
         let data = match data {
             Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
             Cow::Owned(text) => Cow::Owned(text.into_bytes()),
         };
-        Ok(EmulationRequest { session, node, data })
+        Ok(EmulationCommand { session, node, data })
     }
 
     /// Reads it from Protobuf.
@@ -50,7 +50,7 @@ impl<'a> EmulationRequest<'a> {
     /// # Errors
     /// [`Malformed`] when it is no such message.
     pub fn from_protobuf(body: &'a [u8]) -> Result<Self, Malformed> {
-        let mut request = EmulationRequest::default();
+        let mut request = EmulationCommand::default();
         fields(body, |tag, value| {
             match tag {
                 1 => request.node = value.text()?.into(),
@@ -70,9 +70,9 @@ mod tests {
 
     #[test]
     fn a_list_is_no_request() {
-        assert!(EmulationRequest::from_json(br#"{"session":"s","node":"n","data":"{}"}"#).is_ok());
+        assert!(EmulationCommand::from_json(br#"{"session":"s","node":"n","data":"{}"}"#).is_ok());
         for list in ["[]", r#"["s","n","{}"]"#] {
-            assert_eq!(EmulationRequest::from_json(list.as_bytes()), Err(Malformed), "{list}");
+            assert_eq!(EmulationCommand::from_json(list.as_bytes()), Err(Malformed), "{list}");
         }
     }
 }

@@ -18,16 +18,16 @@ pub fn number(out: &mut Vec<u8>, value: u64) {
 }
 
 /// Writes the members of one JSON object, with commas where they belong.
-pub struct Object<'a> {
+pub struct ObjectWriter<'a> {
     out: &'a mut Vec<u8>,
     is_empty: bool,
 }
 
-impl<'a> Object<'a> {
+impl<'a> ObjectWriter<'a> {
     /// Opens an object.
     pub fn open(out: &'a mut Vec<u8>) -> Self {
         out.push(b'{');
-        Object { out, is_empty: true }
+        ObjectWriter { out, is_empty: true }
     }
 
     /// Starts a member and gives the buffer for its value.
@@ -103,7 +103,7 @@ pub fn list<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, write: imp
 
 /// `ClientInfo`; `user` and `client` are always there.
 pub fn client_info(out: &mut Vec<u8>, info: &ClientInfo) {
-    let mut object = Object::open(out);
+    let mut object = ObjectWriter::open(out);
     text(object.key("user"), &info.user);
     text(object.key("client"), &info.client);
     object.raw("conn_info", info.conn_info.as_deref()).raw("chan_info", info.chan_info.as_deref());
@@ -112,7 +112,7 @@ pub fn client_info(out: &mut Vec<u8>, info: &ClientInfo) {
 
 /// `Publication`. The first of a stream (offset 1) carries the epoch too.
 pub fn publication(out: &mut Vec<u8>, content: &Content, place: Option<LogPosition<'_>>) {
-    let mut object = Object::open(out);
+    let mut object = ObjectWriter::open(out);
     object.raw("data", Some(&content.data));
     if let Some(info) = &content.info {
         client_info(object.key("info"), info);
@@ -155,14 +155,14 @@ pub fn publications<'p>(out: &mut Vec<u8>, items: impl IntoIterator<Item = &'p P
 
 /// `Error`, as it stands in replies of clients.
 pub fn error(out: &mut Vec<u8>, error: &Error) {
-    let mut object = Object::open(out);
+    let mut object = ObjectWriter::open(out);
     object.number("code", error.code.into()).text("message", error.message).flag("temporary", error.temporary);
     object.close();
 }
 
 /// `PresenceStatsResult`.
 pub fn presence_stats(out: &mut Vec<u8>, clients: u64, users: u64) {
-    let mut object = Object::open(out);
+    let mut object = ObjectWriter::open(out);
     number(object.key("num_clients"), clients);
     number(object.key("num_users"), users);
     object.close();
@@ -170,7 +170,7 @@ pub fn presence_stats(out: &mut Vec<u8>, clients: u64, users: u64) {
 
 /// `HistoryResult`.
 pub fn history<'p>(out: &mut Vec<u8>, items: impl IntoIterator<Item = &'p Publication>, epoch: &str, offset: u64) {
-    let mut object = Object::open(out);
+    let mut object = ObjectWriter::open(out);
     publications(object.key("publications"), items);
     text(object.key("epoch"), epoch);
     number(object.key("offset"), offset);

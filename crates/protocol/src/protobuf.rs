@@ -92,7 +92,7 @@ pub fn delimited(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
 
 /// The value of a field.
 #[derive(Debug, Clone, Copy)]
-pub enum Value<'a> {
+pub enum FieldValue<'a> {
     /// A number, or a flag.
     Number(u64),
     /// Bytes, text or a message.
@@ -101,13 +101,13 @@ pub enum Value<'a> {
     Fixed,
 }
 
-impl<'a> Value<'a> {
+impl<'a> FieldValue<'a> {
     /// Its bytes.
     ///
     /// # Errors
     /// When it is a number.
     pub fn bytes(self) -> Result<&'a [u8], Malformed> {
-        if let Value::Bytes(bytes) = self { Ok(bytes) } else { Err(Malformed) }
+        if let FieldValue::Bytes(bytes) = self { Ok(bytes) } else { Err(Malformed) }
     }
 
     /// Its text.
@@ -123,7 +123,7 @@ impl<'a> Value<'a> {
     /// # Errors
     /// When it is none.
     pub fn number(self) -> Result<u64, Malformed> {
-        if let Value::Number(number) = self { Ok(number) } else { Err(Malformed) }
+        if let FieldValue::Number(number) = self { Ok(number) } else { Err(Malformed) }
     }
 
     /// Whether it is other than zero.
@@ -141,19 +141,19 @@ impl<'a> Value<'a> {
 /// When the message is malformed, or `read` says so.
 pub fn fields<'a>(
     mut message: &'a [u8],
-    mut read: impl FnMut(u32, Value<'a>) -> Result<(), Malformed>,
+    mut read: impl FnMut(u32, FieldValue<'a>) -> Result<(), Malformed>,
 ) -> Result<(), Malformed> {
     while !message.is_empty() {
         let key = take_varint(&mut message)?.ok_or(Malformed)?;
         let tag = u32::try_from(key >> 3).ok().filter(|tag| (1..1 << 29).contains(tag)).ok_or(Malformed)?;
         let value = match key & 7 {
-            0 => Value::Number(take_varint(&mut message)?.ok_or(Malformed)?),
-            1 => take(&mut message, 8).map(|_| Value::Fixed)?,
+            0 => FieldValue::Number(take_varint(&mut message)?.ok_or(Malformed)?),
+            1 => take(&mut message, 8).map(|_| FieldValue::Fixed)?,
             2 => {
                 let length = take_varint(&mut message)?.ok_or(Malformed)?;
-                Value::Bytes(take(&mut message, usize::try_from(length).map_err(|_| Malformed)?)?)
+                FieldValue::Bytes(take(&mut message, usize::try_from(length).map_err(|_| Malformed)?)?)
             }
-            5 => take(&mut message, 4).map(|_| Value::Fixed)?,
+            5 => take(&mut message, 4).map(|_| FieldValue::Fixed)?,
             _ => return Err(Malformed),
         };
         read(tag, value)?;
@@ -208,10 +208,10 @@ mod tests {
     #[test]
     fn a_flag_is_a_number_other_than_zero() {
         for (value, flag) in [
-            (Value::Number(0), Ok(false)),
-            (Value::Number(1), Ok(true)),
-            (Value::Number(1 << 40), Ok(true)),
-            (Value::Bytes(&[1]), Err(Malformed)),
+            (FieldValue::Number(0), Ok(false)),
+            (FieldValue::Number(1), Ok(true)),
+            (FieldValue::Number(1 << 40), Ok(true)),
+            (FieldValue::Bytes(&[1]), Err(Malformed)),
         ] {
             assert_eq!(value.flag(), flag, "{value:?}");
         }

@@ -116,7 +116,7 @@ impl EncodedPush {
         if wire == Wire::JSON {
             return self.frame.clone();
         }
-        self.forms.get(EncodingKey::Framed(wire, Kind::Plain), || frame_push(self.push(), wire, false))
+        self.forms.get(EncodingKey::Framed(wire, PushKind::Plain), || frame_push(self.push(), wire, false))
     }
 }
 
@@ -143,15 +143,15 @@ struct EncodingCache(Mutex<Vec<(EncodingKey, Bytes)>>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EncodingKey {
     /// The whole push.
-    Framed(Wire, Kind),
+    Framed(Wire, PushKind),
     /// The push as JSON, its payload as text.
-    Json(Kind),
+    Json(PushKind),
     /// The publication alone as Protobuf.
-    Object(Kind),
+    Object(PushKind),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PushKind {
     Plain,
     Whole,
     /// The change to a publication with this payload, by its hash.
@@ -238,8 +238,8 @@ impl Publication {
 
     /// The whole push as it leaves in this form, for a subscriber that is given this change.
     pub fn framed(&self, wire: Wire, change: Delta<'_>) -> Bytes {
-        let kind = Kind::of(change);
-        if kind == Kind::Plain {
+        let kind = PushKind::of(change);
+        if kind == PushKind::Plain {
             return self.shared.framed(wire);
         }
         self.shared
@@ -259,21 +259,21 @@ impl Publication {
 
     /// The same as Protobuf.
     pub fn protobuf(&self) -> Bytes {
-        self.shared.forms.get(EncodingKey::Object(Kind::Plain), || publication_of_json(self.json(), false).into())
+        self.shared.forms.get(EncodingKey::Object(PushKind::Plain), || publication_of_json(self.json(), false).into())
     }
 
     /// Its labels.
     pub fn tags(&self) -> Tags {
-        Parts::read(self.json()).map(|parts| parts.tags).unwrap_or_default()
+        PushParts::read(self.json()).map(|parts| parts.tags).unwrap_or_default()
     }
 
     /// The payload, a JSON value.
     fn data(&self) -> &[u8] {
-        Parts::read(self.json()).and_then(|parts| parts.data).map_or(&[], |data| data.get().as_bytes())
+        PushParts::read(self.json()).and_then(|parts| parts.data).map_or(&[], |data| data.get().as_bytes())
     }
 
     /// The push, its payload as text.
-    fn changed_push(&self, change: Delta<'_>, kind: Kind) -> Bytes {
+    fn changed_push(&self, change: Delta<'_>, kind: PushKind) -> Bytes {
         self.shared.forms.get(EncodingKey::Json(kind), || {
             let (push, data) = (self.shared.push(), self.data());
             let delta = match change {
@@ -301,15 +301,15 @@ fn object_of(push: &[u8], start: u32) -> &[u8] {
     &push[start as usize..push.len() - 1]
 }
 
-impl Kind {
+impl PushKind {
     fn of(change: Delta<'_>) -> Self {
         match change {
-            Delta::None => Kind::Plain,
-            Delta::Whole => Kind::Whole,
+            Delta::None => PushKind::Plain,
+            Delta::Whole => PushKind::Whole,
             Delta::From(before) => {
                 let mut hasher = DefaultHasher::new();
                 before.data().hash(&mut hasher);
-                Kind::From(hasher.finish())
+                PushKind::From(hasher.finish())
             }
         }
     }
@@ -318,7 +318,7 @@ impl Kind {
 /// What of a publication's object is looked at again.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Parts<'a> {
+struct PushParts<'a> {
     #[serde(borrow)]
     data: Option<&'a RawValue>,
     tags: Tags,
@@ -334,7 +334,7 @@ fn expiry_of(object: &[u8]) -> u64 {
     std::str::from_utf8(number).ok().filter(|_| is_expiry).and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-impl<'a> Parts<'a> {
+impl<'a> PushParts<'a> {
     fn read(object: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(object).ok()
     }
@@ -376,8 +376,8 @@ pub(crate) struct RecoveredPublication<'a> {
 
 impl RecoveredPublication<'_> {
     pub(crate) fn write_json(&self, out: &mut Vec<u8>) {
-        match Kind::of(self.change) {
-            Kind::Plain => out.extend_from_slice(self.publication.json()),
+        match PushKind::of(self.change) {
+            PushKind::Plain => out.extend_from_slice(self.publication.json()),
             kind => {
                 let push = self.publication.changed_push(self.change, kind);
                 out.extend_from_slice(object_of(&push, self.publication.object));
@@ -386,8 +386,8 @@ impl RecoveredPublication<'_> {
     }
 
     pub(crate) fn protobuf(&self) -> Bytes {
-        match Kind::of(self.change) {
-            Kind::Plain => self.publication.protobuf(),
+        match PushKind::of(self.change) {
+            PushKind::Plain => self.publication.protobuf(),
             kind => self.publication.shared.forms.get(EncodingKey::Object(kind), || {
                 let push = self.publication.changed_push(self.change, kind);
                 publication_of_json(object_of(&push, self.publication.object), true).into()

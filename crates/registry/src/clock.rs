@@ -14,17 +14,17 @@ impl Stamp {
 
 /// Makes stamps that never go back, and counts clocks that are far off.
 #[derive(Debug)]
-pub struct Clock {
+pub struct HybridClock {
     last: u64,
     drift_max_ms: u64,
     /// Stamps that were further ahead than the bound; they did not move this clock.
     pub drifted: u64,
 }
 
-impl Clock {
+impl HybridClock {
     /// `drift_max_ms`: how far another node's clock may pull this one ahead of its own wall time.
     pub fn new(drift_max_ms: u64) -> Self {
-        Clock { last: 0, drift_max_ms, drifted: 0 }
+        HybridClock { last: 0, drift_max_ms, drifted: 0 }
     }
 
     /// A stamp later than all before, and than `seen`, if that is given: whoever replaces something is later than it.
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn stamps_never_go_back_and_a_jumped_clock_drags_nobody_along() {
-        let mut clock = Clock::new(1_000);
+        let mut clock = HybridClock::new(1_000);
         let first = clock.stamp(None, 10_000);
         let second = clock.stamp(None, 9_000);
         assert!(second > first, "the wall clock stepped back");
@@ -84,12 +84,12 @@ mod tests {
             (now + 1, now + 2),
             (now << 8, (now << 8) + 1),
         ] {
-            let mut clock = Clock::new(1_000);
+            let mut clock = HybridClock::new(1_000);
             assert_eq!(clock.stamp(Some(Stamp(seen)), 10_000), Stamp(expected));
             // The clock itself goes on as if there had been nothing.
             assert_eq!(clock.stamp(None, 10_000), Stamp(now + 1));
         }
-        let mut clock = Clock::new(1_000);
+        let mut clock = HybridClock::new(1_000);
         clock.observe(Stamp(10_900 << 16), 10_000);
         assert_eq!(
             clock.stamp(Some(Stamp(now)), 10_000),
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn a_clock_follows_up_to_the_bound() {
         for (millis, follows) in [(11_000, true), (11_001, false)] {
-            let mut clock = Clock::new(1_000);
+            let mut clock = HybridClock::new(1_000);
             clock.observe(Stamp(millis << 16 | 0xffff), 10_000);
             assert_eq!((clock.latest(0) > Stamp(0), clock.drifted), (follows, u64::from(!follows)));
             assert_eq!(clock.latest(12_000), Stamp(12_000 << 16));

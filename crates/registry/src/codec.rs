@@ -25,7 +25,7 @@ pub(crate) const ENTRY_OVERHEAD: usize = 48;
 
 /// What every message begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Head<'a> {
+pub(crate) struct MessageHead<'a> {
     pub(crate) node: &'a str,
     pub(crate) incarnation: Incarnation,
     /// The sender's clock.
@@ -107,12 +107,12 @@ pub(crate) fn put_life(out: &mut Vec<u8>, node: &str, incarnation: Incarnation) 
 
 /// The lives that a heartbeat tells.
 pub(crate) fn lives(bytes: &[u8]) -> impl Iterator<Item = (&str, Incarnation)> {
-    let mut reader = Reader(bytes);
+    let mut reader = MessageReader(bytes);
     std::iter::from_fn(move || Some((reader.text()?, reader.incarnation()?)))
 }
 
 /// Writes a whole message.
-pub(crate) fn encode(head: Head<'_>, body: MessageBody<'_>) -> Arc<[u8]> {
+pub(crate) fn encode(head: MessageHead<'_>, body: MessageBody<'_>) -> Arc<[u8]> {
     let mut out = Vec::with_capacity(64);
     let kind = match body {
         MessageBody::Delta { .. } => 1,
@@ -196,9 +196,9 @@ pub(crate) fn put_operation(out: &mut Vec<u8>, operation: ReplicatedOperation<'_
 
 /// Reads what the writers above have written; `None` for anything else.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reader<'a>(&'a [u8]);
+pub(crate) struct MessageReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> MessageReader<'a> {
     fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
@@ -261,7 +261,7 @@ impl<'a> Reader<'a> {
 
 /// The operations of a message, one by one; an `Err` for bytes that are none.
 pub(crate) fn operations(bytes: &[u8]) -> impl Iterator<Item = Result<ReplicatedOperation<'_>, ()>> {
-    let mut reader = Reader(bytes);
+    let mut reader = MessageReader(bytes);
     std::iter::from_fn(move || {
         if reader.0.is_empty() {
             return None;
@@ -275,13 +275,13 @@ pub(crate) fn operations(bytes: &[u8]) -> impl Iterator<Item = Result<Replicated
 }
 
 /// Reads a message; `None` if it is none of ours, or of a version that we don't speak.
-pub(crate) fn decode(bytes: &[u8]) -> Option<(Head<'_>, MessageBody<'_>)> {
-    let mut reader = Reader(bytes);
+pub(crate) fn decode(bytes: &[u8]) -> Option<(MessageHead<'_>, MessageBody<'_>)> {
+    let mut reader = MessageReader(bytes);
     if reader.byte()? != VERSION {
         return None;
     }
     let kind = reader.byte()?;
-    let head = Head {
+    let head = MessageHead {
         node: reader.text().filter(|node| node.len() <= NODE_LEN_MAX)?,
         incarnation: reader.incarnation()?,
         stamp: Stamp(reader.number()?),
@@ -333,7 +333,7 @@ mod tests {
             digest: u64,
         ) {
             let life = Incarnation { order: incarnation, birth: digest };
-            let head = Head { node: &node, incarnation: life, stamp: Stamp(stamp), policy: Policy::Oldest };
+            let head = MessageHead { node: &node, incarnation: life, stamp: Stamp(stamp), policy: Policy::Oldest };
             let mut lives = Vec::new();
             put_life(&mut lives, &node, life);
             put_life(&mut lives, "other", life);

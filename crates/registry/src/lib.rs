@@ -34,10 +34,10 @@ mod table;
 mod tally;
 mod view;
 
-pub use clock::{Clock, Stamp};
+pub use clock::{HybridClock, Stamp};
 pub use entry::Entry;
 pub use event::{EntryChange, Output, Reason, RegistryEvent};
 pub use owners::OwnerId;
 pub use replica::{Counters, RegisterRefusal, Registered, Replica};
-pub use settings::{Classify, Limits, Policy, Settings, Timing};
+pub use settings::{Classify, Limits, Policy, ReplicaSettings, ReplicaTiming};
 pub use view::View;

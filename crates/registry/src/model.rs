@@ -12,7 +12,7 @@ use std::sync::Arc;
 use stateright::{Checker, Model, Property};
 
 use crate::table::SELF;
-use crate::{Output, OwnerId, Policy, Registered, Replica, Settings, Timing};
+use crate::{Output, OwnerId, Policy, Registered, Replica, ReplicaSettings, ReplicaTiming};
 
 const NODES: [&str; 3] = ["a", "b", "c"];
 const NAMES: [&str; 2] = ["x", "y"];
@@ -143,8 +143,14 @@ impl World {
     }
 
     fn replica(&self, protocol: &Protocol, node: usize) -> Replica {
-        let timing = Timing { timeout_ms: 1 << 40, retry_ms: 0, snapshot_interval_ms: 0, ..Timing::default() };
-        let settings = Settings { policy: protocol.policy, timing, log_max: protocol.log_max, ..Settings::default() };
+        let timing =
+            ReplicaTiming { timeout_ms: 1 << 40, retry_ms: 0, snapshot_interval_ms: 0, ..ReplicaTiming::default() };
+        let settings = ReplicaSettings {
+            policy: protocol.policy,
+            timing,
+            log_max: protocol.log_max,
+            ..ReplicaSettings::default()
+        };
         Replica::new(NODES[node], self.now_ms, settings, self.now_ms)
     }
 

@@ -39,7 +39,7 @@ pub(crate) struct Peer {
     pub(crate) nonce: u64,
     /// When it last got a snapshot.
     pub(crate) served_ms: Option<u64>,
-    pub(crate) assembly: Option<Assembly>,
+    pub(crate) assembly: Option<SnapshotAssembly>,
 }
 
 impl Peer {
@@ -71,7 +71,7 @@ impl Peer {
 
 /// A snapshot whose pieces come in.
 #[derive(Debug)]
-pub(crate) struct Assembly {
+pub(crate) struct SnapshotAssembly {
     pub(crate) last: u64,
     pieces: Vec<Option<Box<[u8]>>>,
     missing: usize,
@@ -80,11 +80,11 @@ pub(crate) struct Assembly {
 /// Most pieces of one snapshot.
 const PARTS_MAX: u64 = 65_536;
 
-impl Assembly {
+impl SnapshotAssembly {
     /// `None` if the number of pieces makes no sense.
     pub(crate) fn new(last: u64, parts: u64) -> Option<Self> {
         let parts = usize::try_from(parts).ok().filter(|_| (1..=PARTS_MAX).contains(&parts))?;
-        Some(Assembly { last, pieces: vec![None; parts], missing: parts })
+        Some(SnapshotAssembly { last, pieces: vec![None; parts], missing: parts })
     }
 
     pub(crate) fn fits(&self, last: u64, parts: u64) -> bool {

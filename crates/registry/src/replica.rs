@@ -3,14 +3,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::clock::{Clock, Stamp};
+use crate::clock::{HybridClock, Stamp};
 use crate::codec::{self, ReplicatedOperation};
 use crate::entry::Entry;
 use crate::event::{Output, Reason};
 use crate::owners::OwnerId;
 use crate::peer::{Incarnation, Peer};
 use crate::rebirth::IncarnationState;
-use crate::settings::{Limits, Policy, Settings};
+use crate::settings::{Limits, Policy, ReplicaSettings};
 use crate::table::{SELF, Table};
 use crate::view::View;
 
@@ -67,7 +67,7 @@ pub struct Counters {
 
 /// A conflict that waits for the backend.
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct PendingCommand {
     pub(crate) until_ms: u64,
     pub(crate) other_rank: u8,
 }
@@ -85,12 +85,12 @@ pub(crate) struct Batch {
 pub struct Replica {
     pub(crate) node: Arc<str>,
     pub(crate) incarnation: Incarnation,
-    pub(crate) settings: Settings,
+    pub(crate) settings: ReplicaSettings,
     /// The smallest limits of all nodes in sight.
     pub(crate) limits: Limits,
     /// Bytes that the carrier takes in one message.
     pub(crate) message_max: usize,
-    pub(crate) clock: Clock,
+    pub(crate) clock: HybridClock,
     pub(crate) table: Table,
     /// The number of the last operation of this node.
     pub(crate) last: u64,
@@ -103,7 +103,7 @@ pub struct Replica {
     /// Incarnations that fell silent, said goodbye or were replaced, and when; nothing of them counts any more.
     pub(crate) departed: HashMap<Arc<str>, (Incarnation, u64)>,
     pub(crate) life: IncarnationState,
-    pub(crate) pending: HashMap<Arc<str>, Pending>,
+    pub(crate) pending: HashMap<Arc<str>, PendingCommand>,
     pub(crate) heartbeat_due_ms: u64,
     pub(crate) ticked_ms: u64,
     pub(crate) outputs: VecDeque<Output>,
@@ -113,11 +113,11 @@ pub struct Replica {
 impl Replica {
     /// A replica that knows nobody yet. `node` must differ from all other nodes' names; `birth` is a random number, new
     /// in every life of a node.
-    pub fn new(node: &str, birth: u64, settings: Settings, now_ms: u64) -> Self {
+    pub fn new(node: &str, birth: u64, settings: ReplicaSettings, now_ms: u64) -> Self {
         Replica {
             node: node.into(),
             incarnation: Incarnation { order: now_ms, birth },
-            clock: Clock::new(settings.timing.drift_max_ms),
+            clock: HybridClock::new(settings.timing.drift_max_ms),
             table: Table::new(settings.policy, settings.classify, node),
             limits: settings.limits.clone(),
             message_max: usize::MAX,
@@ -297,7 +297,7 @@ impl Replica {
         self.table.member_count(group)
     }
 
-    /// Members of a group that [`Settings::classify`] counts, and their kinds. Kept up to date: it costs one look.
+    /// Members of a group that [`ReplicaSettings::classify`] counts, and their kinds. Kept up to date: it costs one look.
     pub fn tally(&self, group: &str) -> (u64, u64) {
         self.table.tally(group)
     }

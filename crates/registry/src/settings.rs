@@ -50,7 +50,7 @@ impl Default for Limits {
 
 /// When things happen, milliseconds.
 #[derive(Debug, Clone)]
-pub struct Timing {
+pub struct ReplicaTiming {
     /// Between two heartbeats.
     pub heartbeat_ms: u64,
     /// Silence after which a node's entries are purged, counted from when its next heartbeat was due.
@@ -67,9 +67,9 @@ pub struct Timing {
     pub probe_timeout_ms: u64,
 }
 
-impl Default for Timing {
+impl Default for ReplicaTiming {
     fn default() -> Self {
-        Timing {
+        ReplicaTiming {
             heartbeat_ms: 1_000,
             timeout_ms: 5_000,
             retry_ms: 300,
@@ -87,13 +87,13 @@ pub type Classify = fn(&[u8]) -> Option<&[u8]>;
 
 /// A scope on a node.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ReplicaSettings {
     /// Who keeps a name that two own.
     pub policy: Policy,
     /// Limits of what comes in.
     pub limits: Limits,
     /// Times.
-    pub timing: Timing,
+    pub timing: ReplicaTiming,
     /// Bytes of messages with many operations.
     pub message_max: usize,
     /// Bytes of past operations that are kept to fill others' gaps. Beyond it they get a snapshot.
@@ -102,12 +102,12 @@ pub struct Settings {
     pub classify: Option<Classify>,
 }
 
-impl Default for Settings {
+impl Default for ReplicaSettings {
     fn default() -> Self {
-        Settings {
+        ReplicaSettings {
             policy: Policy::default(),
             limits: Limits::default(),
-            timing: Timing::default(),
+            timing: ReplicaTiming::default(),
             message_max: 256 * 1_024,
             log_max: 4 * 1_024 * 1_024,
             classify: None,

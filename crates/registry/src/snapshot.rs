@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::clock::Stamp;
 use crate::codec::{self, MessageBody, ReplicatedOperation};
 use crate::event::{Output, Reason};
-use crate::peer::Assembly;
+use crate::peer::SnapshotAssembly;
 use crate::replica::Replica;
 use crate::table::SELF;
 
@@ -102,7 +102,7 @@ impl Replica {
             if peer.assembly.as_ref().is_some_and(|assembly| assembly.last > last) {
                 return;
             }
-            peer.assembly = Assembly::new(last, parts);
+            peer.assembly = SnapshotAssembly::new(last, parts);
         }
         if !peer.assembly.as_mut().is_some_and(|assembly| assembly.put(part, operations)) {
             return;

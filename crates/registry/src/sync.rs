@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use crate::clock::Stamp;
-use crate::codec::{self, Head, MessageBody, ReplicatedOperation};
+use crate::codec::{self, MessageBody, MessageHead, ReplicatedOperation};
 use crate::entry::Entry;
 use crate::event::{Output, Reason};
 use crate::peer::Peer;
-use crate::replica::{Batch, Pending, Replica};
+use crate::replica::{Batch, PendingCommand, Replica};
 use crate::settings::{Limits, Policy};
 use crate::table::SELF;
 
@@ -220,8 +220,8 @@ impl Replica {
         self.put_message(None, message);
     }
 
-    pub(crate) fn head(&self, stamp: Stamp) -> Head<'_> {
-        Head { node: &self.node, incarnation: self.incarnation, stamp, policy: self.settings.policy }
+    pub(crate) fn head(&self, stamp: Stamp) -> MessageHead<'_> {
+        MessageHead { node: &self.node, incarnation: self.incarnation, stamp, policy: self.settings.policy }
     }
 
     pub(crate) fn send(&mut self, to: Option<Arc<str>>, body: MessageBody<'_>) {
@@ -237,7 +237,7 @@ impl Replica {
     }
 
     /// Knows the sender from now on. False if it is of a life that is over.
-    fn meet(&mut self, head: Head<'_>, now_ms: u64) -> bool {
+    fn meet(&mut self, head: MessageHead<'_>, now_ms: u64) -> bool {
         let departed = self.departed.get_key_value(head.node).map(|(name, (known, _))| (name, *known));
         let present = self.peers.get_key_value(head.node).map(|(name, peer)| (name, peer.incarnation));
         let outdated = departed.filter(|(_, known)| *known >= head.incarnation);
@@ -270,7 +270,7 @@ impl Replica {
         true
     }
 
-    fn take_goodbye(&mut self, head: Head<'_>, now_ms: u64) {
+    fn take_goodbye(&mut self, head: MessageHead<'_>, now_ms: u64) {
         if self.peers.get(head.node).is_some_and(|peer| peer.incarnation <= head.incarnation) {
             self.forget(head.node, now_ms);
         }
@@ -306,7 +306,7 @@ impl Replica {
     }
 
     /// Takes notice of another node's options for the scope.
-    fn take_options(&mut self, head: Head<'_>, limits: (u64, u64)) {
+    fn take_options(&mut self, head: MessageHead<'_>, limits: (u64, u64)) {
         let Some(peer) = self.peers.get_mut(head.node) else { return };
         if (peer.policy, peer.limits) == (head.policy, limits) {
             return;
@@ -444,7 +444,7 @@ impl Replica {
                 self.withdraw(name);
             } else if !self.pending.contains_key(name) {
                 let until_ms = self.ticked_ms + self.settings.timing.hook_timeout_ms;
-                self.pending.insert(name.into(), Pending { until_ms, other_rank });
+                self.pending.insert(name.into(), PendingCommand { until_ms, other_rank });
                 self.collect();
                 self.outputs.push_back(Output::Resolve { mine, other });
             }

@@ -92,11 +92,11 @@ fn hash_of(hasher: &DefaultHashBuilder, member: &Member, classify: Classify) -> 
 
 #[cfg(test)]
 mod tests {
-    use crate::{OwnerId, Replica, Settings};
+    use crate::{OwnerId, Replica, ReplicaSettings};
 
     #[test]
     fn a_kind_is_found_again_however_many_there_are() {
-        let settings = Settings { classify: Some(|meta| Some(meta)), ..Settings::default() };
+        let settings = ReplicaSettings { classify: Some(|meta| Some(meta)), ..ReplicaSettings::default() };
         let mut replica = Replica::new("here", 1, settings, 1_000);
         for number in 0..1_000_u32 {
             let (owner, kind) = (OwnerId(u128::from(number).to_le_bytes()), (number % 500).to_string());

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use touchline_registry::{OwnerId, Replica, Settings};
+use touchline_registry::{OwnerId, Replica, ReplicaSettings};
 
 fn owner(number: u8) -> OwnerId {
     OwnerId([number; 16])
@@ -37,7 +37,7 @@ proptest! {
         early in prop::collection::vec(deed(), 0..60),
         late in prop::collection::vec(deed(), 0..80),
     ) {
-        let mut replica = Replica::new("here", 1, Settings { classify: Some(kind), ..Settings::default() }, 1_000);
+        let mut replica = Replica::new("here", 1, ReplicaSettings { classify: Some(kind), ..ReplicaSettings::default() }, 1_000);
         let mut metas: [Option<Vec<u8>>; 40] = [const { None }; 40];
         let mut stayed = BTreeSet::new();
         let mut met = Vec::new();
@@ -76,7 +76,7 @@ proptest! {
 
 #[test]
 fn a_walk_tells_whether_there_is_more_of_it() {
-    let mut replica = Replica::new("here", 1, Settings::default(), 1_000);
+    let mut replica = Replica::new("here", 1, ReplicaSettings::default(), 1_000);
     assert!(!replica.walk(1, |_| {}), "none was begun");
     (0..4).for_each(|who| drop(replica.join(owner(who), "group", b"", 1_000)));
     replica.begin_walk("group");

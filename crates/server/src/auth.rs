@@ -28,15 +28,15 @@ const P384: &str = "1.3.132.0.34";
 const P521: &str = "1.3.132.0.35";
 
 /// A key that verifies signatures.
-enum Key {
+enum VerificationKey {
     Library(Box<(Validation, DecodingKey)>),
     /// ES512, which the library does not know.
     P521(ParsedPublicKey),
 }
 
-impl Key {
+impl VerificationKey {
     fn of(algorithms: &[Algorithm], key: DecodingKey) -> Self {
-        Key::Library(Box::new((validation(algorithms), key)))
+        VerificationKey::Library(Box::new((validation(algorithms), key)))
     }
 
     /// A public key of RSA, in PEM.
@@ -52,7 +52,7 @@ impl Key {
         if !(rules.min_modulus_len()..=rules.max_modulus_len()).contains(&bits) {
             return Err("a key of RSA must have 2,048 to 8,192 bits");
         }
-        Ok(Key::of(&[Algorithm::RS256, Algorithm::RS384, Algorithm::RS512], key))
+        Ok(VerificationKey::of(&[Algorithm::RS256, Algorithm::RS384, Algorithm::RS512], key))
     }
 
     /// A public key of an elliptic curve, in PEM.
@@ -68,18 +68,20 @@ impl Key {
         let parse = |algorithm: &'static EcdsaVerificationAlgorithm| {
             ParsedPublicKey::new(algorithm, point).map_err(|_| "the point of the key is not on its curve")
         };
-        let library = |algorithm| DecodingKey::from_ec_pem(pem).map(|key| Key::of(&[algorithm], key)).map_err(|_| NONE);
+        let library = |algorithm| {
+            DecodingKey::from_ec_pem(pem).map(|key| VerificationKey::of(&[algorithm], key)).map_err(|_| NONE)
+        };
         match curve.to_string().as_str() {
             P256 => parse(&ECDSA_P256_SHA256_FIXED).and_then(|_| library(Algorithm::ES256)),
             P384 => parse(&ECDSA_P384_SHA384_FIXED).and_then(|_| library(Algorithm::ES384)),
-            P521 => parse(&ECDSA_P521_SHA512_FIXED).map(Key::P521),
+            P521 => parse(&ECDSA_P521_SHA512_FIXED).map(VerificationKey::P521),
             _ => Err("the curve of the key is none of P-256, P-384 and P-521"),
         }
     }
 
     /// Whether it is a shared secret.
     fn is_secret(&self) -> bool {
-        matches!(self, Key::Library(known) if known.0.algorithms.contains(&Algorithm::HS256))
+        matches!(self, VerificationKey::Library(known) if known.0.algorithms.contains(&Algorithm::HS256))
     }
 
     /// The claims of a token that this key has signed.
@@ -92,7 +94,7 @@ impl Key {
             alg: String,
         }
         match self {
-            Key::Library(known) => match jsonwebtoken::decode::<Box<RawValue>>(token, &known.1, &known.0) {
+            VerificationKey::Library(known) => match jsonwebtoken::decode::<Box<RawValue>>(token, &known.1, &known.0) {
                 Ok(good) => Ok(good.claims),
                 Err(error) => Err(match error.kind() {
                     ErrorKind::InvalidAlgorithm => Unsigned::OtherAlgorithm,
@@ -100,7 +102,7 @@ impl Key {
                     _ => Unsigned::NoToken,
                 }),
             },
-            Key::P521(key) => {
+            VerificationKey::P521(key) => {
                 let (signed, signature) = token.rsplit_once('.').ok_or(Unsigned::NoToken)?;
                 let (head, claims) = signed.split_once('.').ok_or(Unsigned::NoToken)?;
                 let read = |part: &str| decode_base64(part).ok_or(Unsigned::NoToken);
@@ -124,7 +126,7 @@ enum Unsigned {
 
 /// The keys of one kind of token.
 struct Keys {
-    keys: Vec<Key>,
+    keys: Vec<VerificationKey>,
     audience: String,
     issuer: String,
 }
@@ -132,7 +134,7 @@ struct Keys {
 /// The claims that decide whether a token is valid now, for this server.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Registered {
+struct RegisteredClaims {
     exp: Option<f64>,
     nbf: Option<f64>,
     aud: Option<Value>,
@@ -141,20 +143,23 @@ struct Registered {
 
 impl Keys {
     /// # Errors
-    /// [`StartError::Key`], when no token could be verified by a configured key.
+    /// [`StartError::VerificationKey`], when no token could be verified by a configured key.
     fn new(section: &'static str, settings: &TokenSettings) -> Result<Self, StartError> {
         use Algorithm::{HS256, HS384, HS512};
         let unusable = |name: &'static str| move |reason: &'static str| StartError::Key { section, name, reason };
         let mut keys = Vec::new();
         if !settings.hmac_secret_key.is_empty() {
             let key = DecodingKey::from_secret(settings.hmac_secret_key.as_bytes());
-            keys.push(Key::of(&[HS256, HS384, HS512], key));
+            keys.push(VerificationKey::of(&[HS256, HS384, HS512], key));
         }
         if !settings.rsa_public_key.is_empty() {
-            keys.push(Key::rsa(settings.rsa_public_key.as_bytes()).map_err(unusable("rsa_public_key"))?);
+            keys.push(VerificationKey::rsa(settings.rsa_public_key.as_bytes()).map_err(unusable("rsa_public_key"))?);
         }
         if !settings.ecdsa_public_key.is_empty() {
-            keys.push(Key::elliptic(settings.ecdsa_public_key.as_bytes()).map_err(unusable("ecdsa_public_key"))?);
+            keys.push(
+                VerificationKey::elliptic(settings.ecdsa_public_key.as_bytes())
+                    .map_err(unusable("ecdsa_public_key"))?,
+            );
         }
         Ok(Keys { keys, audience: settings.audience.clone(), issuer: settings.issuer.clone() })
     }
@@ -164,7 +169,7 @@ impl Keys {
             return Err(TokenError::Invalid("the header of the token has crit, and no extension is known"));
         }
         let json = self.signed(token)?;
-        let registered: Registered = serde_json::from_str(json.get())
+        let registered: RegisteredClaims = serde_json::from_str(json.get())
             .map_err(|_| TokenError::Invalid("exp or nbf of the token is not a number, or iss not text"))?;
         let now = now_s as f64;
         if registered.exp.is_some_and(|exp| exp <= now) {
@@ -265,7 +270,7 @@ fn names(aud: &Value, wanted: &str) -> bool {
 /// Whether tokens can be verified by the configured keys.
 ///
 /// # Errors
-/// [`StartError::Key`], when no token could be verified by a configured key.
+/// [`StartError::VerificationKey`], when no token could be verified by a configured key.
 pub fn check_token_keys(settings: &ClientSettings) -> Result<(), StartError> {
     TokenVerifier::new(settings).map(drop)
 }
@@ -278,7 +283,7 @@ pub(crate) struct TokenVerifier {
 
 impl TokenVerifier {
     /// # Errors
-    /// [`StartError::Key`], when no token could be verified by a configured key.
+    /// [`StartError::VerificationKey`], when no token could be verified by a configured key.
     pub(crate) fn new(settings: &ClientSettings) -> Result<Self, StartError> {
         let connection = || Keys::new("client.token", &settings.token);
         let own = &settings.subscription_token;

@@ -28,7 +28,7 @@ pub(crate) fn tenths(elapsed_us: u64) -> u32 {
 
 /// Unix time as a function of the time since the node started, all in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Line {
+struct ClockLine {
     /// Since the node started.
     from: u64,
     /// Unix time then.
@@ -37,7 +37,7 @@ struct Line {
     loss: u64,
 }
 
-impl Line {
+impl ClockLine {
     fn unix_at(&self, elapsed: u64) -> u64 {
         match elapsed.checked_sub(self.from) {
             Some(since) => self.unix + since - self.lost(elapsed),
@@ -51,20 +51,20 @@ impl Line {
     }
 
     /// The line from now on, when the system's clock says `system`.
-    fn follow(&self, elapsed: u64, system: u64) -> Line {
+    fn follow(&self, elapsed: u64, system: u64) -> ClockLine {
         let (now, lost) = (self.unix_at(elapsed), self.lost(elapsed));
         let to_lose = self.loss - lost;
         if now.saturating_add(TOLERANCE_US) < system {
-            return Line { from: elapsed, unix: system, loss: 0 };
+            return ClockLine { from: elapsed, unix: system, loss: 0 };
         }
         let ahead = now.saturating_sub(system);
         match (ahead.abs_diff(to_lose) <= TOLERANCE_US, to_lose) {
             (true, _) => *self,
-            (false, 0) => Line { from: elapsed + NOTICE_US, unix: now + NOTICE_US, loss: ahead },
+            (false, 0) => ClockLine { from: elapsed + NOTICE_US, unix: now + NOTICE_US, loss: ahead },
             // It is over before every thread would know of more.
             (false, ..=SOON_US) if ahead > to_lose => *self,
             // The part that is over stays as it was.
-            (false, _) => Line { loss: lost + ahead, ..*self },
+            (false, _) => ClockLine { loss: lost + ahead, ..*self },
         }
     }
 }
@@ -82,8 +82,8 @@ struct ClockState {
 }
 
 impl ClockState {
-    fn new(line: Line) -> Self {
-        let Line { from, unix, loss } = line;
+    fn new(line: ClockLine) -> Self {
+        let ClockLine { from, unix, loss } = line;
         ClockState {
             version: AtomicU64::new(0),
             from: from.into(),
@@ -93,11 +93,14 @@ impl ClockState {
         }
     }
 
-    fn read(&self) -> Line {
+    fn read(&self) -> ClockLine {
         loop {
             let before = self.version.load(Ordering::Acquire);
-            let line =
-                Line { from: self.from.load(Relaxed), unix: self.unix.load(Relaxed), loss: self.loss.load(Relaxed) };
+            let line = ClockLine {
+                from: self.from.load(Relaxed),
+                unix: self.unix.load(Relaxed),
+                loss: self.loss.load(Relaxed),
+            };
             fence(Ordering::Acquire);
             if before.is_multiple_of(2) && self.version.load(Relaxed) == before {
                 return line;
@@ -107,7 +110,7 @@ impl ClockState {
     }
 
     /// Only for one thread at a time.
-    fn write(&self, line: Line) {
+    fn write(&self, line: ClockLine) {
         let version = self.version.load(Relaxed);
         self.version.store(version + 1, Relaxed);
         fence(Ordering::Release);
@@ -139,7 +142,7 @@ pub(crate) struct Clock {
 impl Clock {
     pub(crate) fn start() -> Self {
         let ticks = Ticks(Instant::now());
-        Clock { ticks, line: Arc::new(ClockState::new(Line { from: 0, unix: system_us(), loss: 0 })) }
+        Clock { ticks, line: Arc::new(ClockState::new(ClockLine { from: 0, unix: system_us(), loss: 0 })) }
     }
 
     /// Looks at the system's clock from time to time, and follows it. Only for one thread at a time: the first shard's
@@ -211,9 +214,9 @@ mod tests {
         fn it_never_goes_back_and_comes_to_the_systems_time(
             jumps in prop::collection::vec((-600_000_000i64..600_000_000, 1u64..40_000_000), 1..6), written in 1u64..20,
         ) {
-            let mut line = Line { from: 0, unix: START, loss: 0 };
+            let mut line = ClockLine { from: 0, unix: START, loss: 0 };
             let (mut elapsed, mut off, mut seen) = (0u64, 0i64, 0u64);
-            let mut run = |line: &mut Line, elapsed: &mut u64, off: i64, us: u64| -> Result<(), TestCaseError> {
+            let mut run = |line: &mut ClockLine, elapsed: &mut u64, off: i64, us: u64| -> Result<(), TestCaseError> {
                 let end = *elapsed + us;
                 while *elapsed < end {
                     let next = line.follow(*elapsed, (START + *elapsed).saturating_add_signed(off));
@@ -241,7 +244,7 @@ mod tests {
 
     #[test]
     fn forwards_at_once_and_backwards_by_a_tenth() {
-        let line = Line { from: 0, unix: START, loss: 0 };
+        let line = ClockLine { from: 0, unix: START, loss: 0 };
         assert_eq!(line.follow(HOUR, START + HOUR + TOLERANCE_US / 2), line, "nobody follows every microsecond");
         let ahead = line.follow(HOUR, START + 2 * HOUR);
         assert_eq!((ahead.unix_at(HOUR), ahead.unix_at(2 * HOUR)), (START + 2 * HOUR, START + 3 * HOUR));
@@ -264,17 +267,17 @@ mod tests {
 
     #[test]
     fn a_line_that_is_read_is_one_that_was_written() {
-        let shared = ClockState::new(Line { from: 0, unix: 0, loss: 0 });
+        let shared = ClockState::new(ClockLine { from: 0, unix: 0, loss: 0 });
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
                 let mut last = 0;
                 while last < 100_000 {
-                    let Line { from, unix, loss } = shared.read();
+                    let ClockLine { from, unix, loss } = shared.read();
                     assert!(from == unix && unix == loss && from >= last);
                     last = from;
                 }
             });
-            (1..=100_000).for_each(|number| shared.write(Line { from: number, unix: number, loss: number }));
+            (1..=100_000).for_each(|number| shared.write(ClockLine { from: number, unix: number, loss: number }));
             assert!(reader.join().is_ok());
         });
     }

@@ -40,7 +40,7 @@ pub(crate) fn joining(
     id: &str,
     started_ms: u64,
     scopes: Vec<String>,
-) -> Result<touchline_cluster::Settings, TlsError> {
+) -> Result<touchline_cluster::JoinOptions, TlsError> {
     let cluster = &settings.cluster;
     let channel = &settings.channel;
     let without = [(String::new(), &channel.without_namespace)];
@@ -49,7 +49,7 @@ pub(crate) fn joining(
         without.into_iter().chain(namespaces).filter(|(_, options)| options.has_history() && !options.durable);
     let streams =
         with_history.map(|(namespace, o)| StreamSettings { namespace, size: o.history_size, ttl: o.history_ttl });
-    Ok(touchline_cluster::Settings {
+    Ok(touchline_cluster::JoinOptions {
         urls: cluster.nats_url.clone(),
         retains_order: cluster.nats_no_randomize,
         cluster: cluster.name.clone(),

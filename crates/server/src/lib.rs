@@ -50,9 +50,9 @@ pub use proxies::BadNetwork;
 pub use server::{Running, Server, StartError};
 pub use settings::{
     AutocertSettings, ChannelOptions, ChannelSettings, ClientAuth, ClientSettings, ClientUser, ClusterSettings,
-    ConflictPolicy, EmulationSettings, EndpointSettings, HttpApiSettings, HttpServerSettings, InternalTlsSettings,
-    Namespace, NodeSettings, Page, PrimarySettings, RegistrySettings, ScopeOptions, Settings, ShutdownSettings,
-    StoreSettings, StreamSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings,
+    ConflictPolicy, EmulationSettings, EndpointSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings,
+    InternalTlsSettings, Namespace, NodeSettings, Page, PrimarySettings, RegistrySettings, ScopeOptions, Settings,
+    ShutdownSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings,
 };
 pub use tls::{TlsError, is_inline_pem, read_pem};
 pub use touchline_engine::{PersonalChannel, RefusalReport, SubscriptionTokenSettings, TokenError, TokenSettings};

@@ -16,25 +16,25 @@ use crate::{cluster_events, tls};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ports {
     /// For HTTP.
-    pub(crate) http: Port,
+    pub(crate) http: PreparedPort,
     /// For lines over TCP.
-    pub(crate) lines: Option<Port>,
+    pub(crate) lines: Option<PreparedPort>,
     /// For the server API, metrics and probes, if that is not the one for HTTP.
-    pub(crate) inner: Option<Port>,
+    pub(crate) inner: Option<PreparedPort>,
 }
 
 /// One port, and the key of the configuration that sets it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Port {
+pub(crate) struct PreparedPort {
     /// The key that another port would be written in.
     pub(crate) key: &'static str,
     /// The address that is to be bound.
     pub(crate) address: SocketAddr,
 }
 
-impl Port {
+impl PreparedPort {
     /// Whether both can't be bound: the address of one is that of the other, or every one of it.
-    fn overlaps(&self, other: &Port) -> bool {
+    fn overlaps(&self, other: &PreparedPort) -> bool {
         let (one, two) = (self.address, other.address);
         let covers = |all: SocketAddr, one: SocketAddr| all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4());
         one.port() == two.port() && one.port() != 0 && (one.ip() == two.ip() || covers(one, two) || covers(two, one))
@@ -110,7 +110,7 @@ fn databases(settings: &Settings, faults: &mut Vec<StartError>) {
     let mut files = Vec::new();
     for (database, key, url, tls_ca, _) in used.into_iter().filter(|(.., is_used)| *is_used) {
         faults.extend(tls::authorities(key, tls_ca).err().map(StartError::Tls));
-        match url.parse::<touchline_store::Url>() {
+        match url.parse::<touchline_store::DatabaseUrl>() {
             Ok(url) => {
                 faults.extend(url.inspect().err().map(|source| StartError::Database { database, source }));
                 files.push(url);
@@ -137,7 +137,10 @@ fn ports_of(settings: &Settings, faults: &mut Vec<StartError>) -> Option<Ports> 
     let mut port = |key, address_key, address: &str, port| {
         let unknown = |source: io::Error| StartError::Address { key: address_key, address: address.to_owned(), source };
         let resolved = resolve(address).map_err(unknown).and_then(|ip| is_local(address_key, ip));
-        resolved.map(|ip| Port { key, address: SocketAddr::new(ip, port) }).map_err(|error| faults.push(error)).ok()
+        resolved
+            .map(|ip| PreparedPort { key, address: SocketAddr::new(ip, port) })
+            .map_err(|error| faults.push(error))
+            .ok()
     };
     let outer = port("http_server.port", "http_server.address", &http.address, http.port);
     let lines = tcp.enabled.then(|| port("tcp.port", "tcp.address", &tcp.address, tcp.port));
@@ -145,7 +148,7 @@ fn ports_of(settings: &Settings, faults: &mut Vec<StartError>) -> Option<Ports> 
         let key = if http.internal_address.is_empty() { "http_server.address" } else { "http_server.internal_address" };
         port("http_server.internal_port", key, address, number)
     });
-    let known: Vec<Port> = [outer, lines.flatten(), inner.flatten()].into_iter().flatten().collect();
+    let known: Vec<PreparedPort> = [outer, lines.flatten(), inner.flatten()].into_iter().flatten().collect();
     for (index, one) in known.iter().enumerate() {
         if let Some(first) = known[..index].iter().find(|first| first.overlaps(one)) {
             faults.push(StartError::Shared {
@@ -156,7 +159,7 @@ fn ports_of(settings: &Settings, faults: &mut Vec<StartError>) -> Option<Ports> 
             });
         }
     }
-    let is_missing = |port: &Option<Option<Port>>| matches!(port, Some(None));
+    let is_missing = |port: &Option<Option<PreparedPort>>| matches!(port, Some(None));
     (!is_missing(&lines) && !is_missing(&inner)).then_some(Ports {
         http: outer?,
         lines: lines.flatten(),
@@ -175,7 +178,7 @@ mod tests {
 
     #[test]
     fn addresses_overlap_where_one_is_every_one() {
-        let port = |text: &str| Port { key: "", address: text.parse().expect("it is an address") };
+        let port = |text: &str| PreparedPort { key: "", address: text.parse().expect("it is an address") };
         for (one, two, expected) in [
             ("[::]:80", "127.0.0.1:80", true),
             ("[::]:80", "[::1]:80", true),

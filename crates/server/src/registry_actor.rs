@@ -211,7 +211,7 @@ impl RegistryActor {
         let is_due = now_ms < self.published_ms || now_ms >= self.published_ms + METRICS_INTERVAL.as_millis() as u64;
         if self.may_have_changed && is_due {
             (self.published_ms, self.may_have_changed) = (now_ms, false);
-            let (scopes, calls_waiting) = (self.directory.figures().collect(), self.directory.calls_waiting());
+            let (scopes, calls_waiting) = (self.directory.metrics().collect(), self.directory.calls_waiting());
             self.node.set_registry_metrics(RegistryMetrics { scopes, calls_waiting });
         }
     }
@@ -228,7 +228,7 @@ impl RegistryActor {
                     self.walks.forget(requester.owner);
                 }
                 let reply_to = (!matches!(reply_to, ReplyTo::Discard)).then_some(reply_to);
-                self.directory.ask(&requester, request, reply_to, now_ms);
+                self.directory.execute(&requester, request, reply_to, now_ms);
             }
             RegistryMessage::ScopeMessage { scope, message } => self.directory.receive(&scope, &message, now_ms),
             RegistryMessage::DirectoryMessage { from, message } => {
@@ -237,11 +237,11 @@ impl RegistryActor {
             RegistryMessage::OwnerGone(owner) => {
                 self.walks.forget(owner);
                 let requester = Requester { owner, user: Box::default(), is_backend: true };
-                self.directory.ask(&requester, DirectoryRequest::Close, None, now_ms);
+                self.directory.execute(&requester, DirectoryRequest::Close, None, now_ms);
             }
-            RegistryMessage::MessageQueued { scope, name } => self.directory.mail(&scope, &name),
+            RegistryMessage::MessageQueued { scope, name } => self.directory.message_queued(&scope, &name),
             RegistryMessage::InboxMessages { scope, name, messages } => {
-                self.directory.deliver(&scope, &name, messages, now_ms)
+                self.directory.deliver_messages(&scope, &name, messages, now_ms)
             }
             RegistryMessage::Discarded(ids) => self.directory.discarded(&ids),
             RegistryMessage::Joined(nodes) => {
@@ -262,10 +262,10 @@ impl RegistryActor {
     /// Performs the effects that the directory has returned.
     fn perform(&mut self) {
         let RegistryActor { node, directory, .. } = self;
-        for effect in directory.acts() {
+        for effect in directory.effects() {
             match effect {
-                DirectoryEffect::Answer(reply_to, reply) => {
-                    node.reply(reply_to, reply.map_or_else(Response::Refused, Response::Answer))
+                DirectoryEffect::Reply(reply_to, reply) => {
+                    node.reply(reply_to, reply.map_or_else(Response::Refused, Response::Directory))
                 }
                 DirectoryEffect::Push(owner, message) => node.command_client(owner, ClientCommand::Push(message)),
                 DirectoryEffect::PushMany(clients, push) => push_many(node, &clients, &push),

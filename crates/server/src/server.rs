@@ -17,7 +17,7 @@ use touchline_engine::directory::Directory;
 use touchline_engine::session::UserCounter;
 use touchline_engine::tracker::TrackLimits;
 use touchline_engine::{ClientSettings, Namespaces, ShardId, session};
-use touchline_registry::Timing;
+use touchline_registry::ReplicaTiming;
 use touchline_store::stats::Stats;
 
 use crate::auth::TokenVerifier;
@@ -25,7 +25,7 @@ use crate::clock::Clock;
 use crate::mailbox::{Message, ReplyTo};
 use crate::node::{Node, NodeHandles, PortsTls};
 use crate::origin::{BadOrigin, Origins};
-use crate::preparation::{Port, Ports, prepare, proxies_of};
+use crate::preparation::{Ports, PreparedPort, prepare, proxies_of};
 use crate::proxies::BadNetwork;
 use crate::registry_actor::{self, RegistryMessage};
 use crate::settings::{Settings, TlsSettings};
@@ -202,13 +202,13 @@ impl Server {
         let id = format!("{:016x}{:016x}", random_number()?, random_number()?);
         let clock = Clock::start();
         let cluster = &settings.cluster;
-        let timing = Timing {
+        let timing = ReplicaTiming {
             heartbeat_ms: cluster.heartbeat_interval.as_millis() as u64,
             timeout_ms: cluster.node_timeout.as_millis() as u64,
             drift_max_ms: cluster.clock_drift_max.as_millis() as u64,
             // A probe of all connections ends within the time that each has for its pong.
             probe_timeout_ms: client.pong_timeout.as_millis() as u64 + 2_000,
-            ..Timing::default()
+            ..ReplicaTiming::default()
         };
         let directory =
             Directory::new(&id, &settings.registry.scopes, &timing, random_number()?, cluster.is_on(), clock.now_ms());
@@ -224,7 +224,7 @@ impl Server {
             scopes: directory.scopes(),
             version: crate::VERSION,
             id: id.clone(),
-            sealer: signer.clone(),
+            signer: signer.clone(),
             users: users_of(client),
             line_idle: settings.tcp.idle_timeout,
             deferred_max: deferred_max(&settings),
@@ -419,7 +419,7 @@ fn tls_of(settings: &Settings) -> Result<(PortsTls, Option<PendingRenewal>), Tls
 
 /// Binds every port: listeners for each shard, and where they listen.
 fn listen_everywhere(ports: &Ports, backlog: u32, shards: usize) -> Result<(Vec<Listeners>, Addresses), StartError> {
-    let listen_at = |port: Port| listen(port, backlog, shards);
+    let listen_at = |port: PreparedPort| listen(port, backlog, shards);
     let (https, address) = listen_at(ports.http)?;
     let (lines, lines_address) = ports.lines.map(listen_at).transpose()?.unzip();
     let (inner, inner_address) = ports.inner.map(listen_at).transpose()?.unzip();
@@ -430,8 +430,8 @@ fn listen_everywhere(ports: &Ports, backlog: u32, shards: usize) -> Result<(Vec<
 }
 
 /// One listener for each shard on the same address; the kernel spreads connections over them.
-fn listen(port: Port, backlog: u32, count: usize) -> Result<(Vec<TcpListener>, SocketAddr), StartError> {
-    let Port { key, address: mut bound } = port;
+fn listen(port: PreparedPort, backlog: u32, count: usize) -> Result<(Vec<TcpListener>, SocketAddr), StartError> {
+    let PreparedPort { key, address: mut bound } = port;
     let refused = |address| move |source| StartError::Bind { key, address, source };
     let mut listeners = Vec::with_capacity(count);
     if bound.port() != 0 {

@@ -9,10 +9,10 @@ use touchline_engine::request::{Appended, Epoch, Loaded, Runs, StreamPosition};
 use touchline_engine::{Namespaces, Request, Response};
 use touchline_protocol::Error;
 use touchline_protocol::stream::{ChannelName, LoadId, Offset};
-use touchline_store::stats::StatsSettings as StatsOpening;
+use touchline_store::stats::StatsOptions as StatsOpening;
 use touchline_store::{
-    Append, AppendedAt, InboxMessage, OpenError, RetentionOf, Settings as Opening, Store, StoreEvent, StoreRefusal,
-    StoredHistory,
+    Append, AppendedAt, InboxMessage, OpenError, PrimaryOptions as Opening, RetentionOf, Store, StoreEvent,
+    StoreRefusal, StoredHistory,
 };
 
 use crate::mailbox::{Message, ReplyTo};
@@ -145,7 +145,7 @@ pub(crate) fn queue_message(node: &Arc<Node>, message: InboxMessage, reply_to: O
     let (of_node, expires_ms) = (Arc::clone(node), message.expires_ms);
     let done = move |result: Result<u64, StoreRefusal>| {
         let queued =
-            |id| Response::Answer(format!("{{\"id\":\"{id}\",\"expires_at\":{expires_ms}}}").into_bytes().into());
+            |id| Response::Directory(format!("{{\"id\":\"{id}\",\"expires_at\":{expires_ms}}}").into_bytes().into());
         if let Some(reply_to) = reply_to {
             of_node.reply(reply_to, result.map_or_else(|refusal| Response::Refused(refused(refusal)), queued));
         }
@@ -164,7 +164,7 @@ pub(crate) fn discard_messages(node: &Arc<Node>, ids: Vec<u64>, reply_to: Option
         if let Some(reply_to) = reply_to {
             let response = result.map_or_else(
                 |refusal| Response::Refused(refused(refusal)),
-                |()| Response::Answer(b"{}".to_vec().into()),
+                |()| Response::Directory(b"{}".to_vec().into()),
             );
             of_node.reply(reply_to, response);
         }
@@ -190,7 +190,7 @@ fn epoch_of(at: AppendedAt) -> Epoch {
 /// Forwards an event of the store to the shards or the registry.
 fn handle(node: &Node, event: StoreEvent) {
     match event {
-        StoreEvent::Grown { channel, placed } => {
+        StoreEvent::Advanced { channel, placed } => {
             node.send_home(channel, Request::Advanced(epoch_of(placed), placed.offset))
         }
         StoreEvent::Cleared { channel } => node.send_home(channel, Request::Ephemeral(clearing())),

@@ -62,7 +62,7 @@ impl Transport {
         match self {
             Transport::WebSocket => TransportMode::Duplex,
             Transport::HttpStream | Transport::Sse => TransportMode::Emulated,
-            Transport::UniWebSocket | Transport::UniHttpStream | Transport::UniSse => TransportMode::Listening,
+            Transport::UniWebSocket | Transport::UniHttpStream | Transport::UniSse => TransportMode::OneWay,
             Transport::Tcp => TransportMode::Lines,
         }
     }

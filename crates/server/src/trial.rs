@@ -9,7 +9,7 @@ use touchline_engine::directory::Directory;
 use touchline_engine::session::{self, Room, SessionSigner, TransportMode};
 use touchline_engine::tracker::{TrackLimits, Tracker};
 use touchline_engine::{ConnectionId, Context, Effects, Hub, Namespaces, RefusalReport, Session};
-use touchline_registry::{OwnerId, Timing};
+use touchline_registry::{OwnerId, ReplicaTiming};
 
 use crate::auth::TokenVerifier;
 use crate::mailbox::ReplyTo;
@@ -42,14 +42,15 @@ pub fn try_token(
         client.subscribe_to_user_personal_channel.enabled = false;
         client.allow_anonymous_connect_without_token = true;
     }
-    let directory = Directory::<ReplyTo>::new("", &settings.registry.scopes, &Timing::default(), 0, false, now_ms);
+    let directory =
+        Directory::<ReplyTo>::new("", &settings.registry.scopes, &ReplicaTiming::default(), 0, false, now_ms);
     let node = session::SessionSettings {
         verifier: Box::new(TokenVerifier::new(&client)?),
         namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
         scopes: directory.scopes(),
         version: crate::VERSION,
         id: String::new(),
-        sealer: Arc::new(Unsealed),
+        signer: Arc::new(Unsealed),
         users: None,
         line_idle: Duration::ZERO,
         deferred_max: 0,

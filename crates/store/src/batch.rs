@@ -8,11 +8,11 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use touchline_protocol::stream::{ChannelName, LoadId, Offset, Retention};
 
-use crate::runs::{KnownRuns, Runs};
+use crate::runs::{ChannelRuns, KnownRuns};
 use crate::tfidf::Weights;
 use crate::{
-    Append, Description, EventSink, InboxMessage, PAYLOAD_HEAD_SIZE, Search, SearchResult, StoreEvent, StoreMetrics,
-    StoredHistory,
+    Append, ChannelDescription, EventSink, InboxMessage, PAYLOAD_HEAD_SIZE, Search, SearchResult, StoreEvent,
+    StoreMetrics, StoredHistory,
 };
 use crate::{AppendedAt, OnAppended, OnDone, OnQueued, OnSearched, StoreRefusal};
 
@@ -26,7 +26,7 @@ pub(crate) enum WriteRequest {
     /// Makes a channel that was loaded and does not exist, so that its epoch lasts.
     Make(HistoryLoad),
     Describe {
-        description: Description,
+        description: ChannelDescription,
         weights: Weights,
         done: OnDone,
     },
@@ -125,7 +125,7 @@ pub(crate) enum WriteResult {
 }
 
 /// A result that is reported once the transaction is on disk.
-pub(crate) enum Done {
+pub(crate) enum Committed {
     Appended {
         appended: AppendedAt,
         is_new: bool,
@@ -149,21 +149,21 @@ pub(crate) enum Done {
     Refused(WriteRequest, StoreRefusal),
 }
 
-impl Done {
+impl Committed {
     /// What is to be reported of a write; none = nothing.
     pub(crate) fn of(write: WriteRequest, result: WriteResult, known: &KnownRuns) -> Option<Self> {
         Some(match (write, result) {
-            (write, WriteResult::Refused(refusal)) => Done::Refused(write, refusal),
+            (write, WriteResult::Refused(refusal)) => Committed::Refused(write, refusal),
             (
                 WriteRequest::Append(Append { channel, payload, done, .. }),
                 WriteResult::Appended { offset, epoch, run, is_new },
-            ) => Done::Appended { appended: AppendedAt { offset, epoch, run }, is_new, channel, payload, done },
+            ) => Committed::Appended { appended: AppendedAt { offset, epoch, run }, is_new, channel, payload, done },
             (
                 WriteRequest::Make(HistoryLoad { channel, id: load, .. }),
                 WriteResult::Made { epoch, top: Offset::START },
             ) => {
-                let runs = Runs { known: KnownRuns::clone(known), first: Vec::new() };
-                Done::Made {
+                let runs = ChannelRuns { known: KnownRuns::clone(known), first: Vec::new() };
+                Committed::Made {
                     channel,
                     load,
                     history: Some(StoredHistory {
@@ -175,44 +175,48 @@ impl Done {
                     }),
                 }
             }
-            (WriteRequest::Make(load), WriteResult::Made { .. }) => Done::Unread(load),
-            (WriteRequest::QueueMessage(message, done), WriteResult::Queued(id)) => Done::Queued { message, id, done },
+            (WriteRequest::Make(load), WriteResult::Made { .. }) => Committed::Unread(load),
+            (WriteRequest::QueueMessage(message, done), WriteResult::Queued(id)) => {
+                Committed::Queued { message, id, done }
+            }
             (
                 WriteRequest::Remove { done, .. }
                 | WriteRequest::Describe { done, .. }
                 | WriteRequest::Forget { done, .. }
                 | WriteRequest::DiscardMessages { done, .. },
                 _,
-            ) => Done::Plain(done),
+            ) => Committed::Plain(done),
             _ => return None,
         })
     }
 
     /// Reports all results of one commit.
-    pub(crate) fn tell_all(dones: impl IntoIterator<Item = Done>, events: &EventSink, metrics: &StoreMetrics) {
+    pub(crate) fn tell_all(dones: impl IntoIterator<Item = Committed>, events: &EventSink, metrics: &StoreMetrics) {
         dones.into_iter().for_each(|done| done.tell(events, metrics));
         events(StoreEvent::Settled);
     }
 
     fn tell(self, events: &EventSink, metrics: &StoreMetrics) {
         match self {
-            Done::Appended { appended, is_new, channel, payload, done } => {
+            Committed::Appended { appended, is_new, channel, payload, done } => {
                 if is_new {
                     metrics.stored.fetch_add(1, Relaxed);
                     events(StoreEvent::Stored { channel, placed: appended, payload });
                 }
                 done(Ok(appended));
             }
-            Done::Made { channel, load, history } => events(StoreEvent::Loaded { channel, load, history }),
-            Done::Unread(load) => events(StoreEvent::Loaded { channel: load.channel, load: load.id, history: None }),
-            Done::Queued { message: InboxMessage { scope, name, .. }, id: Some(id), done } => {
+            Committed::Made { channel, load, history } => events(StoreEvent::Loaded { channel, load, history }),
+            Committed::Unread(load) => {
+                events(StoreEvent::Loaded { channel: load.channel, load: load.id, history: None })
+            }
+            Committed::Queued { message: InboxMessage { scope, name, .. }, id: Some(id), done } => {
                 metrics.inbox_messages.fetch_add(1, Relaxed);
                 events(StoreEvent::MessageQueued { scope, name });
                 done(Ok(id));
             }
-            Done::Queued { id: None, done, .. } => done(Err(StoreRefusal::InboxFull)),
-            Done::Plain(done) => done(Ok(())),
-            Done::Refused(write, refusal) => write.refuse(events, refusal),
+            Committed::Queued { id: None, done, .. } => done(Err(StoreRefusal::InboxFull)),
+            Committed::Plain(done) => done(Ok(())),
+            Committed::Refused(write, refusal) => write.refuse(events, refusal),
         }
     }
 }

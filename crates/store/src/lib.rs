@@ -26,10 +26,10 @@ use bytes::Bytes;
 use serde::de::IgnoredAny;
 use touchline_protocol::stream::{ChannelName, LoadId, Offset, Retention};
 
-pub use runs::{KnownRuns, Runs};
+pub use runs::{ChannelRuns, KnownRuns};
 pub use schema::Schema;
-pub use search::{Description, OnSearched, Search, SearchResult};
-pub use settings::{RetentionOf, Settings, Url, UrlError};
+pub use search::{ChannelDescription, OnSearched, Search, SearchResult};
+pub use settings::{DatabaseUrl, PrimaryOptions, RetentionOf, UrlError};
 
 /// Why a database cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -195,7 +195,7 @@ pub struct StoredHistory {
     /// The publications, oldest first.
     pub kept: Vec<KeptPublication>,
     /// The runs of the database that assigned the channel's offsets.
-    pub runs: Runs,
+    pub runs: ChannelRuns,
 }
 
 impl StoredHistory {
@@ -237,7 +237,7 @@ pub enum StoreEvent {
         history: Option<StoredHistory>,
     },
     /// Another node has stored publications.
-    Grown {
+    Advanced {
         /// The channel.
         channel: ChannelName,
         /// The channel's last offset, or an earlier one, with the channel's epoch and the run.
@@ -318,8 +318,8 @@ pub struct Store {
 }
 
 enum Primary {
-    Sqlite(sqlite::Primary),
-    Postgres(postgres::Primary),
+    Sqlite(sqlite::SqlitePrimary),
+    Postgres(postgres::PostgresPrimary),
 }
 
 impl Store {
@@ -327,15 +327,21 @@ impl Store {
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub fn open(settings: &Settings, events: impl Fn(StoreEvent) + Send + Sync + 'static) -> Result<Self, OpenError> {
+    pub fn open(
+        settings: &PrimaryOptions,
+        events: impl Fn(StoreEvent) + Send + Sync + 'static,
+    ) -> Result<Self, OpenError> {
         let (metrics, events): (_, EventSink) = (Arc::<StoreMetrics>::default(), Arc::new(events));
         let primary = match &settings.primary {
-            Url::Sqlite(path) => {
-                Primary::Sqlite(sqlite::Primary::open(path, settings, EventSink::clone(&events), Arc::clone(&metrics))?)
-            }
-            Url::Postgres(url) => {
-                let address = postgres::Address::new(url, &settings.tls_ca, settings.timeout)?;
-                Primary::Postgres(postgres::Primary::open(
+            DatabaseUrl::Sqlite(path) => Primary::Sqlite(sqlite::SqlitePrimary::open(
+                path,
+                settings,
+                EventSink::clone(&events),
+                Arc::clone(&metrics),
+            )?),
+            DatabaseUrl::Postgres(url) => {
+                let address = postgres::PostgresAddress::new(url, &settings.tls_ca, settings.timeout)?;
+                Primary::Postgres(postgres::PostgresPrimary::open(
                     &address,
                     settings,
                     EventSink::clone(&events),
@@ -372,7 +378,7 @@ impl Store {
     }
 
     /// Replaces the description of a channel.
-    pub fn describe(&self, description: Description, done: OnDone) {
+    pub fn describe(&self, description: ChannelDescription, done: OnDone) {
         self.write(WriteRequest::Describe {
             weights: tfidf::weights(&description).into_iter().collect(),
             description,

@@ -17,7 +17,7 @@ pub type KnownRuns = Arc<[Run]>;
 
 /// Which runs gave the offsets of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Runs {
+pub struct ChannelRuns {
     /// All runs.
     pub known: KnownRuns,
     /// Where runs begin in the channel, by rising number.

@@ -9,9 +9,9 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::migrate::{self, Database, Migration, SchemaError};
-use crate::postgres::{Address, Failure, PostgresClient};
+use crate::postgres::{Failure, PostgresAddress, PostgresClient};
 use crate::sqlite::{self, lock};
-use crate::{OpenError, Url};
+use crate::{DatabaseUrl, OpenError};
 
 /// How long PostgreSQL may take for any statement but a migration.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,14 +37,14 @@ enum SchemaConnection {
 
 impl Schema {
     /// Opens the database at an address; a file that does not exist is made. `tls_ca` as in
-    /// [`crate::Settings::tls_ca`].
+    /// [`crate::PrimaryOptions::tls_ca`].
     ///
     /// # Errors
     /// See [`OpenError`]; a running node keeps a file to itself.
-    pub fn open(database: &'static Database, url: &Url, tls_ca: &str) -> Result<Self, OpenError> {
+    pub fn open(database: &'static Database, url: &DatabaseUrl, tls_ca: &str) -> Result<Self, OpenError> {
         match url {
-            Url::Sqlite(path) => Schema::of_file(database, path),
-            Url::Postgres(url) => Schema::of_server(database, url, tls_ca),
+            DatabaseUrl::Sqlite(path) => Schema::of_file(database, path),
+            DatabaseUrl::Postgres(url) => Schema::of_server(database, url, tls_ca),
         }
     }
 
@@ -53,9 +53,9 @@ impl Schema {
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub fn look(database: &'static Database, url: &Url, tls_ca: &str) -> Result<Self, OpenError> {
+    pub fn look(database: &'static Database, url: &DatabaseUrl, tls_ca: &str) -> Result<Self, OpenError> {
         match url {
-            Url::Sqlite(path) => {
+            DatabaseUrl::Sqlite(path) => {
                 let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
                 let found =
                     if path.exists() { Connection::open_with_flags(path, flags) } else { Connection::open_in_memory() };
@@ -63,14 +63,14 @@ impl Schema {
                 let connection = found.map_err(|source| OpenError::Sqlite { path: path.clone(), source })?;
                 Ok(Schema { database, connection: SchemaConnection::Sqlite { connection, path, _lock: None } })
             }
-            Url::Postgres(url) => Schema::of_server(database, url, tls_ca),
+            DatabaseUrl::Postgres(url) => Schema::of_server(database, url, tls_ca),
         }
     }
 
     fn of_server(database: &'static Database, url: &str, tls_ca: &str) -> Result<Self, OpenError> {
         let of_system = |source| OpenError::File { path: "a runtime for PostgreSQL".into(), source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
-        let link = runtime.block_on(PostgresClient::to(&Address::new(url, tls_ca, TIMEOUT)?))?;
+        let link = runtime.block_on(PostgresClient::to(&PostgresAddress::new(url, tls_ca, TIMEOUT)?))?;
         Ok(Schema { database, connection: SchemaConnection::Postgres { link, runtime } })
     }
 

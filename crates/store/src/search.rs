@@ -5,7 +5,7 @@ use crate::tfidf::Weights;
 
 /// An application's description of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Description {
+pub struct ChannelDescription {
     /// The channel.
     pub channel: String,
     /// The title that users see; empty = none.
@@ -49,7 +49,7 @@ pub enum Search {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchResult {
     /// The channel's description.
-    pub description: Description,
+    pub description: ChannelDescription,
     /// How well the channel matches the search: 0 … 1.
     pub score: f64,
 }
@@ -76,7 +76,7 @@ pub(crate) fn rarest(weights: &Weights, count: impl Fn(&str) -> u64) -> Vec<&str
 }
 
 /// Descriptions in the order of their ranks.
-pub(crate) fn in_order(ranked: Vec<(String, f64)>, mut descriptions: Vec<Description>) -> Vec<SearchResult> {
+pub(crate) fn in_order(ranked: Vec<(String, f64)>, mut descriptions: Vec<ChannelDescription>) -> Vec<SearchResult> {
     let mut results = Vec::with_capacity(ranked.len());
     for (channel, score) in ranked {
         if let Some(index) = descriptions.iter().position(|description| description.channel == channel) {

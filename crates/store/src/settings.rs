@@ -11,7 +11,7 @@ use crate::sqlite::files;
 
 /// The address of a database.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Url {
+pub enum DatabaseUrl {
     /// The path of an SQLite file.
     Sqlite(PathBuf),
     /// A database of a PostgreSQL server, as its own clients write it.
@@ -23,7 +23,7 @@ pub enum Url {
 #[error("expected sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE")]
 pub struct UrlError;
 
-impl std::str::FromStr for Url {
+impl std::str::FromStr for DatabaseUrl {
     type Err = UrlError;
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
@@ -31,30 +31,30 @@ impl std::str::FromStr for Url {
             // An address that the client cannot read would otherwise fail only at the start, with a shorter message.
             return text
                 .parse::<tokio_postgres::Config>()
-                .map(|_| Url::Postgres(text.to_owned()))
+                .map(|_| DatabaseUrl::Postgres(text.to_owned()))
                 .map_err(|_| UrlError);
         }
         match text.strip_prefix("sqlite:").map(|rest| rest.strip_prefix("//").unwrap_or(rest)) {
-            Some(path) if !path.is_empty() => Ok(Url::Sqlite(path.into())),
+            Some(path) if !path.is_empty() => Ok(DatabaseUrl::Sqlite(path.into())),
             _ => Err(UrlError),
         }
     }
 }
 
-impl Url {
+impl DatabaseUrl {
     /// Checks whether a database could be at this address, without making, locking or connecting to anything.
     ///
     /// # Errors
     /// [`OpenError::File`] if it could not.
     pub fn inspect(&self) -> Result<(), OpenError> {
-        let Url::Sqlite(path) = self else { return Ok(()) };
+        let DatabaseUrl::Sqlite(path) = self else { return Ok(()) };
         files::inspect(path).map_err(|source| OpenError::File { path: path.display().to_string(), source })
     }
 
     /// Whether both addresses mean one file, however each is written.
-    pub fn is_same_file(&self, other: &Url) -> bool {
+    pub fn is_same_file(&self, other: &DatabaseUrl) -> bool {
         match (self, other) {
-            (Url::Sqlite(one), Url::Sqlite(two)) => canonical(one) == canonical(two),
+            (DatabaseUrl::Sqlite(one), DatabaseUrl::Sqlite(two)) => canonical(one) == canonical(two),
             _ => false,
         }
     }
@@ -72,12 +72,12 @@ fn canonical(path: &Path) -> PathBuf {
     }
 }
 
-impl std::fmt::Debug for Url {
+impl std::fmt::Debug for DatabaseUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Url::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            DatabaseUrl::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
             // It may hold a password.
-            Url::Postgres(_) => f.write_str("postgres:…"),
+            DatabaseUrl::Postgres(_) => f.write_str("postgres:…"),
         }
     }
 }
@@ -87,9 +87,9 @@ pub type RetentionOf = Arc<dyn Fn(&str) -> Option<Retention> + Send + Sync>;
 
 /// How to open a store.
 #[derive(Clone)]
-pub struct Settings {
+pub struct PrimaryOptions {
     /// Address of the primary database.
-    pub primary: Url,
+    pub primary: DatabaseUrl,
     /// Certificates of authorities (PEM) that PostgreSQL is trusted by besides the system's; empty = none.
     pub tls_ca: String,
     /// How long PostgreSQL may take for a request; then the request fails and the store connects again.
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn addresses_are_read() {
-        let path = |text: &str| text.parse::<Url>().map(|url| format!("{url:?}"));
+        let path = |text: &str| text.parse::<DatabaseUrl>().map(|url| format!("{url:?}"));
         assert_eq!(path("sqlite:a/b.db").as_deref(), Ok("sqlite:a/b.db"));
         assert_eq!(path("sqlite:///var/lib/touchline.db").as_deref(), Ok("sqlite:/var/lib/touchline.db"));
         assert_eq!(path("postgres://me:secret@db/touchline").as_deref(), Ok("postgres:…"), "no secret is shown");
@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    fn url(text: &str) -> Url {
+    fn url(text: &str) -> DatabaseUrl {
         text.parse().expect("it is an address")
     }
 

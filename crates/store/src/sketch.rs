@@ -12,10 +12,10 @@ const REGISTERS: usize = 1 << BITS;
 
 /// A set of users that can only be counted and united.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sketch(Kind);
+pub struct Sketch(SketchKind);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Kind {
+enum SketchKind {
     /// All hashes.
     Few(BTreeSet<u64>),
     /// The longest run of zeros seen by each register, plus one.
@@ -24,7 +24,7 @@ enum Kind {
 
 impl Default for Sketch {
     fn default() -> Self {
-        Sketch(Kind::Few(BTreeSet::new()))
+        Sketch(SketchKind::Few(BTreeSet::new()))
     }
 }
 
@@ -42,15 +42,15 @@ impl Sketch {
     /// Adds a user by its [`hash`].
     pub fn add(&mut self, hash: u64) {
         match &mut self.0 {
-            Kind::Few(hashes) => {
+            SketchKind::Few(hashes) => {
                 hashes.insert(hash);
                 if hashes.len() > FEW {
                     let hashes = std::mem::take(hashes);
-                    self.0 = Kind::Many(vec![0; REGISTERS].into());
+                    self.0 = SketchKind::Many(vec![0; REGISTERS].into());
                     hashes.into_iter().for_each(|hash| self.add(hash));
                 }
             }
-            Kind::Many(registers) => {
+            SketchKind::Many(registers) => {
                 let register = &mut registers[(hash >> (64 - BITS)) as usize];
                 // The bit behind the hash ends the run in any case.
                 let run = (hash << BITS | 1 << (BITS - 1)).leading_zeros() as u8 + 1;
@@ -62,13 +62,13 @@ impl Sketch {
     /// Adds all users of another sketch.
     pub fn unite(&mut self, other: &Sketch) {
         match (&mut self.0, &other.0) {
-            (_, Kind::Few(hashes)) => hashes.iter().for_each(|hash| self.add(*hash)),
-            (Kind::Many(mine), Kind::Many(theirs)) => {
+            (_, SketchKind::Few(hashes)) => hashes.iter().for_each(|hash| self.add(*hash)),
+            (SketchKind::Many(mine), SketchKind::Many(theirs)) => {
                 mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine = *theirs.max(mine))
             }
-            (Kind::Few(hashes), Kind::Many(theirs)) => {
+            (SketchKind::Few(hashes), SketchKind::Many(theirs)) => {
                 let hashes = std::mem::take(hashes);
-                self.0 = Kind::Many(theirs.clone());
+                self.0 = SketchKind::Many(theirs.clone());
                 hashes.into_iter().for_each(|hash| self.add(hash));
             }
         }
@@ -77,8 +77,8 @@ impl Sketch {
     /// The number of different users: exact up to 128.
     pub fn count(&self) -> u64 {
         let registers = match &self.0 {
-            Kind::Few(hashes) => return hashes.len() as u64,
-            Kind::Many(registers) => registers,
+            SketchKind::Few(hashes) => return hashes.len() as u64,
+            SketchKind::Many(registers) => registers,
         };
         let all = REGISTERS as f64;
         let sum: f64 = registers.iter().map(|run| 2f64.powi(-i32::from(*run))).sum();
@@ -92,15 +92,17 @@ impl Sketch {
     /// The stored form: a byte 0 and hashes of eight bytes each, little-endian; or a byte 1 and the registers.
     pub fn to_bytes(&self) -> Vec<u8> {
         match &self.0 {
-            Kind::Few(hashes) => std::iter::once(0).chain(hashes.iter().flat_map(|hash| hash.to_le_bytes())).collect(),
-            Kind::Many(registers) => std::iter::once(1).chain(registers.iter().copied()).collect(),
+            SketchKind::Few(hashes) => {
+                std::iter::once(0).chain(hashes.iter().flat_map(|hash| hash.to_le_bytes())).collect()
+            }
+            SketchKind::Many(registers) => std::iter::once(1).chain(registers.iter().copied()).collect(),
         }
     }
 
     /// Reads the form that [`Sketch::to_bytes`] writes; any other bytes give an empty sketch.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         match bytes.split_first() {
-            Some((1, registers)) if registers.len() == REGISTERS => Sketch(Kind::Many(registers.into())),
+            Some((1, registers)) if registers.len() == REGISTERS => Sketch(SketchKind::Many(registers.into())),
             Some((0, hashes)) => {
                 let (hashes, _) = hashes.as_chunks::<8>();
                 let mut sketch = Sketch::default();

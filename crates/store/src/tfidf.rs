@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-use crate::Description;
+use crate::ChannelDescription;
 
 /// The weight of a word in each field.
 const TITLE: u64 = 10;
@@ -45,8 +45,8 @@ fn cut(mut stem: String) -> String {
 
 /// The weight of each word of a channel. The empty word is in every channel with weight 0: its count is the number of
 /// channels.
-pub(crate) fn weights(description: &Description) -> BTreeMap<String, u64> {
-    let Description { channel, title, description, kind, tags } = description;
+pub(crate) fn weights(description: &ChannelDescription) -> BTreeMap<String, u64> {
+    let ChannelDescription { channel, title, description, kind, tags } = description;
     // Without a title a channel is known by its name.
     let title = if title.is_empty() { channel } else { title };
     let tags = tags.iter().map(|tag| (&**tag, TAG));
@@ -62,9 +62,9 @@ pub(crate) fn weights(description: &Description) -> BTreeMap<String, u64> {
 
 /// In how many channels each word is.
 #[derive(Debug, Default)]
-pub(crate) struct Counts(pub(crate) HashMap<String, u64>);
+pub(crate) struct WordCounts(pub(crate) HashMap<String, u64>);
 
-impl Counts {
+impl WordCounts {
     /// What a word is worth: the rarer the more, ln(1 + N/n).
     fn worth(&self, term: &str) -> f64 {
         let all = self.0.get("").copied().unwrap_or_default() as f64;
@@ -85,7 +85,7 @@ pub(crate) type Weights = Vec<(String, u64)>;
 pub(crate) fn rank(
     query: &Weights,
     channels: impl IntoIterator<Item = (String, Weights)>,
-    counts: &Counts,
+    counts: &WordCounts,
 ) -> Vec<(String, f64)> {
     let query: HashMap<&str, f64> = counts.vector(query).collect();
     let length = |of: &mut dyn Iterator<Item = f64>| of.map(|x| x * x).sum::<f64>().sqrt();
@@ -102,8 +102,10 @@ pub(crate) fn rank(
 
 /// The words of channels and the counts of these words, from rows of channel, term, weight and count. The rows of one
 /// channel must follow each other.
-pub(crate) fn gather(rows: impl IntoIterator<Item = (String, String, u64, u64)>) -> (Vec<(String, Weights)>, Counts) {
-    let (mut channels, mut counts) = (Vec::<(String, Weights)>::new(), Counts::default());
+pub(crate) fn gather(
+    rows: impl IntoIterator<Item = (String, String, u64, u64)>,
+) -> (Vec<(String, Weights)>, WordCounts) {
+    let (mut channels, mut counts) = (Vec::<(String, Weights)>::new(), WordCounts::default());
     for (channel, term, weight, count) in rows {
         if channels.last().is_none_or(|(last, _)| *last != channel) {
             channels.push((channel, Vec::new()));
@@ -137,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_word_counts_by_its_field() {
-        let description = Description {
+        let description = ChannelDescription {
             channel: "match:1".into(),
             title: "Rovers".into(),
             description: "The rovers play rovers".into(),
@@ -154,7 +156,7 @@ mod tests {
         let of = |words: &[(&str, u64)]| {
             words.iter().map(|(word, weight)| ((*word).to_owned(), *weight)).collect::<Weights>()
         };
-        let counts = Counts([("", 3), ("a", 2), ("b", 1), ("c", 2)].map(|(word, n)| (word.to_owned(), n)).into());
+        let counts = WordCounts([("", 3), ("a", 2), ("b", 1), ("c", 2)].map(|(word, n)| (word.to_owned(), n)).into());
         let channels = [("z", of(&[("a", 1), ("b", 1)])), ("y", of(&[("a", 1), ("c", 1)])), ("x", of(&[("c", 5)]))];
         let channels = channels.map(|(name, weights)| (name.to_owned(), weights));
         let ranked = rank(&of(&[("a", 1), ("b", 1)]), channels, &counts);

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use touchline_store::migrate::{self, PRIMARY, STATS};
-use touchline_store::{Url, copies};
+use touchline_store::{DatabaseUrl, copies};
 
 use crate::api::configured;
-use crate::arguments::{BackupArguments, Database};
+use crate::arguments::{BackupArguments, DatabaseChoice};
 
 /// Copies the database into a new file. The server may run.
 pub(crate) fn backup(arguments: &BackupArguments) -> Result<ExitCode> {
@@ -37,13 +37,13 @@ pub(crate) fn restore(arguments: &BackupArguments) -> Result<ExitCode> {
 fn database(arguments: &BackupArguments) -> Result<(std::path::PathBuf, &'static migrate::Database)> {
     let settings = configured(arguments.config.as_deref())?;
     let (database, url) = match arguments.database {
-        Database::Primary => (&PRIMARY, &settings.store.primary.url),
-        Database::Stats => (&STATS, &settings.store.stats.url),
+        DatabaseChoice::Primary => (&PRIMARY, &settings.store.primary.url),
+        DatabaseChoice::Stats => (&STATS, &settings.store.stats.url),
     };
     let (name, schema) = (database.name, database.schema);
     match url.parse().with_context(|| format!("store.{name}.url"))? {
-        Url::Sqlite(path) => Ok((path, database)),
-        Url::Postgres(_) => bail!(
+        DatabaseUrl::Sqlite(path) => Ok((path, database)),
+        DatabaseUrl::Postgres(_) => bail!(
             "store.{name}.url is PostgreSQL, which has its own tools: \
              `pg_dump --format=custom --file=copy.dump DATABASE` makes a copy of the whole database \
              (the schema {schema} and the function touchline_publish), \

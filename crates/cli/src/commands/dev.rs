@@ -8,7 +8,7 @@ use touchline_server::{Running, Settings};
 
 use super::banner::{Reach, banner};
 use super::match_replay::{Player, Recording};
-use crate::api::{Api, reachable};
+use crate::api::{ApiClient, reachable};
 use crate::arguments::ServeArguments;
 use crate::demo;
 
@@ -37,7 +37,9 @@ pub(crate) fn begin(settings: &Settings, running: &Running, arguments: &ServeArg
     write!(out, "{}", banner(&shown, if api == bound { &shown } else { &api_base }, key, recording.is_some(), reach))?;
     out.flush()?;
     recording
-        .map(|recording| Player::start(Api::new(&api_base, key.clone())?, demo::CHANNEL.to_owned(), recording, SPEED))
+        .map(|recording| {
+            Player::start(ApiClient::new(&api_base, key.clone())?, demo::CHANNEL.to_owned(), recording, SPEED)
+        })
         .transpose()
 }
 

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 
 use crate::arguments::GenconfigArguments;
-use crate::config::keys::{KEYS, Key, Kind, OPTIONS, SCOPE_OPTIONS, WITHOUT_NAMESPACE};
+use crate::config::keys::{KEYS, Key, OPTIONS, SCOPE_OPTIONS, ValueKind, WITHOUT_NAMESPACE};
 use crate::config::random_secret;
 
 /// Prints it, or writes it to a new file that only this account can read.
@@ -128,9 +128,9 @@ fn set(name: &str, value: &str, about: &str) -> String {
 /// A key that is not set: what it means, and its default.
 fn comment(name: &str, key: &Key) -> String {
     let value = match key.kind {
-        Kind::Boolean | Kind::Integer(..) => key.default.to_owned(),
-        Kind::Texts if key.default.starts_with('[') => key.default.to_owned(),
-        Kind::Texts => format!("{:?}", key.default.split_whitespace().collect::<Vec<_>>()),
+        ValueKind::Boolean | ValueKind::Integer(..) => key.default.to_owned(),
+        ValueKind::Texts if key.default.starts_with('[') => key.default.to_owned(),
+        ValueKind::Texts => format!("{:?}", key.default.split_whitespace().collect::<Vec<_>>()),
         _ => format!("{:?}", key.default),
     };
     format!("# {}{}\n#{name} = {value}\n", key.meaning, if key.is_ours { " (Touchline's own)" } else { "" })

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value as Json, json};
 
-use crate::api::Api;
+use crate::api::ApiClient;
 use crate::arguments::MatchArguments;
 use crate::demo;
 
@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &MatchArguments) -> Result<ExitCode> {
         }
         None => Recording::parse(demo::RECORDING)?,
     };
-    let api = Api::from_arguments(&arguments.api)?;
+    let api = ApiClient::from_arguments(&arguments.api)?;
     let (_never, stop) = channel();
     loop {
         eprintln!(
@@ -77,7 +77,7 @@ impl Recording {
     }
 
     /// Forgets the match before, then posts each event at its time. Ends early when the other end of `stop` is gone.
-    fn play(&self, api: &Api, channel: &str, speed: f64, stop: &Receiver<()>) -> Result<()> {
+    fn play(&self, api: &ApiClient, channel: &str, speed: f64, stop: &Receiver<()>) -> Result<()> {
         api.call("history_remove", &json!({"channel": channel})).context("failed to remove the history")?;
         let began = Instant::now();
         for (at, data) in &self.events {
@@ -106,7 +106,7 @@ impl Player {
     ///
     /// # Errors
     /// When the system has no thread left.
-    pub(crate) fn start(api: Api, channel_name: String, recording: Recording, speed: f64) -> Result<Self> {
+    pub(crate) fn start(api: ApiClient, channel_name: String, recording: Recording, speed: f64) -> Result<Self> {
         let (stop, stopped) = channel();
         let play = move || {
             loop {

@@ -8,15 +8,15 @@ use touchline_store::Schema;
 use touchline_store::migrate::{PRIMARY, STATS};
 
 use crate::api::configured;
-use crate::arguments::{Database, MigrateAction, MigrateArguments};
+use crate::arguments::{DatabaseChoice, MigrateAction, MigrateArguments};
 
 /// Does it, and shows what is there then. `status` fails if something is not made yet.
 pub(crate) fn run(arguments: &MigrateArguments) -> Result<ExitCode> {
     let settings = configured(arguments.config.as_deref())?;
     let store = &settings.store;
     let (database, url, tls_ca) = match arguments.database {
-        Database::Primary => (&PRIMARY, &store.primary.url, &store.primary.tls_ca),
-        Database::Stats => (&STATS, &store.stats.url, &store.stats.tls_ca),
+        DatabaseChoice::Primary => (&PRIMARY, &store.primary.url, &store.primary.tls_ca),
+        DatabaseChoice::Stats => (&STATS, &store.stats.url, &store.stats.tls_ca),
     };
     let name = database.name;
     let url = url.parse().with_context(|| format!("store.{name}.url"))?;

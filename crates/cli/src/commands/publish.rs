@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use serde_json::{Value as Json, json};
 
-use crate::api::Api;
+use crate::api::ApiClient;
 use crate::arguments::PublishArguments;
 
 /// Publishes and prints the result.
 pub(crate) fn run(arguments: &PublishArguments) -> Result<ExitCode> {
     let data = read_data(&arguments.data)?;
-    let api = Api::from_arguments(&arguments.api)?;
+    let api = ApiClient::from_arguments(&arguments.api)?;
     let result =
         api.call("publish", &json!({"channel": arguments.channel, "data": data})).context("failed to publish")?;
     writeln!(std::io::stdout(), "{result}")?;

@@ -11,9 +11,9 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::api::{configured, endpoint};
 use crate::arguments::WatchArguments;
-use crate::http_client::Url;
+use crate::http_client::HttpUrl;
 use follower::{Effect, Follower};
-use socket::{Socket, SocketEvent};
+use socket::{SocketEvent, WatchSocket};
 
 /// First and longest pause before the link is made anew.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &WatchArguments) -> Result<ExitCode> {
             format!("{}{}", endpoint(&settings, "ws")?, settings.websocket.handler_prefix)
         }
     };
-    let url = Url::parse(&url, "ws")?;
+    let url = HttpUrl::parse(&url, "ws")?;
     let mut follower =
         Follower::new(arguments.channel.clone(), arguments.token.clone(), arguments.subscription_token.clone());
     let mut left = arguments.count.unwrap_or(u64::MAX);
@@ -57,8 +57,8 @@ pub(crate) fn run(arguments: &WatchArguments) -> Result<ExitCode> {
 }
 
 /// One link, from connect to its end. Errors are final.
-fn follow(url: &Url, follower: &mut Follower, left: &mut u64, has_subscribed: &mut bool) -> Result<End> {
-    let mut socket = match Socket::connect(url) {
+fn follow(url: &HttpUrl, follower: &mut Follower, left: &mut u64, has_subscribed: &mut bool) -> Result<End> {
+    let mut socket = match WatchSocket::connect(url) {
         Ok(socket) => socket,
         Err(socket::ConnectError::Refused(reason)) => bail!(reason),
         Err(socket::ConnectError::Lost(reason)) => return Ok(End::Lost(reason)),

@@ -3,43 +3,45 @@
 use serde_json::{Value as Json, json};
 use touchline_server::ChannelOptions;
 
-use super::keys::Kind;
-use super::low::Value;
+use super::keys::ValueKind;
+use super::low::ConfigValue;
 
 /// Brings a value to its key's kind. Text that says it is as good as the thing itself: the environment knows nothing
 /// else.
 ///
 /// # Errors
 /// What was found instead, without the value of a secret.
-pub(super) fn coerce(kind: Kind, value: &Value) -> Result<Json, String> {
+pub(super) fn coerce(kind: ValueKind, value: &ConfigValue) -> Result<Json, String> {
     let good = match (kind, value) {
-        (Kind::Boolean, Value::Boolean(value)) => Some(json!(value)),
-        (Kind::Boolean, Value::Text(text)) => match text.as_str() {
+        (ValueKind::Boolean, ConfigValue::Boolean(value)) => Some(json!(value)),
+        (ValueKind::Boolean, ConfigValue::Text(text)) => match text.as_str() {
             "1" | "t" | "T" | "true" | "True" | "TRUE" => Some(json!(true)),
             "0" | "f" | "F" | "false" | "False" | "FALSE" => Some(json!(false)),
             _ => None,
         },
-        (Kind::Integer(least, most), Value::Integer(number)) => within(u64::try_from(*number).ok(), least, most),
-        (Kind::Integer(least, most), Value::Text(text)) => within(text.parse().ok(), least, most),
-        (Kind::Optional(..), Value::Text(text)) if text.is_empty() => Some(Json::Null),
-        (Kind::Optional(least, most), value) => {
-            return coerce(Kind::Integer(least, most), value).map_err(|_| found(kind, value));
+        (ValueKind::Integer(least, most), ConfigValue::Integer(number)) => {
+            within(u64::try_from(*number).ok(), least, most)
         }
-        (Kind::Duration, Value::Integer(seconds)) => {
+        (ValueKind::Integer(least, most), ConfigValue::Text(text)) => within(text.parse().ok(), least, most),
+        (ValueKind::Optional(..), ConfigValue::Text(text)) if text.is_empty() => Some(Json::Null),
+        (ValueKind::Optional(least, most), value) => {
+            return coerce(ValueKind::Integer(least, most), value).map_err(|_| found(kind, value));
+        }
+        (ValueKind::Duration, ConfigValue::Integer(seconds)) => {
             u64::try_from(*seconds).ok().map(|seconds| json!(format!("{seconds}s")))
         }
-        (Kind::Duration, Value::Text(text)) => touchline_engine::duration::parse(text).map(|_| json!(text)),
-        (Kind::Text | Kind::Secret | Kind::Pem, Value::Text(text)) => Some(json!(text)),
-        (Kind::Pattern, Value::Text(text)) => {
+        (ValueKind::Duration, ConfigValue::Text(text)) => touchline_engine::duration::parse(text).map(|_| json!(text)),
+        (ValueKind::Text | ValueKind::Secret | ValueKind::Pem, ConfigValue::Text(text)) => Some(json!(text)),
+        (ValueKind::Pattern, ConfigValue::Text(text)) => {
             let compiled: Result<ChannelOptions, _> = serde_json::from_value(json!({ "channel_regex": text }));
             return compiled.map(|_| json!(text)).map_err(|error| reason_of(&error.to_string()));
         }
-        (Kind::Choice(words), Value::Text(text)) => words.contains(&text.as_str()).then(|| json!(text)),
-        (Kind::Texts, Value::Text(text)) => texts(text),
-        (Kind::Texts, Value::List(items)) => {
+        (ValueKind::Choice(words), ConfigValue::Text(text)) => words.contains(&text.as_str()).then(|| json!(text)),
+        (ValueKind::Texts, ConfigValue::Text(text)) => texts(text),
+        (ValueKind::Texts, ConfigValue::List(items)) => {
             let items: Option<Vec<&str>> = items
                 .iter()
-                .map(|item| if let Value::Text(text) = &item.value { Some(text.as_str()) } else { None })
+                .map(|item| if let ConfigValue::Text(text) = &item.value { Some(text.as_str()) } else { None })
                 .collect();
             items.map(|items| json!(items))
         }
@@ -64,14 +66,14 @@ fn texts(text: &str) -> Option<Json> {
     Some(json!(text.split_whitespace().collect::<Vec<_>>()))
 }
 
-fn found(kind: Kind, value: &Value) -> String {
-    if matches!(kind, Kind::Secret | Kind::Pem) {
+fn found(kind: ValueKind, value: &ConfigValue) -> String {
+    if matches!(kind, ValueKind::Secret | ValueKind::Pem) {
         return value.name().to_owned();
     }
     match value {
-        Value::Text(text) => format!("{:?}", text.chars().take(40).collect::<String>()),
-        Value::Integer(number) => number.to_string(),
-        Value::Boolean(value) => value.to_string(),
+        ConfigValue::Text(text) => format!("{:?}", text.chars().take(40).collect::<String>()),
+        ConfigValue::Integer(number) => number.to_string(),
+        ConfigValue::Boolean(value) => value.to_string(),
         other => other.name().to_owned(),
     }
 }

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::low::{ConfigNode, Location, Value};
+use super::low::{ConfigNode, ConfigValue, Location};
 
 /// The namespace of the demo.
 const MATCH: &str = "match";
@@ -57,7 +57,7 @@ pub(crate) fn random_secret() -> anyhow::Result<String> {
 
 /// Fills in what is absent.
 pub(crate) fn fill(secrets: &DevelopmentSecrets, tree: &mut ConfigNode) {
-    let text = |text: &str| Value::Text(text.to_owned());
+    let text = |text: &str| ConfigValue::Text(text.to_owned());
     let mut fill = |path: &str, value| {
         if tree.get(path).is_none() {
             tree.set(path, node(value));
@@ -68,24 +68,24 @@ pub(crate) fn fill(secrets: &DevelopmentSecrets, tree: &mut ConfigNode) {
     // A page of another site, whose name an attacker lets resolve to this machine, must not count as a page of this
     // machine. One that is open to everybody has nothing to hide from them.
     let hosts: &[&str] = if secrets.is_open { &[] } else { &["localhost", "*.localhost"] };
-    fill("http_server.allowed_hosts", Value::List(hosts.iter().map(|host| node(text(host))).collect()));
+    fill("http_server.allowed_hosts", ConfigValue::List(hosts.iter().map(|host| node(text(host))).collect()));
     for transport in ["http_stream", "sse", "uni_websocket", "uni_http_stream", "uni_sse"] {
-        fill(&format!("{transport}.enabled"), Value::Boolean(true));
+        fill(&format!("{transport}.enabled"), ConfigValue::Boolean(true));
     }
     fill("http_api.key", text(&secrets.api_key));
     fill("client.token.hmac_secret_key", text(&secrets.token_secret));
-    fill("client.allow_anonymous_connect_without_token", Value::Boolean(true));
-    fill("client.anonymous_on_loopback_only", Value::Boolean(!secrets.is_open));
-    fill("client.tell_refusal_cause", Value::Boolean(true));
-    fill("channel.without_namespace.allow_subscribe_for_client", Value::Boolean(true));
-    fill("channel.without_namespace.allow_subscribe_for_anonymous", Value::Boolean(true));
-    fill("channel.namespaces", Value::List(Vec::new()));
-    fill("health.enabled", Value::Boolean(true));
-    fill("prometheus.enabled", Value::Boolean(true));
+    fill("client.allow_anonymous_connect_without_token", ConfigValue::Boolean(true));
+    fill("client.anonymous_on_loopback_only", ConfigValue::Boolean(!secrets.is_open));
+    fill("client.tell_refusal_cause", ConfigValue::Boolean(true));
+    fill("channel.without_namespace.allow_subscribe_for_client", ConfigValue::Boolean(true));
+    fill("channel.without_namespace.allow_subscribe_for_anonymous", ConfigValue::Boolean(true));
+    fill("channel.namespaces", ConfigValue::List(Vec::new()));
+    fill("health.enabled", ConfigValue::Boolean(true));
+    fill("prometheus.enabled", ConfigValue::Boolean(true));
     if tree.get("client.allowed_origins").is_none() {
         let port = written_port(tree);
-        let origins = ["localhost", "127.0.0.1"].map(|host| node(Value::Text(format!("http://{host}:{port}"))));
-        tree.set("client.allowed_origins", node(Value::List(origins.into())));
+        let origins = ["localhost", "127.0.0.1"].map(|host| node(ConfigValue::Text(format!("http://{host}:{port}"))));
+        tree.set("client.allowed_origins", node(ConfigValue::List(origins.into())));
     }
     if let Some(namespaces) = tree.list_mut("channel.namespaces")
         && !namespaces.iter().any(|namespace| namespace.text("name") == Some(MATCH))
@@ -96,23 +96,23 @@ pub(crate) fn fill(secrets: &DevelopmentSecrets, tree: &mut ConfigNode) {
 
 fn demo_namespace() -> ConfigNode {
     let mut namespace = ConfigNode::empty_table(Location::Defaults);
-    namespace.set("name", node(Value::Text(MATCH.to_owned())));
-    namespace.set("history_size", node(Value::Integer(500)));
-    namespace.set("history_ttl", node(Value::Text("24h".to_owned())));
+    namespace.set("name", node(ConfigValue::Text(MATCH.to_owned())));
+    namespace.set("history_size", node(ConfigValue::Integer(500)));
+    namespace.set("history_ttl", node(ConfigValue::Text("24h".to_owned())));
     for option in MATCH_OPTIONS {
-        namespace.set(option, node(Value::Boolean(true)));
+        namespace.set(option, node(ConfigValue::Boolean(true)));
     }
     namespace
 }
 
 fn written_port(tree: &ConfigNode) -> String {
     match tree.get("http_server.port").map(|node| &node.value) {
-        Some(Value::Integer(port)) => port.to_string(),
-        Some(Value::Text(port)) => port.clone(),
+        Some(ConfigValue::Integer(port)) => port.to_string(),
+        Some(ConfigValue::Text(port)) => port.clone(),
         _ => "8000".to_owned(),
     }
 }
 
-fn node(value: Value) -> ConfigNode {
+fn node(value: ConfigValue) -> ConfigNode {
     ConfigNode { location: Location::Defaults, value }
 }

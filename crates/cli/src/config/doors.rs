@@ -4,7 +4,7 @@
 use touchline_server::Settings;
 
 use super::finding::Finding;
-use super::low::{ConfigNode, Value};
+use super::low::{ConfigNode, ConfigValue};
 use super::unsupported::is_default_or_off;
 
 /// Sections that say where channels of several nodes meet; those that have a switch count only when it is on.
@@ -50,7 +50,7 @@ fn proxy_in_text(written: &ConfigNode) -> Option<&ConfigNode> {
         ("client", "/proxy/connect/enabled"),
     ];
     let is_on = |node: &ConfigNode, switch: &str| {
-        let Value::Text(text) = &node.value else { return false };
+        let ConfigValue::Text(text) = &node.value else { return false };
         let json = serde_json::from_str::<serde_json::Value>(text).ok();
         json.and_then(|json| json.pointer(switch).map(|switch| *switch == true || *switch == "true"))
             .unwrap_or_default()
@@ -62,7 +62,7 @@ fn proxy_in_text(written: &ConfigNode) -> Option<&ConfigNode> {
 fn split(written: &ConfigNode, findings: &mut Vec<Finding>) {
     for (section, has_switch) in MEETING_PLACES {
         let Some(node) = written.get(section) else { continue };
-        let Value::Table(_) = node.value else {
+        let ConfigValue::Table(_) = node.value else {
             // Before Centrifugo 6 the engine was named by the key itself.
             if !is_default_or_off(node) {
                 findings.push(Finding::error(format!("{section}: {APART}"), Some(&node.location)));
@@ -73,7 +73,7 @@ fn split(written: &ConfigNode, findings: &mut Vec<Finding>) {
         let kind = node.get("type");
         let is_memory = kind.map_or(
             !has_switch,
-            |kind| matches!(&kind.value, Value::Text(kind) if kind == "memory" || kind.is_empty()),
+            |kind| matches!(&kind.value, ConfigValue::Text(kind) if kind == "memory" || kind.is_empty()),
         );
         if !is_off && !is_memory {
             findings.push(Finding::error(format!("{section}: {APART}"), Some(&kind.unwrap_or(node).location)));

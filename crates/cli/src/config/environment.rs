@@ -5,7 +5,7 @@
 
 use super::finding::Finding;
 use super::keys::{KEYS, Key, NAMESPACES, OPTIONS, SCOPES, WITHOUT_NAMESPACE};
-use super::low::{ConfigNode, Location, Value};
+use super::low::{ConfigNode, ConfigValue, Location};
 use super::nearest::nearest;
 use super::unsupported::{UNSUPPORTED, UNSUPPORTED_OPTIONS};
 
@@ -33,7 +33,7 @@ pub(crate) fn apply(variables: &[(String, String)], tree: &mut ConfigNode, findi
 
 fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut ConfigNode, findings: &mut Vec<Finding>) {
     let location = Location::Variable(name.to_owned());
-    let node = ConfigNode { location: location.clone(), value: Value::Text(value.to_owned()) };
+    let node = ConfigNode { location: location.clone(), value: ConfigValue::Text(value.to_owned()) };
     // Even where a key has this name, as for a service `touchline-http-server`.
     if is_someone_elses(suffix, value) {
         return;
@@ -109,17 +109,20 @@ pub(super) fn named_tables(text: &str, location: &Location, known: Option<&Confi
         return ConfigNode::from_json(serde_json::from_str(text).ok()?, location);
     }
     let known = known
-        .and_then(|known| if let Value::List(items) = &known.value { Some(items.as_slice()) } else { None })
+        .and_then(|known| if let ConfigValue::List(items) = &known.value { Some(items.as_slice()) } else { None })
         .unwrap_or_default();
     let named = |name: &str| {
         if let Some(item) = known.iter().find(|item| item.text("name") == Some(name)) {
             return item.clone();
         }
         let mut item = ConfigNode::empty_table(location.clone());
-        item.set("name", ConfigNode { location: location.clone(), value: Value::Text(name.to_owned()) });
+        item.set("name", ConfigNode { location: location.clone(), value: ConfigValue::Text(name.to_owned()) });
         item
     };
-    Some(ConfigNode { location: location.clone(), value: Value::List(text.split_whitespace().map(named).collect()) })
+    Some(ConfigNode {
+        location: location.clone(),
+        value: ConfigValue::List(text.split_whitespace().map(named).collect()),
+    })
 }
 
 /// Kubernetes writes `TOUCHLINE_SERVICE_HOST`, `TOUCHLINE_SERVICE_PORT…`, `TOUCHLINE_PORT=tcp://…` and

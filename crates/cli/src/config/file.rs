@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::finding::Finding;
 use super::json;
-use super::low::{ConfigNode, Location, Value};
+use super::low::{ConfigNode, ConfigValue, Location};
 
 /// Reads a file; faults are findings, and what could not be read is an empty table.
 pub(crate) fn read(path: &Path, findings: &mut Vec<Finding>) -> ConfigNode {
@@ -48,7 +48,7 @@ fn from_json(text: &str, name: &Rc<str>) -> Result<ConfigNode, Finding> {
         Finding::error(format!("is not JSON: {reason}"), Some(&location))
     })?;
     match json::tree(text, name) {
-        Some(node) if matches!(node.value, Value::Table(_)) => Ok(node),
+        Some(node) if matches!(node.value, ConfigValue::Table(_)) => Ok(node),
         _ => Err(Finding::error("must be a JSON object", Some(&whole))),
     }
 }
@@ -83,7 +83,7 @@ impl Locations<'_> {
             .iter()
             .map(|(key, value)| (key.get_ref().to_string(), self.node(value, self.at(key.span().start))))
             .collect();
-        ConfigNode { location, value: Value::Table(fields) }
+        ConfigNode { location, value: ConfigValue::Table(fields) }
     }
 
     /// A field's location is that of its key, where a reader looks for it.
@@ -91,16 +91,16 @@ impl Locations<'_> {
         let value = match value.get_ref() {
             DeValue::Table(table) => return self.table(table, location),
             DeValue::Array(items) => {
-                Value::List(items.iter().map(|item| self.node(item, self.at(item.span().start))).collect())
+                ConfigValue::List(items.iter().map(|item| self.node(item, self.at(item.span().start))).collect())
             }
-            DeValue::String(text) => Value::Text(text.to_string()),
-            DeValue::Boolean(value) => Value::Boolean(*value),
+            DeValue::String(text) => ConfigValue::Text(text.to_string()),
+            DeValue::Boolean(value) => ConfigValue::Boolean(*value),
             DeValue::Integer(digits) => match i64::from_str_radix(digits.as_str(), digits.radix()) {
-                Ok(number) => Value::Integer(number),
-                Err(_) => Value::Float(f64::MAX),
+                Ok(number) => ConfigValue::Integer(number),
+                Err(_) => ConfigValue::Float(f64::MAX),
             },
-            DeValue::Float(digits) => Value::Float(digits.as_str().parse().unwrap_or(f64::NAN)),
-            DeValue::Datetime(_) => Value::Date,
+            DeValue::Float(digits) => ConfigValue::Float(digits.as_str().parse().unwrap_or(f64::NAN)),
+            DeValue::Datetime(_) => ConfigValue::Date,
         };
         ConfigNode { location, value }
     }

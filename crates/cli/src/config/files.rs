@@ -6,8 +6,8 @@ use std::path::Path;
 use touchline_server::{Settings, StartError};
 
 use super::finding::{Finding, Severity};
-use super::keys::{KEYS, Kind};
-use super::low::{ConfigNode, Location, Value};
+use super::keys::{KEYS, ValueKind};
+use super::low::{ConfigNode, ConfigValue, Location};
 
 /// What every account of the machine may read.
 const READABLE_BY_OTHERS: u32 = 0o004;
@@ -37,8 +37,9 @@ pub(crate) fn check(file: Option<(&Path, bool)>, settings: &Settings, findings: 
 
 /// Whether a configuration file has a secret in it.
 pub(crate) fn has_secrets(written: &ConfigNode) -> bool {
-    KEYS.iter().filter(|key| matches!(key.kind, Kind::Secret)).any(|key| {
-        let Some(ConfigNode { location: Location::File(..), value: Value::Text(text) }) = written.get(key.path) else {
+    KEYS.iter().filter(|key| matches!(key.kind, ValueKind::Secret)).any(|key| {
+        let Some(ConfigNode { location: Location::File(..), value: ConfigValue::Text(text) }) = written.get(key.path)
+        else {
             return false;
         };
         // Addresses of databases are secrets for the passwords in them.

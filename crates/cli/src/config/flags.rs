@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::environment::named_tables;
 use super::keys::{NAMESPACES, SCOPES};
-use super::low::{ConfigNode, Location, Value};
+use super::low::{ConfigNode, ConfigValue, Location};
 
 /// Flags that set a key.
 #[derive(Debug, Clone, Default)]
@@ -30,15 +30,15 @@ pub(crate) fn apply(flags: &Flags, tree: &mut ConfigNode) {
         } else {
             None
         };
-        tree.set(path, list.unwrap_or(ConfigNode { location, value: Value::Text(value.clone()) }));
+        tree.set(path, list.unwrap_or(ConfigNode { location, value: ConfigValue::Text(value.clone()) }));
     }
     let mut set = |path, flag, value| {
         if let Some(value) = value {
             tree.set(path, ConfigNode { location: Location::Flag(flag), value });
         }
     };
-    set("http_server.address", "--address", flags.address.map(|address| Value::Text(address.to_string())));
-    set("http_server.port", "--port", flags.port.map(|port| Value::Integer(port.into())));
-    set("log.level", "--log-level", flags.log_level.clone().map(Value::Text));
-    set("node.shards", "--shards", flags.shards.map(|shards| Value::Integer(shards.into())));
+    set("http_server.address", "--address", flags.address.map(|address| ConfigValue::Text(address.to_string())));
+    set("http_server.port", "--port", flags.port.map(|port| ConfigValue::Integer(port.into())));
+    set("log.level", "--log-level", flags.log_level.clone().map(ConfigValue::Text));
+    set("node.shards", "--shards", flags.shards.map(|shards| ConfigValue::Integer(shards.into())));
 }

@@ -11,8 +11,8 @@ use touchline_server::{ChannelOptions, ChannelSettings, Namespace, RegistrySetti
 
 use super::coerce::coerce;
 use super::finding::Finding;
-use super::keys::{self, KEYS, Key, Kind, NAMESPACES, OPTIONS, SCOPE_OPTIONS, SCOPES, WITHOUT_NAMESPACE};
-use super::low::{ConfigNode, Value};
+use super::keys::{self, KEYS, Key, NAMESPACES, OPTIONS, SCOPE_OPTIONS, SCOPES, ValueKind, WITHOUT_NAMESPACE};
+use super::low::{ConfigNode, ConfigValue};
 use super::nearest::nearest;
 use super::unsupported::{self, Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
 use super::{Configuration, LogSettings};
@@ -22,20 +22,20 @@ const YEAR: Duration = Duration::from_secs(366 * 86_400);
 
 /// Interprets the tree. `None` if a part of it is not valid; the findings name the part.
 pub(crate) fn interpret(tree: &ConfigNode, findings: &mut Vec<Finding>) -> Option<Configuration> {
-    let mut reader = Reader {
+    let mut reader = ConfigReader {
         findings,
         sections: Map::new(),
         without_namespace: Map::new(),
         namespaces: Vec::new(),
         scopes: Vec::new(),
     };
-    if let Value::Table(table) = &tree.value {
+    if let ConfigValue::Table(table) = &tree.value {
         table.iter().for_each(|(key, node)| reader.read(key, node));
     }
     reader.finish()
 }
 
-struct Reader<'a> {
+struct ConfigReader<'a> {
     findings: &'a mut Vec<Finding>,
     /// Checked values by path.
     sections: Map<String, Json>,
@@ -44,7 +44,7 @@ struct Reader<'a> {
     scopes: Vec<(String, Map<String, Json>)>,
 }
 
-impl Reader<'_> {
+impl ConfigReader<'_> {
     fn read(&mut self, path: &str, node: &ConfigNode) {
         if let Some(key) = keys::find(KEYS, path) {
             if let Some(value) = self.coerce(path, key.kind, node) {
@@ -64,7 +64,7 @@ impl Reader<'_> {
     }
 
     fn read_section(&mut self, path: &str, node: &ConfigNode) {
-        let Value::Table(table) = &node.value else {
+        let ConfigValue::Table(table) = &node.value else {
             let text = format!("{path}: expected a table, found {}", node.value.name());
             return self.findings.push(Finding::error(text, Some(&node.location)));
         };
@@ -99,14 +99,14 @@ impl Reader<'_> {
 
     /// The tables of a list, each with its `name`.
     fn named_tables<'n>(&mut self, path: &str, node: &'n ConfigNode) -> Vec<(String, &'n ConfigNode)> {
-        let Value::List(items) = &node.value else {
+        let ConfigValue::List(items) = &node.value else {
             let text = format!("{path}: expected a list of tables, found {}", node.value.name());
             self.findings.push(Finding::error(text, Some(&node.location)));
             return Vec::new();
         };
         let mut named = Vec::new();
         for (index, item) in items.iter().enumerate() {
-            let Value::Table(_) = &item.value else {
+            let ConfigValue::Table(_) = &item.value else {
                 let text = format!("{path}[{index}]: expected a table, found {}", item.value.name());
                 self.findings.push(Finding::error(text, Some(&item.location)));
                 continue;
@@ -160,8 +160,8 @@ impl Reader<'_> {
         }
     }
 
-    fn coerce(&mut self, path: &str, kind: Kind, node: &ConfigNode) -> Option<Json> {
-        if kind == Kind::Duration && is_negative(&node.value) {
+    fn coerce(&mut self, path: &str, kind: ValueKind, node: &ConfigNode) -> Option<Json> {
+        if kind == ValueKind::Duration && is_negative(&node.value) {
             let text = format!("{path}: negative durations are ignored; using the default");
             self.findings.push(Finding::warning(text, Some(&node.location)));
             return None;
@@ -180,8 +180,8 @@ impl Reader<'_> {
     }
 
     /// Hardly anybody means more than a year: a number without a unit is nanoseconds in Centrifugo, and seconds here.
-    fn question_duration(&mut self, path: &str, kind: Kind, value: &Json, node: &ConfigNode) {
-        let found = value.as_str().filter(|_| kind == Kind::Duration).and_then(touchline_engine::duration::parse);
+    fn question_duration(&mut self, path: &str, kind: ValueKind, value: &Json, node: &ConfigNode) {
+        let found = value.as_str().filter(|_| kind == ValueKind::Duration).and_then(touchline_engine::duration::parse);
         if let Some(found) = found.filter(|found| *found > YEAR) {
             let days = found.as_secs() / 86_400;
             let text = format!(
@@ -337,14 +337,14 @@ impl Reader<'_> {
 }
 
 /// Whether a value is a duration below zero.
-fn is_negative(value: &Value) -> bool {
-    let Value::Text(text) = value else { return false };
+fn is_negative(value: &ConfigValue) -> bool {
+    let ConfigValue::Text(text) = value else { return false };
     text.strip_prefix('-').is_some_and(|rest| touchline_engine::duration::parse(rest).is_some())
 }
 
 /// The fields of a named table, besides its name.
 fn fields(item: &ConfigNode) -> impl Iterator<Item = (&String, &ConfigNode)> {
-    let Value::Table(table) = &item.value else { return None.into_iter().flatten() };
+    let ConfigValue::Table(table) = &item.value else { return None.into_iter().flatten() };
     Some(table.iter().filter(|(key, _)| *key != "name")).into_iter().flatten()
 }
 

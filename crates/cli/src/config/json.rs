@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use serde_json::Value as Json;
 
-use super::low::{ConfigNode, Location, Value};
+use super::low::{ConfigNode, ConfigValue, Location};
 
 /// The tree of a text that is JSON; none when it is a null.
 pub(super) fn tree(text: &str, name: &Rc<str>) -> Option<ConfigNode> {
@@ -47,7 +47,7 @@ impl Scanner<'_> {
         Some(ConfigNode { location, value })
     }
 
-    fn table(&mut self) -> Value {
+    fn table(&mut self) -> ConfigValue {
         let mut fields = BTreeMap::new();
         self.at += 1;
         while !matches!(self.peek(), b'}' | 0) {
@@ -63,10 +63,10 @@ impl Scanner<'_> {
             self.pass_comma();
         }
         self.at += 1;
-        Value::Table(fields)
+        ConfigValue::Table(fields)
     }
 
-    fn list(&mut self) -> Value {
+    fn list(&mut self) -> ConfigValue {
         let mut items = Vec::new();
         self.at += 1;
         while !matches!(self.peek(), b']' | 0) {
@@ -75,7 +75,7 @@ impl Scanner<'_> {
             self.pass_comma();
         }
         self.at += 1;
-        Value::List(items)
+        ConfigValue::List(items)
     }
 
     fn pass_comma(&mut self) {
@@ -120,9 +120,11 @@ mod tests {
         assert_eq!(location("f").as_deref(), Some("x.json:3:2"));
         assert_eq!(location("g").as_deref(), Some("x.json:4:3"));
         assert_eq!(tree.text("f"), json["f"].as_str());
-        let Some(ConfigNode { value: Value::List(items), .. }) = tree.get("a.b\"c") else { panic!("a list") };
+        let Some(ConfigNode { value: ConfigValue::List(items), .. }) = tree.get("a.b\"c") else { panic!("a list") };
         assert_eq!(items[1].location.to_string(), "x.json:2:21");
-        assert!(matches!(items[1].get("e").map(|node| &node.value), Some(Value::Float(number)) if *number == -25.0));
+        assert!(
+            matches!(items[1].get("e").map(|node| &node.value), Some(ConfigValue::Float(number)) if *number == -25.0)
+        );
         assert!(items[1].get("d").is_none());
     }
 }

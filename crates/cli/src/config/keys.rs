@@ -2,11 +2,11 @@
 //!
 //! Names and defaults are Centrifugo 6's where the concept is; the others are marked as ours.
 
-use Kind::{Boolean, Choice, Duration, Integer, Optional, Pattern, Pem, Secret, Text, Texts};
+use ValueKind::{Boolean, Choice, Duration, Integer, Optional, Pattern, Pem, Secret, Text, Texts};
 
 /// What a key's value must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ValueKind {
     /// True or false.
     Boolean,
     /// A whole number within bounds.
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Texts,
 }
 
-impl Kind {
+impl ValueKind {
     /// Its name in the reference and in errors.
     pub(crate) fn name(self) -> String {
         match self {
@@ -56,7 +56,7 @@ pub(crate) struct Key {
     /// Its dotted path; for channel options, the name alone.
     pub(crate) path: &'static str,
     /// What its value must be.
-    pub(crate) kind: Kind,
+    pub(crate) kind: ValueKind,
     /// What holds if it is not written, as it would be written.
     pub(crate) default: &'static str,
     /// What it does.
@@ -65,22 +65,22 @@ pub(crate) struct Key {
     pub(crate) is_ours: bool,
 }
 
-const fn key(path: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Key {
+const fn key(path: &'static str, kind: ValueKind, default: &'static str, meaning: &'static str) -> Key {
     Key { path, kind, default, meaning, is_ours: false }
 }
 
-const fn ours(path: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Key {
+const fn ours(path: &'static str, kind: ValueKind, default: &'static str, meaning: &'static str) -> Key {
     Key { path, kind, default, meaning, is_ours: true }
 }
 
 /// Any count of things.
-const COUNT: Kind = Integer(0, u32::MAX as u64);
+const COUNT: ValueKind = Integer(0, u32::MAX as u64);
 /// Bytes of memory: more than 4 GiB too.
-const MEMORY: Kind = Integer(0, 1 << 50);
+const MEMORY: ValueKind = Integer(0, 1 << 50);
 /// A count of which there must be some.
-const SOME: Kind = Integer(1, u32::MAX as u64);
+const SOME: ValueKind = Integer(1, u32::MAX as u64);
 /// The words of `log.level`.
-const LEVELS: Kind = Choice(&["none", "error", "warn", "info", "debug", "trace"]);
+const LEVELS: ValueKind = Choice(&["none", "error", "warn", "info", "debug", "trace"]);
 
 /// Keys by their whole path.
 #[rustfmt::skip] // a table: one row each

@@ -37,12 +37,12 @@ pub(crate) struct ConfigNode {
     /// The location at which it was written.
     pub(crate) location: Location,
     /// What was written.
-    pub(crate) value: Value,
+    pub(crate) value: ConfigValue,
 }
 
 /// What TOML, JSON and the environment can say.
 #[derive(Clone)]
-pub(crate) enum Value {
+pub(crate) enum ConfigValue {
     /// Keys and values.
     Table(BTreeMap<String, ConfigNode>),
     /// Values in order.
@@ -59,17 +59,17 @@ pub(crate) enum Value {
     Date,
 }
 
-impl Value {
+impl ConfigValue {
     /// What it is, for an error.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Value::Table(_) => "a table",
-            Value::List(_) => "a list",
-            Value::Text(_) => "text",
-            Value::Integer(_) => "a number",
-            Value::Float(_) => "a number with a fraction",
-            Value::Boolean(_) => "true or false",
-            Value::Date => "a date",
+            ConfigValue::Table(_) => "a table",
+            ConfigValue::List(_) => "a list",
+            ConfigValue::Text(_) => "text",
+            ConfigValue::Integer(_) => "a number",
+            ConfigValue::Float(_) => "a number with a fraction",
+            ConfigValue::Boolean(_) => "true or false",
+            ConfigValue::Date => "a date",
         }
     }
 }
@@ -77,13 +77,13 @@ impl Value {
 impl ConfigNode {
     /// A table with nothing in it.
     pub(crate) fn empty_table(location: Location) -> Self {
-        ConfigNode { location, value: Value::Table(BTreeMap::new()) }
+        ConfigNode { location, value: ConfigValue::Table(BTreeMap::new()) }
     }
 
     /// The value at a dotted path, if every table on the way exists.
     pub(crate) fn get(&self, path: &str) -> Option<&ConfigNode> {
         path.split('.').try_fold(self, |node, key| match &node.value {
-            Value::Table(table) => table.get(key),
+            ConfigValue::Table(table) => table.get(key),
             _ => None,
         })
     }
@@ -97,7 +97,7 @@ impl ConfigNode {
             let (name, item) = part.split_once('[').map_or((part, None), |(name, item)| (name, item.strip_suffix(']')));
             let Some(found) = node.get(name) else { break };
             node = found;
-            if let (Some(item), Value::List(items)) = (item, &node.value) {
+            if let (Some(item), ConfigValue::List(items)) = (item, &node.value) {
                 // Of two with one name, the second is the one too many.
                 let Some(found) = items.iter().rev().find(|found| found.text("name") == Some(item)) else { break };
                 node = found;
@@ -111,10 +111,10 @@ impl ConfigNode {
     /// gives way.
     pub(crate) fn set(&mut self, path: &str, node: ConfigNode) {
         let (key, rest) = path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));
-        if !matches!(self.value, Value::Table(_)) {
+        if !matches!(self.value, ConfigValue::Table(_)) {
             *self = ConfigNode::empty_table(node.location.clone());
         }
-        let Value::Table(table) = &mut self.value else { return };
+        let ConfigValue::Table(table) = &mut self.value else { return };
         match rest {
             None => {
                 table.insert(key.to_owned(), node);
@@ -131,11 +131,11 @@ impl ConfigNode {
     pub(crate) fn list_mut(&mut self, path: &str) -> Option<&mut Vec<ConfigNode>> {
         let mut node = self;
         for key in path.split('.') {
-            let Value::Table(table) = &mut node.value else { return None };
+            let ConfigValue::Table(table) = &mut node.value else { return None };
             node = table.get_mut(key)?;
         }
         match &mut node.value {
-            Value::List(items) => Some(items),
+            ConfigValue::List(items) => Some(items),
             _ => None,
         }
     }
@@ -143,7 +143,7 @@ impl ConfigNode {
     /// The text at a key of this table.
     pub(crate) fn text(&self, key: &str) -> Option<&str> {
         match &self.get(key)?.value {
-            Value::Text(text) => Some(text),
+            ConfigValue::Text(text) => Some(text),
             _ => None,
         }
     }
@@ -153,16 +153,16 @@ impl ConfigNode {
         use serde_json::Value as Json;
         let value = match json {
             Json::Null => return None,
-            Json::Bool(value) => Value::Boolean(value),
+            Json::Bool(value) => ConfigValue::Boolean(value),
             Json::Number(number) => match number.as_i64() {
-                Some(value) => Value::Integer(value),
-                None => Value::Float(number.as_f64().unwrap_or(f64::MAX)),
+                Some(value) => ConfigValue::Integer(value),
+                None => ConfigValue::Float(number.as_f64().unwrap_or(f64::MAX)),
             },
-            Json::String(text) => Value::Text(text),
+            Json::String(text) => ConfigValue::Text(text),
             Json::Array(items) => {
-                Value::List(items.into_iter().filter_map(|item| ConfigNode::from_json(item, location)).collect())
+                ConfigValue::List(items.into_iter().filter_map(|item| ConfigNode::from_json(item, location)).collect())
             }
-            Json::Object(fields) => Value::Table(
+            Json::Object(fields) => ConfigValue::Table(
                 fields
                     .into_iter()
                     .filter_map(|(key, value)| Some((key, ConfigNode::from_json(value, location)?)))

@@ -4,8 +4,8 @@
 //! configuration says, so they are refused.
 
 use super::coerce::coerce;
-use super::keys::Kind;
-use super::low::{ConfigNode, Value};
+use super::keys::ValueKind;
+use super::low::{ConfigNode, ConfigValue};
 
 /// What the server does with an unsupported key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -215,45 +215,48 @@ pub(crate) fn find(table: &'static [UnsupportedKey], path: &str) -> Option<&'sta
 /// consists of such values.
 pub(crate) fn is_default_or_off(node: &ConfigNode) -> bool {
     match &node.value {
-        Value::Boolean(value) => !value,
-        Value::Integer(value) => *value == 0,
-        Value::Float(value) => *value == 0.0,
-        Value::Text(text) => matches!(text.as_str(), "" | "0" | "0s" | "false" | "[]" | "{}" | "stream" | "memory"),
-        Value::List(items) => items.is_empty(),
-        Value::Table(table) => {
-            let idle_if = |key: &str, idle: fn(&Value) -> bool| table.get(key).is_some_and(|node| idle(&node.value));
-            idle_if("enabled", |value| matches!(value, Value::Boolean(false)))
-                || idle_if("type", |value| matches!(value, Value::Text(text) if text == "memory"))
+        ConfigValue::Boolean(value) => !value,
+        ConfigValue::Integer(value) => *value == 0,
+        ConfigValue::Float(value) => *value == 0.0,
+        ConfigValue::Text(text) => {
+            matches!(text.as_str(), "" | "0" | "0s" | "false" | "[]" | "{}" | "stream" | "memory")
+        }
+        ConfigValue::List(items) => items.is_empty(),
+        ConfigValue::Table(table) => {
+            let idle_if =
+                |key: &str, idle: fn(&ConfigValue) -> bool| table.get(key).is_some_and(|node| idle(&node.value));
+            idle_if("enabled", |value| matches!(value, ConfigValue::Boolean(false)))
+                || idle_if("type", |value| matches!(value, ConfigValue::Text(text) if text == "memory"))
                 || table.values().all(is_default_or_off)
         }
-        Value::Date => false,
+        ConfigValue::Date => false,
     }
 }
 
 /// Whether a value is empty or off: all that may be left out where a key makes the server stricter.
 pub(crate) fn is_empty(node: &ConfigNode) -> bool {
     match &node.value {
-        Value::Boolean(value) => !value,
-        Value::Text(text) => matches!(text.as_str(), "" | "false"),
-        Value::List(items) => items.is_empty(),
-        Value::Table(table) => {
-            let is_off = |node: &ConfigNode| coerce(Kind::Boolean, &node.value).is_ok_and(|is_on| is_on == false);
+        ConfigValue::Boolean(value) => !value,
+        ConfigValue::Text(text) => matches!(text.as_str(), "" | "false"),
+        ConfigValue::List(items) => items.is_empty(),
+        ConfigValue::Table(table) => {
+            let is_off = |node: &ConfigNode| coerce(ValueKind::Boolean, &node.value).is_ok_and(|is_on| is_on == false);
             table.get("enabled").is_some_and(is_off) || table.values().all(is_empty)
         }
-        Value::Integer(_) | Value::Float(_) | Value::Date => false,
+        ConfigValue::Integer(_) | ConfigValue::Float(_) | ConfigValue::Date => false,
     }
 }
 
 /// The keys of a section, for a warning: names, never values.
 pub(crate) fn names_within(node: &ConfigNode) -> String {
     match &node.value {
-        Value::Table(table) => {
+        ConfigValue::Table(table) => {
             let names: Vec<&str> = table.keys().map(String::as_str).take(6).collect();
             let more = if table.len() > names.len() { ", …" } else { "" };
             format!(" ({}{more})", names.join(", "))
         }
-        Value::List(items) if items.len() == 1 => " (1 entry)".into(),
-        Value::List(items) => format!(" ({} entries)", items.len()),
+        ConfigValue::List(items) if items.len() == 1 => " (1 entry)".into(),
+        ConfigValue::List(items) => format!(" ({} entries)", items.len()),
         _ => String::new(),
     }
 }

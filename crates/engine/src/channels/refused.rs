@@ -13,19 +13,19 @@ const REFUSED_MAX: usize = 100_000;
 const REFUSED_TTL_MS: u64 = 10_000;
 
 /// A connection and the channel to which its subscribe was refused.
-type Key = (ConnectionId, ChannelName);
+type RefusedKey = (ConnectionId, ChannelName);
 
 /// The refused subscribes that a home remembers.
 #[derive(Debug, Default)]
 pub(super) struct RefusedSubscribes {
     /// When each was refused, Unix milliseconds.
-    times: HashMap<Key, u64>,
+    times: HashMap<RefusedKey, u64>,
     /// The same in the order of the times. An entry whose time is not in `times` is void.
-    order: VecDeque<(u64, Key)>,
+    order: VecDeque<(u64, RefusedKey)>,
 }
 
 impl RefusedSubscribes {
-    fn note(&mut self, key: Key, now_ms: u64) {
+    fn note(&mut self, key: RefusedKey, now_ms: u64) {
         while let Some((at_ms, _)) = self.order.front()
             && (at_ms + REFUSED_TTL_MS <= now_ms || self.order.len() >= REFUSED_MAX)
         {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use touchline_protocol::Error;
-use touchline_protocol::encode::{self, Object};
+use touchline_protocol::encode::{self, ObjectWriter};
 use touchline_protocol::publication::EncodedPush;
 use touchline_registry::{Entry, EntryChange, OwnerId, Reason, RegistryEvent, Replica};
 
-use super::calls::{CallError, Reply};
+use super::calls::{CallError, CallReply};
 use super::{Requester, client_text, error_json};
 
 pub(super) fn empty() -> Vec<u8> {
@@ -20,7 +20,7 @@ fn meta(entry: &Entry) -> Option<&[u8]> {
 }
 
 fn write_entry(out: &mut Vec<u8>, entry: &Entry, key: &str) {
-    let mut object = Object::open(out);
+    let mut object = ObjectWriter::open(out);
     object.text(key, entry.key()).text("client", &client_text(entry.owner())).text("node", entry.node());
     object.raw("meta", meta(entry)).text("version", &format!("{}.{}", entry.stamp().0, entry.revision()));
     object.close();
@@ -35,7 +35,7 @@ pub(super) fn entry(entry: &Entry) -> Vec<u8> {
 
 pub(super) fn names(entries: &[Entry], next: u32) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut object = Object::open(&mut out);
+    let mut object = ObjectWriter::open(&mut out);
     encode::list(object.key("names"), entries, |out, entry| write_entry(out, entry, "name"));
     object.number("cursor", next.into());
     object.close();
@@ -44,9 +44,9 @@ pub(super) fn names(entries: &[Entry], next: u32) -> Vec<u8> {
 
 pub(super) fn groups(groups: &[(Arc<str>, u32)], next: u32) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut object = Object::open(&mut out);
+    let mut object = ObjectWriter::open(&mut out);
     encode::list(object.key("groups"), groups, |out, (group, count)| {
-        let mut object = Object::open(out);
+        let mut object = ObjectWriter::open(out);
         object.text("group", group).number("count", (*count).into());
         object.close();
     });
@@ -56,7 +56,7 @@ pub(super) fn groups(groups: &[(Arc<str>, u32)], next: u32) -> Vec<u8> {
 }
 
 fn write_member(out: &mut Vec<u8>, entry: &Entry) {
-    let mut object = Object::open(out);
+    let mut object = ObjectWriter::open(out);
     object.text("client", &client_text(entry.owner())).text("node", entry.node()).raw("meta", meta(entry));
     object.close();
 }
@@ -71,7 +71,7 @@ pub(super) fn member(entry: &Entry) -> Vec<u8> {
 /// `count` is exact; `members` may be a sample of them.
 pub(super) fn members(members: &[Entry], count: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut object = Object::open(&mut out);
+    let mut object = ObjectWriter::open(&mut out);
     encode::list(object.key("members"), members, write_member);
     encode::number(object.key("count"), count);
     object.flag("sample", (members.len() as u64) < count);
@@ -82,7 +82,7 @@ pub(super) fn members(members: &[Entry], count: u64) -> Vec<u8> {
 /// A page of the members of a group, which has `count`.
 pub(super) fn member_page(members: &[Entry], count: u64, next: u32) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut object = Object::open(&mut out);
+    let mut object = ObjectWriter::open(&mut out);
     encode::list(object.key("members"), members, write_member);
     encode::number(object.key("count"), count);
     object.number("cursor", next.into());
@@ -93,13 +93,13 @@ pub(super) fn member_page(members: &[Entry], count: u64, next: u32) -> Vec<u8> {
 pub(super) fn counts(replica: &Replica) -> Vec<u8> {
     let view = replica.view();
     let mut out = Vec::new();
-    let mut object = Object::open(&mut out);
+    let mut object = ObjectWriter::open(&mut out);
     encode::number(object.key("names"), view.names());
     encode::number(object.key("groups"), view.groups());
     encode::number(object.key("members"), view.members());
     let own = (replica.node(), replica.local_entries());
     encode::list(object.key("nodes"), std::iter::once(own).chain(replica.nodes()), |out, (node, entries)| {
-        let mut object = Object::open(out);
+        let mut object = ObjectWriter::open(out);
         object.text("node", node);
         encode::number(object.key("entries"), entries);
         object.close();
@@ -111,8 +111,8 @@ pub(super) fn counts(replica: &Replica) -> Vec<u8> {
 /// A message of a client, or of a backend, to another client. `from` is empty if a backend sends it.
 pub(super) fn message(requester: &Requester, to: &str, data: &Bytes) -> Vec<u8> {
     let mut out = Vec::with_capacity(data.len() + 120);
-    let mut object = Object::open(&mut out);
-    let mut from = Object::open(object.key("from"));
+    let mut object = ObjectWriter::open(&mut out);
+    let mut from = ObjectWriter::open(object.key("from"));
     if !requester.is_backend {
         from.text("user", &requester.user).text("client", &client_text(requester.owner));
     }
@@ -125,8 +125,8 @@ pub(super) fn message(requester: &Requester, to: &str, data: &Bytes) -> Vec<u8> 
 /// A message as a push that many clients share.
 pub fn push(message: &[u8]) -> EncodedPush {
     EncodedPush::encode(message.len(), |out| {
-        let mut object = Object::open(out);
-        let mut body = Object::open(object.key("message"));
+        let mut object = ObjectWriter::open(out);
+        let mut body = ObjectWriter::open(object.key("message"));
         body.raw("data", Some(message));
         body.close();
         object.close();
@@ -159,8 +159,8 @@ pub(super) fn inbox_message(id: u64, message: &[u8]) -> Vec<u8> {
 /// The message to a client that lost a name.
 pub(super) fn lost(scope: &str, lost: &Entry, winner: &Entry, reason: Reason) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut object = Object::open(&mut out);
-    let mut inner = Object::open(object.key("lost"));
+    let mut object = ObjectWriter::open(&mut out);
+    let mut inner = ObjectWriter::open(object.key("lost"));
     inner.text("scope", scope).text("name", lost.key()).text("reason", reason.as_str());
     inner.text("client", &client_text(winner.owner())).text("node", winner.node());
     inner.close();
@@ -173,9 +173,9 @@ pub(super) fn sent(count: usize) -> Vec<u8> {
 }
 
 /// The reply to a call of one client.
-pub(super) fn reply(reply: Reply) -> Result<Vec<u8>, Error> {
+pub(super) fn reply(reply: CallReply) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
-    let mut object = Object::open(&mut out);
+    let mut object = ObjectWriter::open(&mut out);
     match reply {
         Ok(data) => object.raw("data", Some(&data)),
         Err(CallError::Client(error)) => object.raw("error", Some(&error)),
@@ -186,12 +186,12 @@ pub(super) fn reply(reply: Reply) -> Result<Vec<u8>, Error> {
 }
 
 /// The replies to a call of a group, and the members that did not reply.
-pub(super) fn replies(replies: &[(OwnerId, Reply)]) -> Vec<u8> {
+pub(super) fn replies(replies: &[(OwnerId, CallReply)]) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut object = Object::open(&mut out);
-    let is_reply = |reply: &Reply| matches!(reply, Ok(_) | Err(CallError::Client(_)));
+    let mut object = ObjectWriter::open(&mut out);
+    let is_reply = |reply: &CallReply| matches!(reply, Ok(_) | Err(CallError::Client(_)));
     encode::list(object.key("replies"), replies.iter().filter(|(_, reply)| is_reply(reply)), |out, (client, reply)| {
-        let mut object = Object::open(out);
+        let mut object = ObjectWriter::open(out);
         object.text("client", &client_text(*client));
         match reply {
             Ok(data) => object.raw("data", Some(data)),
@@ -201,7 +201,7 @@ pub(super) fn replies(replies: &[(OwnerId, Reply)]) -> Vec<u8> {
         object.close();
     });
     encode::list(object.key("silent"), replies.iter().filter(|(_, reply)| !is_reply(reply)), |out, (client, reply)| {
-        let mut object = Object::open(out);
+        let mut object = ObjectWriter::open(out);
         object.text("client", &client_text(*client));
         if let Err(error) = reply {
             error_json(object.key("error"), error);
@@ -224,7 +224,7 @@ pub(super) fn event(event: &RegistryEvent) -> Vec<u8> {
     };
     let entry = &event.entry;
     let mut out = Vec::with_capacity(200);
-    let mut object = Object::open(&mut out);
+    let mut object = ObjectWriter::open(&mut out);
     object
         .text("change", change)
         .text(key, entry.key())

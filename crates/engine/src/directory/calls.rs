@@ -8,7 +8,7 @@ use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
 /// The outcome of a call: the callee's data as JSON, or an error.
-pub(super) type Reply = Result<Bytes, CallError>;
+pub(super) type CallReply = Result<Bytes, CallError>;
 
 /// Why a call has no data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) enum CallError {
 
 /// The part that waits for the reply.
 #[derive(Debug)]
-pub(super) enum Caller<A> {
+pub(super) enum CallOrigin<A> {
     /// A requester on this node.
     Here(A),
     /// Another node, with that node's number of the call.
@@ -31,8 +31,8 @@ pub(super) enum Caller<A> {
 }
 
 #[derive(Debug)]
-struct Pending<A> {
-    caller: Caller<A>,
+struct PendingCall<A> {
+    caller: CallOrigin<A>,
     callee: OwnerId,
     /// The client of this node that calls; `None` = a backend, or another node.
     by: Option<OwnerId>,
@@ -43,26 +43,26 @@ struct Pending<A> {
 
 /// A call of a group.
 #[derive(Debug)]
-struct Group<A> {
+struct GroupCall<A> {
     asker: A,
     waiting: usize,
-    replies: Vec<(OwnerId, Reply)>,
+    replies: Vec<(OwnerId, CallReply)>,
 }
 
 /// A call that has come to an end, with what is sent to its caller.
 #[derive(Debug)]
-pub(super) enum Done<A> {
-    One(A, Reply),
-    Node(Arc<str>, u64, Reply),
-    All(A, Vec<(OwnerId, Reply)>),
+pub(super) enum FinishedCall<A> {
+    One(A, CallReply),
+    Node(Arc<str>, u64, CallReply),
+    All(A, Vec<(OwnerId, CallReply)>),
 }
 
 /// The calls of a node.
 #[derive(Debug)]
 pub(super) struct Calls<A> {
     next: u64,
-    pending: HashMap<u64, Pending<A>>,
-    groups: HashMap<u64, Group<A>>,
+    pending: HashMap<u64, PendingCall<A>>,
+    groups: HashMap<u64, GroupCall<A>>,
     deadlines: BTreeSet<(u64, u64)>,
     by_callee: HashMap<OwnerId, HashSet<u64>>,
     by_caller: HashMap<OwnerId, HashSet<u64>>,
@@ -103,7 +103,7 @@ impl<A> Calls<A> {
     /// Adds a call and returns its number. `by`: the client of this node that calls.
     pub(super) fn open(
         &mut self,
-        caller: Caller<A>,
+        caller: CallOrigin<A>,
         by: Option<OwnerId>,
         callee: OwnerId,
         node: Option<Arc<str>>,
@@ -115,17 +115,17 @@ impl<A> Calls<A> {
         if let Some(by) = by {
             self.by_caller.entry(by).or_default().insert(self.next);
         }
-        if let Caller::Node(node, number) = &caller {
+        if let CallOrigin::Node(node, number) = &caller {
             self.by_number.insert((Arc::clone(node), *number), self.next);
         }
-        self.pending.insert(self.next, Pending { caller, callee, by, node, until_ms });
+        self.pending.insert(self.next, PendingCall { caller, callee, by, node, until_ms });
         self.next
     }
 
     /// Adds the call of a group of `size` members, which must not be zero, and returns its number.
     pub(super) fn open_group(&mut self, asker: A, size: usize) -> u64 {
         self.next += 1;
-        self.groups.insert(self.next, Group { asker, waiting: size, replies: Vec::with_capacity(size) });
+        self.groups.insert(self.next, GroupCall { asker, waiting: size, replies: Vec::with_capacity(size) });
         self.next
     }
 
@@ -140,14 +140,14 @@ impl<A> Calls<A> {
     }
 
     /// Takes a call out of all lists.
-    fn take(&mut self, call: u64) -> Option<Pending<A>> {
+    fn take(&mut self, call: u64) -> Option<PendingCall<A>> {
         let pending = self.pending.remove(&call)?;
         self.deadlines.remove(&(pending.until_ms, call));
         forget(&mut self.by_callee, pending.callee, call);
         if let Some(by) = pending.by {
             forget(&mut self.by_caller, by, call);
         }
-        if let Caller::Node(node, number) = &pending.caller {
+        if let CallOrigin::Node(node, number) = &pending.caller {
             self.by_number.remove(&(Arc::clone(node), *number));
         }
         Some(pending)
@@ -159,7 +159,7 @@ impl<A> Calls<A> {
         let mut remote: BTreeMap<Arc<str>, Vec<u64>> = BTreeMap::new();
         for call in self.by_caller.remove(&caller).unwrap_or_default() {
             let Some(pending) = self.take(call) else { continue };
-            if let Caller::Group(number) = pending.caller {
+            if let CallOrigin::Group(number) = pending.caller {
                 self.groups.remove(&number);
             }
             if let Some(node) = pending.node {
@@ -177,12 +177,12 @@ impl<A> Calls<A> {
     }
 
     /// Ends a call.
-    pub(super) fn finish(&mut self, call: u64, reply: Reply) -> Option<Done<A>> {
+    pub(super) fn finish(&mut self, call: u64, reply: CallReply) -> Option<FinishedCall<A>> {
         let pending = self.take(call)?;
         let number = match pending.caller {
-            Caller::Here(asker) => return Some(Done::One(asker, reply)),
-            Caller::Node(node, call) => return Some(Done::Node(node, call, reply)),
-            Caller::Group(number) => number,
+            CallOrigin::Here(asker) => return Some(FinishedCall::One(asker, reply)),
+            CallOrigin::Node(node, call) => return Some(FinishedCall::Node(node, call, reply)),
+            CallOrigin::Group(number) => number,
         };
         let group = self.groups.get_mut(&number)?;
         group.replies.push((pending.callee, reply));
@@ -190,17 +190,17 @@ impl<A> Calls<A> {
         if group.waiting > 0 {
             return None;
         }
-        self.groups.remove(&number).map(|group| Done::All(group.asker, group.replies))
+        self.groups.remove(&number).map(|group| FinishedCall::All(group.asker, group.replies))
     }
 
     /// Ends all calls of a client that is gone.
-    pub(super) fn callee_gone(&mut self, callee: OwnerId) -> Vec<Done<A>> {
+    pub(super) fn callee_gone(&mut self, callee: OwnerId) -> Vec<FinishedCall<A>> {
         let calls = self.by_callee.get(&callee).cloned().unwrap_or_default();
         calls.into_iter().filter_map(|call| self.finish(call, Err(CallError::Server(Error::CALLEE_GONE)))).collect()
     }
 
     /// Ends all calls to a node that is gone, and forgets the calls that it has made.
-    pub(super) fn node_gone(&mut self, node: &str) -> Vec<Done<A>> {
+    pub(super) fn node_gone(&mut self, node: &str) -> Vec<FinishedCall<A>> {
         let made = self.by_number.iter().filter(|((caller, _), _)| **caller == *node).map(|(_, call)| *call);
         for call in made.collect::<Vec<u64>>() {
             self.take(call);
@@ -212,7 +212,7 @@ impl<A> Calls<A> {
     }
 
     /// Ends the calls whose time is over.
-    pub(super) fn expire(&mut self, now_ms: u64) -> Vec<Done<A>> {
+    pub(super) fn expire(&mut self, now_ms: u64) -> Vec<FinishedCall<A>> {
         let mut done = Vec::new();
         while let Some(&(until_ms, call)) = self.deadlines.first().filter(|(until_ms, _)| *until_ms <= now_ms) {
             done.extend(self.finish(call, Err(CallError::Server(Error::CALL_TIMEOUT))));

@@ -27,7 +27,7 @@ pub enum DirectoryRequest {
         take_over: bool,
     },
     /// Registers the names and joins the groups of a token for the client: all of them, or none.
-    Take(Box<[Registration]>),
+    RegisterAll(Box<[Registration]>),
     /// Ends the client's registration of a name.
     Unregister {
         /// The scope.
@@ -223,7 +223,7 @@ pub struct Requester {
 #[derive(Debug)]
 pub enum DirectoryEffect<A> {
     /// Sends a reply to a requester.
-    Answer(A, Result<DirectoryReply, Error>),
+    Reply(A, Result<DirectoryReply, Error>),
     /// Sends a message, JSON, to a client of this node.
     Push(OwnerId, Vec<u8>),
     /// Sends one message to many clients of this node, which share it.

@@ -20,12 +20,12 @@ const WINDOW: usize = 100;
 const RETRY_MS: u64 = 1_000;
 
 /// A name of a scope.
-pub(super) type Address = (ScopeId, Box<str>);
+pub(super) type InboxAddress = (ScopeId, Box<str>);
 
 /// A request to the store: messages of a name with ids above `behind`, at most `limit`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fetch {
-    pub(super) address: Address,
+    pub(super) address: InboxAddress,
     pub(super) behind: u64,
     pub(super) limit: usize,
 }
@@ -47,16 +47,16 @@ struct InboxWindow {
 /// The names that have undelivered or unacknowledged messages, or may have.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    windows: HashMap<Address, InboxWindow>,
+    windows: HashMap<InboxAddress, InboxWindow>,
     /// The name of each delivered message that is not acknowledged, by the message's id.
-    addresses: HashMap<u64, Address>,
+    addresses: HashMap<u64, InboxAddress>,
     /// Names whose load failed, with the time of the next attempt, Unix milliseconds; the earliest comes first.
-    failed: Vec<(u64, Address)>,
+    failed: Vec<(u64, InboxAddress)>,
 }
 
 impl Inbox {
     /// A client has become the owner of a name, or the store has a new message for the name.
-    pub(super) fn open(&mut self, address: Address, owner: OwnerId) -> Option<Fetch> {
+    pub(super) fn open(&mut self, address: InboxAddress, owner: OwnerId) -> Option<Fetch> {
         if self.windows.get(&address).is_some_and(|window| window.owner != owner) {
             self.close(&address);
         }
@@ -67,7 +67,7 @@ impl Inbox {
     }
 
     /// A name has lost its owner.
-    pub(super) fn close(&mut self, address: &Address) {
+    pub(super) fn close(&mut self, address: &InboxAddress) {
         for id in self.windows.remove(address).into_iter().flat_map(|window| window.open) {
             self.addresses.remove(&id);
         }
@@ -77,7 +77,7 @@ impl Inbox {
     /// next load.
     pub(super) fn handle_loaded<T>(
         &mut self,
-        address: &Address,
+        address: &InboxAddress,
         messages: Option<Vec<(u64, T)>>,
         now_ms: u64,
     ) -> (Vec<(OwnerId, u64, T)>, Option<Fetch>) {
@@ -158,7 +158,7 @@ impl InboxWindow {
     }
 
     /// The next load, if the store may have more and the client has acknowledged enough.
-    fn next_load(&mut self, address: Address) -> Option<Fetch> {
+    fn next_load(&mut self, address: InboxAddress) -> Option<Fetch> {
         if self.requested.is_some() || !self.has_more || self.room() < WINDOW / 2 {
             return None;
         }
@@ -170,7 +170,7 @@ impl InboxWindow {
 
 impl<A> Directory<A> {
     /// The store has an inbox message for a name: a client of this node may own the name.
-    pub fn mail(&mut self, scope: &str, name: &str) {
+    pub fn message_queued(&mut self, scope: &str, name: &str) {
         let Some(index) = self.scopes.iter().position(|known| &*known.name == scope) else { return };
         if let Some(entry) = self.scopes[index].replica.lookup(name).filter(|entry| *entry.node() == self.node) {
             let fetch = self.inbox.open((ScopeId(index as u16), name.into()), entry.owner());
@@ -180,7 +180,7 @@ impl<A> Directory<A> {
 
     /// Delivers inbox messages of a name: ids and messages as the store has them; `None` = the store could not load
     /// them.
-    pub fn deliver(&mut self, scope: &str, name: &str, messages: Option<Vec<(u64, Bytes)>>, now_ms: u64) {
+    pub fn deliver_messages(&mut self, scope: &str, name: &str, messages: Option<Vec<(u64, Bytes)>>, now_ms: u64) {
         let Some(index) = self.scopes.iter().position(|known| &*known.name == scope) else { return };
         let address = (ScopeId(index as u16), name.into());
         let (delivered, fetch) = self.inbox.handle_loaded(&address, messages, now_ms);
@@ -230,7 +230,7 @@ impl<A> Directory<A> {
                     asker,
                 });
             }
-            (Err(error), Some(asker)) => self.effects.push(DirectoryEffect::Answer(asker, Err(error))),
+            (Err(error), Some(asker)) => self.effects.push(DirectoryEffect::Reply(asker, Err(error))),
             (Err(_), None) => {}
         }
     }
@@ -244,7 +244,11 @@ impl<A> Directory<A> {
 }
 
 /// The name whose inbox messages this node delivers from now on, with its owner, or stops to deliver (`None`).
-pub(super) fn inbox_change(scope: ScopeId, event: &RegistryEvent, me: &Arc<str>) -> Option<(Address, Option<OwnerId>)> {
+pub(super) fn inbox_change(
+    scope: ScopeId,
+    event: &RegistryEvent,
+    me: &Arc<str>,
+) -> Option<(InboxAddress, Option<OwnerId>)> {
     let address = || (scope, Box::from(event.entry.key()));
     match event.change {
         EntryChange::Registered => Some((address(), (event.entry.node() == me).then(|| event.entry.owner()))),
@@ -281,7 +285,7 @@ mod tests {
         }
     }
 
-    fn address() -> Address {
+    fn address() -> InboxAddress {
         (ScopeId(0), "bike".into())
     }
 

@@ -22,10 +22,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use touchline_protocol::{Error, encode};
-use touchline_registry::{Classify, Counters, Output, OwnerId, RegisterRefusal, Registered, Replica, Settings, Timing};
+use touchline_registry::{
+    Classify, Counters, Output, OwnerId, RegisterRefusal, Registered, Replica, ReplicaSettings, ReplicaTiming,
+};
 
 pub use answer::{numbered, push as message_push};
-use calls::{CallError, Caller, Calls, Done, Reply};
+use calls::{CallError, CallOrigin, CallReply, Calls, FinishedCall};
 pub use effect::{
     DirectoryEffect, DirectoryRequest, Listing, Registration, Requester, Target, client_from_text, client_text,
 };
@@ -36,7 +38,7 @@ pub use request::{METHODS, read};
 pub(crate) use request::{has_control, permit};
 pub use scope::{ConflictPolicy, ScopeId, ScopeOptions, Scopes};
 pub use walk::Walk;
-use watch::Watch;
+use watch::ScopeWatch;
 pub use watch::WatchPosition;
 
 use crate::work::Work;
@@ -65,7 +67,7 @@ struct Scope {
     options: ScopeOptions,
     replica: Replica,
     /// The recent changes, for clients that watch the scope; `None` = clients may not watch it.
-    watch: Option<Watch>,
+    watch: Option<ScopeWatch>,
 }
 
 /// A node's part of the registry. `A` identifies the requester that waits for a reply.
@@ -91,7 +93,7 @@ impl<A> Directory<A> {
     pub fn new(
         node: &str,
         scopes: &[ScopeOptions],
-        timing: &Timing,
+        timing: &ReplicaTiming,
         birth: u64,
         is_clustered: bool,
         now_ms: u64,
@@ -106,8 +108,8 @@ impl<A> Directory<A> {
         };
         let make = |options: &ScopeOptions, classify: Option<Classify>| Scope {
             name: options.name.as_str().into(),
-            replica: Replica::new(node, birth, Settings { classify, ..options.settings(timing) }, now_ms),
-            watch: options.allow_watch_for_client.then(|| Watch::new(birth, options.watch_log_size)),
+            replica: Replica::new(node, birth, ReplicaSettings { classify, ..options.settings(timing) }, now_ms),
+            watch: options.allow_watch_for_client.then(|| ScopeWatch::new(birth, options.watch_log_size)),
             options: options.clone(),
         };
         let presence = make(&presence, Some(presence::shown_user));
@@ -137,7 +139,7 @@ impl<A> Directory<A> {
     }
 
     /// The metrics of each scope.
-    pub fn figures(&self) -> impl Iterator<Item = ScopeMetrics> {
+    pub fn metrics(&self) -> impl Iterator<Item = ScopeMetrics> {
         self.scopes.iter().map(|scope| {
             let view = scope.replica.view();
             let counters = scope.replica.counters();
@@ -152,7 +154,7 @@ impl<A> Directory<A> {
 
     /// Executes a request and replies to it; but not the requests that [`Scopes::answer`] replies to. Without an
     /// `asker` there is no reply.
-    pub fn ask(&mut self, requester: &Requester, request: DirectoryRequest, asker: Option<A>, now_ms: u64) {
+    pub fn execute(&mut self, requester: &Requester, request: DirectoryRequest, asker: Option<A>, now_ms: u64) {
         if request.is_walk() {
             let mut walk = self.begin(requester.clone(), request, asker, now_ms);
             while let Some(begun) = walk {
@@ -162,7 +164,7 @@ impl<A> Directory<A> {
         }
         self.now_ms = now_ms;
         if let Err(error) = self.reply_fits(&request) {
-            return self.effects.extend(asker.map(|asker| DirectoryEffect::Answer(asker, Err(error))));
+            return self.effects.extend(asker.map(|asker| DirectoryEffect::Reply(asker, Err(error))));
         }
         let reply = match request {
             DirectoryRequest::Send { target, data, store_for_ms: 0 } => self.send(requester, &target, &data),
@@ -198,13 +200,13 @@ impl<A> Directory<A> {
             DirectoryRequest::Changes { scope, position } => {
                 let changes = self.scope(scope).and_then(|scope| scope.watch.as_ref().ok_or(Error::NOT_AVAILABLE));
                 let reply = changes.map(|watch| watch.since(position.as_ref()));
-                return self.effects.extend(asker.map(|asker| DirectoryEffect::Answer(asker, reply)));
+                return self.effects.extend(asker.map(|asker| DirectoryEffect::Reply(asker, reply)));
             }
             request => self.execute_in_scope(requester, request, now_ms),
         };
         self.collect();
         if let Some(asker) = asker {
-            self.effects.push(DirectoryEffect::Answer(asker, reply.map(DirectoryReply::from)));
+            self.effects.push(DirectoryEffect::Reply(asker, reply.map(DirectoryReply::from)));
         }
     }
 
@@ -270,7 +272,7 @@ impl<A> Directory<A> {
     }
 
     /// Takes the effects to carry out, in order.
-    pub fn acts(&mut self) -> std::vec::Drain<'_, DirectoryEffect<A>> {
+    pub fn effects(&mut self) -> std::vec::Drain<'_, DirectoryEffect<A>> {
         self.effects.drain(..)
     }
 
@@ -296,7 +298,7 @@ impl<A> Directory<A> {
                 let (Registered::New(entry) | Registered::Updated(entry)) = registered;
                 Ok(answer::entry(&entry))
             }
-            DirectoryRequest::Take(registrations) => self.register_all(owner, &registrations, now_ms),
+            DirectoryRequest::RegisterAll(registrations) => self.register_all(owner, &registrations, now_ms),
             DirectoryRequest::Unregister { scope, name } => {
                 self.scope(scope)?.replica.unregister(owner, &name).map_err(refusal).map(|()| answer::empty())
             }
@@ -384,12 +386,12 @@ impl<A> Directory<A> {
         let checked = resolved.and_then(|entry| Ok((self.check_call(requester, target, 1, timeout_ms)?, entry)));
         let (timeout_ms, entry) = match checked {
             Ok(checked) => checked,
-            Err(error) => return self.effects.push(DirectoryEffect::Answer(asker, Err(error))),
+            Err(error) => return self.effects.push(DirectoryEffect::Reply(asker, Err(error))),
         };
         let is_here = *entry.node() == self.node;
         let node = (!is_here).then(|| Arc::clone(entry.node()));
         let (by, until_ms) = ((!requester.is_backend).then_some(requester.owner), now_ms.saturating_add(timeout_ms));
-        let call = self.calls.open(Caller::Here(asker), by, entry.owner(), node, until_ms);
+        let call = self.calls.open(CallOrigin::Here(asker), by, entry.owner(), node, until_ms);
         self.effects.push(if is_here {
             DirectoryEffect::Call(entry.owner(), call, message.into())
         } else {
@@ -397,7 +399,7 @@ impl<A> Directory<A> {
         });
     }
 
-    fn handle_reply(&mut self, callee: OwnerId, call: u64, reply: Reply) -> Result<Vec<u8>, Error> {
+    fn handle_reply(&mut self, callee: OwnerId, call: u64, reply: CallReply) -> Result<Vec<u8>, Error> {
         if !self.calls.is_awaited(call, callee) {
             return Err(Error::NO_SUCH_CALL);
         }
@@ -406,19 +408,19 @@ impl<A> Directory<A> {
         Ok(answer::empty())
     }
 
-    fn finish_all(&mut self, done: impl IntoIterator<Item = Done<A>>) {
+    fn finish_all(&mut self, done: impl IntoIterator<Item = FinishedCall<A>>) {
         for done in done {
             self.effects.push(match done {
-                Done::One(asker, reply) => {
-                    DirectoryEffect::Answer(asker, answer::reply(reply).map(DirectoryReply::from))
+                FinishedCall::One(asker, reply) => {
+                    DirectoryEffect::Reply(asker, answer::reply(reply).map(DirectoryReply::from))
                 }
-                Done::All(asker, replies) => {
-                    let size = |reply: &Reply| reply.as_ref().map_or(0, Bytes::len);
+                FinishedCall::All(asker, replies) => {
+                    let size = |reply: &CallReply| reply.as_ref().map_or(0, Bytes::len);
                     let bytes = replies.iter().map(|(_, reply)| size(reply)).sum();
                     let work = Work { items: replies.len(), copies: replies.len(), bytes };
-                    DirectoryEffect::Answer(asker, Ok(DirectoryReply::list(Listed::Replies(replies), work)))
+                    DirectoryEffect::Reply(asker, Ok(DirectoryReply::list(Listed::Replies(replies), work)))
                 }
-                Done::Node(node, call, reply) => DirectoryEffect::Node(node, remote::reply(call, &reply)),
+                FinishedCall::Node(node, call, reply) => DirectoryEffect::Node(node, remote::reply(call, &reply)),
             });
         }
     }
@@ -504,17 +506,17 @@ fn error_json(out: &mut Vec<u8>, error: &CallError) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use touchline_registry::Timing;
+    use touchline_registry::ReplicaTiming;
 
     #[test]
     fn the_memory_of_a_mass_change_is_freed_once_all_effects_are_taken() {
-        let mut directory = Directory::<()>::new("here", &[], &Timing::default(), 7, false, 1_000);
+        let mut directory = Directory::<()>::new("here", &[], &ReplicaTiming::default(), 7, false, 1_000);
         for (room, is_kept) in [(1, true), (SPARE_EFFECTS, true), (SPARE_EFFECTS + 1, false)] {
             directory.effects = Vec::with_capacity(room);
             directory.effects.push(DirectoryEffect::Disconnect(OwnerId([1; 16])));
             directory.release_spare();
             assert_eq!(directory.effects.capacity(), room, "effects that wait are kept");
-            assert_eq!(directory.acts().count(), 1);
+            assert_eq!(directory.effects().count(), 1);
             directory.release_spare();
             assert_eq!(directory.effects.capacity(), if is_kept { room } else { 0 });
         }

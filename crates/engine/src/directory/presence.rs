@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use touchline_protocol::encode::Object;
+use touchline_protocol::encode::ObjectWriter;
 use touchline_protocol::publication::EncodedPush;
 use touchline_protocol::stream::ChannelName;
 use touchline_protocol::{ClientInfo, encode};
@@ -82,9 +82,9 @@ pub(super) fn announce<A>(event: &RegistryEvent) -> Option<DirectoryEffect<A>> {
         return None;
     }
     let push = EncodedPush::encode(json.len(), |out| {
-        let mut object = Object::open(out);
+        let mut object = ObjectWriter::open(out);
         object.text("channel", event.entry.key());
-        let mut body = Object::open(object.key(kind));
+        let mut body = ObjectWriter::open(object.key(kind));
         body.raw("info", Some(json));
         body.close();
         object.close();

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use touchline_protocol::Error;
-use touchline_protocol::encode::{self, Object};
+use touchline_protocol::encode::{self, ObjectWriter};
 use touchline_registry::OwnerId;
 
-use super::calls::{CallError, Caller, Reply};
+use super::calls::{CallError, CallOrigin, CallReply};
 use super::{Directory, DirectoryEffect, answer, client_from_text, client_text, error_json, request::given};
 
 #[derive(Deserialize)]
@@ -49,7 +49,7 @@ pub(super) const CLIENTS_MAX: usize = 1_024;
 /// A message for some clients of one node, at least one and at most [`CLIENTS_MAX`].
 pub(super) fn send(clients: &[OwnerId], message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + 80 + clients.len() * 39);
-    let mut object = Object::open(&mut out);
+    let mut object = ObjectWriter::open(&mut out);
     write_clients(&mut object, clients);
     object.raw("message", Some(message));
     object.close();
@@ -59,7 +59,7 @@ pub(super) fn send(clients: &[OwnerId], message: &[u8]) -> Vec<u8> {
 /// A call of some clients of one node; the first has the number `call`, the others the numbers after it.
 pub(super) fn call(clients: &[OwnerId], call: u64, timeout_ms: u64, message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + 120 + clients.len() * 39);
-    let mut object = Object::open(&mut out);
+    let mut object = ObjectWriter::open(&mut out);
     write_clients(&mut object, clients);
     object.number("call", call).number("timeout_ms", timeout_ms).raw("message", Some(message));
     object.close();
@@ -67,7 +67,7 @@ pub(super) fn call(clients: &[OwnerId], call: u64, timeout_ms: u64, message: &[u
 }
 
 /// A node of an earlier version reads the first only.
-fn write_clients(object: &mut Object<'_>, clients: &[OwnerId]) {
+fn write_clients(object: &mut ObjectWriter<'_>, clients: &[OwnerId]) {
     let Some((first, others)) = clients.split_first() else { return };
     object.text("client", &client_text(*first));
     if !others.is_empty() {
@@ -75,9 +75,9 @@ fn write_clients(object: &mut Object<'_>, clients: &[OwnerId]) {
     }
 }
 
-pub(super) fn reply(call: u64, reply: &Reply) -> Vec<u8> {
+pub(super) fn reply(call: u64, reply: &CallReply) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut object = Object::open(&mut out);
+    let mut object = ObjectWriter::open(&mut out);
     object.number("call", call);
     match reply {
         Ok(data) => drop(object.raw("data", Some(data))),
@@ -91,7 +91,7 @@ pub(super) fn reply(call: u64, reply: &Reply) -> Vec<u8> {
 /// Calls whose caller is gone; at most [`CLIENTS_MAX`].
 pub(super) fn gone(calls: &[u64]) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut object = Object::open(&mut out);
+    let mut object = ObjectWriter::open(&mut out);
     encode::list(object.key("gone"), calls, |out, call| encode::number(out, *call));
     object.close();
     out
@@ -138,7 +138,7 @@ impl<A> Directory<A> {
                 self.effects.push(DirectoryEffect::Node(from.into(), refused));
                 continue;
             }
-            let call = self.calls.open(Caller::Node(from.into(), number), None, client, None, until_ms);
+            let call = self.calls.open(CallOrigin::Node(from.into(), number), None, client, None, until_ms);
             self.effects.push(DirectoryEffect::Call(client, call, json.clone()));
         }
     }

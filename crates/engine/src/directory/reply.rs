@@ -7,9 +7,9 @@ use bytes::Bytes;
 use touchline_registry::{Entry, OwnerId};
 
 use super::answer;
-use super::calls::Reply;
+use super::calls::CallReply;
 use super::presence;
-use super::watch::Changes;
+use super::watch::ScopeChanges;
 use crate::work::Work;
 
 /// A reply to a [`super::DirectoryRequest`], and what it has cost.
@@ -37,11 +37,11 @@ pub(super) enum Listed {
     /// A page of names, and where the next page starts; 0 = there is no next page.
     Names(Vec<Entry>, u32),
     /// Changes of a scope.
-    Changes(Changes),
+    Changes(ScopeChanges),
     /// A page of groups and their sizes, and where the next page starts; 0 = there is no next page.
     Groups(Vec<(Arc<str>, u32)>, u32),
     /// The replies to a call of a group.
-    Replies(Vec<(OwnerId, Reply)>),
+    Replies(Vec<(OwnerId, CallReply)>),
 }
 
 impl DirectoryReply {

@@ -41,7 +41,7 @@ pub const METHODS: [&str; 15] = [
 /// The parameters of every method; each uses some.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Params<'a> {
+struct RequestParams<'a> {
     #[serde(borrow)]
     scope: Cow<'a, str>,
     #[serde(borrow)]
@@ -86,7 +86,7 @@ pub(super) fn given<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Resul
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-impl Params<'_> {
+impl RequestParams<'_> {
     /// Metadata; empty = `null` or absent.
     fn meta(&self) -> Result<Bytes, Error> {
         self.meta.filter(|meta| meta.get() != "null").map(data::take).transpose().map(Option::unwrap_or_default)
@@ -121,7 +121,7 @@ pub(crate) fn has_control(text: &str) -> bool {
 /// # Errors
 /// 104 for an unknown method, 107 for bad parameters, 4003 for an unknown scope.
 pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
-    let p: Params<'_> = serde_json::from_str(params).map_err(|_| Error::BAD_REQUEST)?;
+    let p: RequestParams<'_> = serde_json::from_str(params).map_err(|_| Error::BAD_REQUEST)?;
     if method == "reply" {
         let outcome = match p.error {
             Some(error) => Err(data::take(error)?),
@@ -238,14 +238,14 @@ pub(crate) fn permit(
 mod tests {
     use super::*;
     use crate::directory::{Directory, ScopeOptions};
-    use touchline_registry::Timing;
+    use touchline_registry::ReplicaTiming;
 
     type Switch = (&'static str, fn(&mut ScopeOptions));
 
     fn scopes(change: impl FnOnce(&mut ScopeOptions)) -> Scopes {
         let mut options = ScopeOptions { name: "devices".into(), ..ScopeOptions::default() };
         change(&mut options);
-        Directory::<()>::new("here", &[options], &Timing::default(), 7, false, 0).scopes()
+        Directory::<()>::new("here", &[options], &ReplicaTiming::default(), 7, false, 0).scopes()
     }
 
     fn request(method: &str, params: &str) -> DirectoryRequest {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use touchline_protocol::Error;
-use touchline_registry::{Limits, Policy, Settings, Timing, View};
+use touchline_registry::{Limits, Policy, ReplicaSettings, ReplicaTiming, View};
 
 use super::answer;
 use super::effect::DirectoryRequest;
@@ -109,7 +109,7 @@ pub enum ConflictPolicy {
 
 impl ScopeOptions {
     /// The settings of the scope's replica. `timing` is the node's.
-    pub(super) fn settings(&self, timing: &Timing) -> Settings {
+    pub(super) fn settings(&self, timing: &ReplicaTiming) -> ReplicaSettings {
         let policy = match self.conflict_policy {
             ConflictPolicy::Newest => Policy::Newest,
             ConflictPolicy::Oldest => Policy::Oldest,
@@ -120,7 +120,7 @@ impl ScopeOptions {
             meta_max: self.meta_max_size,
             entries_of_owner_max: self.client_entries_limit,
         };
-        Settings { policy, limits, timing: timing.clone(), ..Settings::default() }
+        ReplicaSettings { policy, limits, timing: timing.clone(), ..ReplicaSettings::default() }
     }
 }
 

@@ -9,7 +9,7 @@ use touchline_protocol::Error;
 use touchline_protocol::publication::EncodedPush;
 use touchline_registry::{Entry, OwnerId};
 
-use super::calls::Caller;
+use super::calls::CallOrigin;
 use super::effect::{DirectoryEffect, DirectoryRequest, Listing, Requester, Target};
 use super::reply::{DirectoryReply, Listed};
 use super::{Directory, ScopeId, answer, presence, remote};
@@ -79,11 +79,11 @@ impl<A> Directory<A> {
         match self.first_state(&requester, request) {
             Ok(Ok(kind)) => Some(Walk { requester, asker, kind, work: Work::default() }),
             Ok(Err(other)) => {
-                self.ask(&requester, other, asker, now_ms);
+                self.execute(&requester, other, asker, now_ms);
                 None
             }
             Err(error) => {
-                self.effects.extend(asker.map(|asker| DirectoryEffect::Answer(asker, Err(error))));
+                self.effects.extend(asker.map(|asker| DirectoryEffect::Reply(asker, Err(error))));
                 None
             }
         }
@@ -182,7 +182,7 @@ impl<A> Directory<A> {
                 return None;
             }
         };
-        self.effects.extend(asker.map(|asker| DirectoryEffect::Answer(asker, Ok(reply))));
+        self.effects.extend(asker.map(|asker| DirectoryEffect::Reply(asker, Ok(reply))));
         None
     }
 
@@ -293,7 +293,7 @@ impl<A> Directory<A> {
             self.check_call(requester, target, results.len(), timeout_ms)
         };
         if let Err(error) = checked {
-            return self.effects.push(DirectoryEffect::Answer(asker, Err(error)));
+            return self.effects.push(DirectoryEffect::Reply(asker, Err(error)));
         }
         let message = Bytes::from(answer::message(requester, &target.key, data));
         let (by, until_ms) = ((!requester.is_backend).then_some(requester.owner), now_ms.saturating_add(timeout_ms));
@@ -301,7 +301,7 @@ impl<A> Directory<A> {
         let mut remote: BTreeMap<&Arc<str>, Vec<OwnerId>> = BTreeMap::new();
         for entry in results {
             if *entry.node() == self.node {
-                let call = self.calls.open(Caller::Group(group), by, entry.owner(), None, until_ms);
+                let call = self.calls.open(CallOrigin::Group(group), by, entry.owner(), None, until_ms);
                 self.effects.push(DirectoryEffect::Call(entry.owner(), call, message.clone()));
             } else {
                 remote.entry(entry.node()).or_default().push(entry.owner());
@@ -312,8 +312,9 @@ impl<A> Directory<A> {
             remote.iter().flat_map(|(node, clients)| clients.chunks(limit).map(move |clients| (*node, clients)))
         {
             // The calls of one message have numbers in a row.
-            let open =
-                |client: &OwnerId| self.calls.open(Caller::Group(group), by, *client, Some(Arc::clone(node)), until_ms);
+            let open = |client: &OwnerId| {
+                self.calls.open(CallOrigin::Group(group), by, *client, Some(Arc::clone(node)), until_ms)
+            };
             let Some(first) = clients.iter().map(open).reduce(|first, _| first) else { continue };
             self.effects
                 .push(DirectoryEffect::Node(Arc::clone(node), remote::call(clients, first, timeout_ms, &message)));

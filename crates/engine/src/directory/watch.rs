@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use touchline_protocol::Error;
-use touchline_protocol::encode::{self, Object};
+use touchline_protocol::encode::{self, ObjectWriter};
 use touchline_registry::RegistryEvent;
 
 use super::answer;
@@ -34,7 +34,7 @@ pub struct WatchPosition {
 
 /// The latest changes of a scope.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct ScopeWatch {
     epoch: Box<str>,
     /// The offset of the latest change.
     last: u64,
@@ -54,10 +54,10 @@ fn size(event: &RegistryEvent) -> usize {
     event.entry.key().len() + event.entry.meta().len() + AROUND
 }
 
-impl Watch {
+impl ScopeWatch {
     /// `birth`: random, another one in each incarnation of a node. `bytes_max`: bytes of past changes that are kept.
     pub(super) fn new(birth: u64, bytes_max: usize) -> Self {
-        Watch {
+        ScopeWatch {
             epoch: format!("{birth:x}").into(),
             last: 0,
             log: VecDeque::new(),
@@ -127,14 +127,14 @@ impl Watch {
     pub(super) fn since(&self, position: Option<&WatchPosition>) -> DirectoryReply {
         let now = |offset| WatchPosition { epoch: self.epoch.clone(), offset };
         let Some(position) = position else {
-            return Changes { position: now(self.last), changes: Vec::new(), is_lost: false, has_more: false }
+            return ScopeChanges { position: now(self.last), changes: Vec::new(), is_lost: false, has_more: false }
                 .into_reply();
         };
         let known = Some(position)
             .filter(|position| position.epoch == self.epoch)
             .and_then(|position| self.behind(position.offset));
         let Some(behind) = known else {
-            return Changes { position: now(self.last), changes: Vec::new(), is_lost: true, has_more: false }
+            return ScopeChanges { position: now(self.last), changes: Vec::new(), is_lost: true, has_more: false }
                 .into_reply();
         };
         let mut bytes = 0;
@@ -145,20 +145,20 @@ impl Watch {
         };
         let changes: Vec<RegistryEvent> = behind.take(REPLY_CHANGES).take_while(fits).cloned().collect();
         let offset = position.offset + changes.len() as u64;
-        Changes { position: now(offset), changes, is_lost: false, has_more: offset < self.last }.into_reply()
+        ScopeChanges { position: now(offset), changes, is_lost: false, has_more: offset < self.last }.into_reply()
     }
 }
 
 /// The reply to a watcher.
 #[derive(Debug)]
-pub(super) struct Changes {
+pub(super) struct ScopeChanges {
     position: WatchPosition,
     changes: Vec<RegistryEvent>,
     is_lost: bool,
     has_more: bool,
 }
 
-impl Changes {
+impl ScopeChanges {
     fn into_reply(self) -> DirectoryReply {
         let work = Work { items: self.changes.len(), bytes: self.changes.iter().map(size).sum(), ..Work::default() };
         DirectoryReply::list(Listed::Changes(self), work)
@@ -172,7 +172,7 @@ impl Changes {
 /// `position` is that of the last change. Without changes the JSON is a mark.
 fn write(position: &WatchPosition, changes: Option<&[RegistryEvent]>, is_lost: bool, has_more: bool) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut object = Object::open(&mut out);
+    let mut object = ObjectWriter::open(&mut out);
     encode::number(object.key("offset"), position.offset);
     object.text("epoch", &position.epoch);
     if let Some(changes) = changes.filter(|_| !is_lost) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use touchline_protocol::filter::Filter;
 
-use super::Member;
+use super::ChannelSubscriber;
 
 /// Groups of subscribers of one channel, by filter.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub(super) struct Filtered {
     /// The index of each filter's group. Clients choose the filters, so the hash has a secret key.
     indexes: HashMap<Arc<Filter>, u32>,
     /// The groups; one without a filter is free.
-    pub(super) groups: Vec<(Option<Arc<Filter>>, Vec<Member>)>,
+    pub(super) groups: Vec<(Option<Arc<Filter>>, Vec<ChannelSubscriber>)>,
     free: Vec<u32>,
 }
 
@@ -34,7 +34,7 @@ impl Filtered {
     }
 
     /// The subscribers in a group; `None` = there is no such group.
-    pub(super) fn members(&mut self, group: u32) -> Option<&mut Vec<Member>> {
+    pub(super) fn members(&mut self, group: u32) -> Option<&mut Vec<ChannelSubscriber>> {
         self.groups.get_mut(group as usize).map(|(_, members)| members)
     }
 
@@ -52,12 +52,12 @@ impl Filtered {
     }
 
     /// The filters and their subscribers.
-    pub(super) fn groups_mut(&mut self) -> impl Iterator<Item = (&Filter, &mut Vec<Member>)> {
+    pub(super) fn groups_mut(&mut self) -> impl Iterator<Item = (&Filter, &mut Vec<ChannelSubscriber>)> {
         self.groups.iter_mut().filter_map(|(filter, members)| filter.as_deref().map(|filter| (filter, members)))
     }
 
     /// All subscribers with filters.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Member> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &ChannelSubscriber> {
         self.groups.iter().flat_map(|(_, members)| members)
     }
 

@@ -25,8 +25,8 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
 fn compile(text: &str) -> Result<Regex, regex::Error> {
     let of_syntax = |error: &dyn ToString| regex::Error::Syntax(error.to_string());
     let ast = Parser::new().parse(text).map_err(|error| of_syntax(&error))?;
-    let changes =
-        visit(&ast, Changes::default()).map_err(|reason| of_syntax(&format!("regex parse error:\nerror: {reason}")))?;
+    let changes = visit(&ast, Rewrites::default())
+        .map_err(|reason| of_syntax(&format!("regex parse error:\nerror: {reason}")))?;
     let (mut compiled, mut done) = (String::new(), 0);
     for (range, replacement) in changes {
         compiled.push_str(&text[done..range.start]);
@@ -39,9 +39,9 @@ fn compile(text: &str) -> Result<Regex, regex::Error> {
 
 /// The parts that Go's syntax writes in another way, in the order of the text.
 #[derive(Default)]
-struct Changes(Vec<(Range<usize>, &'static str)>);
+struct Rewrites(Vec<(Range<usize>, &'static str)>);
 
-impl Changes {
+impl Rewrites {
     fn change(&mut self, span: &Span, replacement: &'static str) {
         self.0.push((span.start.offset..span.end.offset, replacement));
     }
@@ -60,7 +60,7 @@ impl Changes {
     }
 }
 
-impl Visitor for Changes {
+impl Visitor for Rewrites {
     type Output = Vec<(Range<usize>, &'static str)>;
     type Err = &'static str;
 

@@ -1,17 +1,17 @@
 //! Commands about a channel: publish and history, which go to its home, and presence, which goes to the directory.
 
-use touchline_protocol::command::{HistoryRequest, PublishRequest};
+use touchline_protocol::command::{HistoryCommand, PublishCommand};
 use touchline_protocol::message::Reply;
 use touchline_protocol::publication::Content;
 use touchline_protocol::{Disconnect, Error, data};
 
 use super::refusal::{NO_HISTORY, NO_PRESENCE};
-use super::{Action, AnswerKind, Context, Session, Ticket, Weight};
+use super::{Action, Context, ReplyKind, Session, Ticket, Weight};
 use crate::directory::DirectoryRequest;
 use crate::request::{ClientPosition, History, Publish, Request, Response};
 
 impl Session {
-    pub(super) fn publish(&mut self, command: u32, request: PublishRequest<'_>, context: &mut Context<'_>) {
+    pub(super) fn publish(&mut self, command: u32, request: PublishCommand<'_>, context: &mut Context<'_>) {
         let channel = &*request.channel;
         if channel.is_empty() {
             return context.disconnect(Disconnect::BAD_REQUEST);
@@ -32,7 +32,7 @@ impl Session {
     fn content(
         &self,
         channel: &str,
-        request: &PublishRequest<'_>,
+        request: &PublishCommand<'_>,
         context: &mut Context<'_>,
     ) -> Result<Content, Error> {
         let data = data::take(request.data.ok_or(Error::BAD_REQUEST)?)?;
@@ -43,7 +43,7 @@ impl Session {
         Ok(Content { data, info: Some(self.info(chan_info)), ..Content::default() })
     }
 
-    pub(super) fn presence(&mut self, command: u32, channel: &str, kind: AnswerKind, context: &mut Context<'_>) {
+    pub(super) fn presence(&mut self, command: u32, channel: &str, kind: ReplyKind, context: &mut Context<'_>) {
         if channel.is_empty() {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
@@ -53,14 +53,14 @@ impl Session {
                 return Err(Error::NOT_AVAILABLE);
             }
             self.check(options, channel, Action::Presence, context)?;
-            let is_too_much = kind == AnswerKind::Presence && context.room.is_scarce;
+            let is_too_much = kind == ReplyKind::Presence && context.room.is_scarce;
             if is_too_much { Err(Error::TOO_MANY_REQUESTS) } else { Ok(()) }
         });
         match checked {
             Ok(()) => {
                 let channel: Box<str> = channel.into();
                 let request = match kind {
-                    AnswerKind::PresenceStats => DirectoryRequest::PresenceStats { channel },
+                    ReplyKind::PresenceStats => DirectoryRequest::PresenceStats { channel },
                     _ => DirectoryRequest::Presence { channel, limit: context.node.client.presence_max_clients },
                 };
                 self.send_to_directory(command, kind, request, context);
@@ -69,7 +69,7 @@ impl Session {
         }
     }
 
-    pub(super) fn history(&mut self, command: u32, request: HistoryRequest<'_>, context: &mut Context<'_>) {
+    pub(super) fn history(&mut self, command: u32, request: HistoryCommand<'_>, context: &mut Context<'_>) {
         let channel = &*request.channel;
         if channel.is_empty() {
             return context.disconnect(Disconnect::BAD_REQUEST);
@@ -111,7 +111,7 @@ pub(super) fn reply(command: u32, response: Response, context: &mut Context<'_>)
                 .reply(command, &Reply::History { publications: &publications, epoch, offset: offset.0 });
         }
         Response::Refused(error) => context.effects.refuse(command, error),
-        Response::Subscribed(_) | Response::Done | Response::Answer(_) => {
+        Response::Subscribed(_) | Response::Done | Response::Directory(_) => {
             context.effects.refuse(command, Error::INTERNAL)
         }
     }

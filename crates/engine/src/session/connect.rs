@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use touchline_protocol::command::{ConnectRequest, SubscribeRequest};
+use touchline_protocol::command::{ConnectCommand, SubscribeCommand};
 use touchline_protocol::message::{ConnectResult, Reply};
 use touchline_protocol::{Disconnect, Error, data};
 
-use super::counted::Counted;
+use super::counted::CountedUser;
 use super::refusal::{NO_NAMESPACE, TOKEN_EXPIRED};
 use super::registry;
 use super::{
@@ -19,7 +19,7 @@ use crate::duration::millis;
 use crate::request::{ClientPosition, Response};
 
 impl Session {
-    pub(super) fn connect(&mut self, command: u32, request: ConnectRequest<'_>, context: &mut Context<'_>) {
+    pub(super) fn connect(&mut self, command: u32, request: ConnectCommand<'_>, context: &mut Context<'_>) {
         if !matches!(self.phase, Phase::AwaitingConnect) || command == 0 {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
@@ -64,7 +64,7 @@ impl Session {
         };
         let mark = context.effects.requests.len();
         self.subscribe_at_connect(claims.channels, claims.subs, &request.subs, context);
-        if self.transport == TransportMode::Listening {
+        if self.transport == TransportMode::OneWay {
             self.subscribe_as_requested(request.subs, context);
         }
         self.register_entries(entries, mark, context);
@@ -74,7 +74,7 @@ impl Session {
     /// Counts the connection of its user. Returns false if the user has reached the limit of connections.
     fn count(&mut self, context: &Context<'_>) -> bool {
         let Some(users) = context.node.users.as_ref().filter(|_| !self.user.is_empty()) else { return true };
-        let counted = Counted::take(users, &self.user);
+        let counted = CountedUser::take(users, &self.user);
         let may_stay = counted.is_some();
         if may_stay {
             self.rare.get_or_insert_default().counted = counted;
@@ -137,7 +137,7 @@ impl Session {
 
     /// An error reply to connect ends the session. The client closes the connection; after a while the server does.
     pub(super) fn refuse_connect(&mut self, command: u32, error: Error, context: &mut Context<'_>) {
-        if self.transport == TransportMode::Listening {
+        if self.transport == TransportMode::OneWay {
             return context.disconnect(match error {
                 Error::TOKEN_EXPIRED | Error::EXPIRED => Disconnect::EXPIRED,
                 Error::TOO_MANY_REQUESTS => Disconnect::TOO_MANY_REQUESTS,
@@ -156,7 +156,7 @@ impl Session {
         &mut self,
         channels: Vec<String>,
         mut subs: HashMap<String, SubscribeOptions>,
-        positions: &HashMap<Cow<'_, str>, SubscribeRequest<'_>>,
+        positions: &HashMap<Cow<'_, str>, SubscribeCommand<'_>>,
         context: &mut Context<'_>,
     ) {
         for channel in channels {
@@ -202,7 +202,7 @@ impl Session {
 
     /// A client of a one-way transport names its channels when it connects. Channels that it has no permission for are
     /// skipped.
-    fn subscribe_as_requested(&mut self, subs: HashMap<Cow<'_, str>, SubscribeRequest<'_>>, context: &mut Context<'_>) {
+    fn subscribe_as_requested(&mut self, subs: HashMap<Cow<'_, str>, SubscribeCommand<'_>>, context: &mut Context<'_>) {
         for (channel, mut request) in subs {
             if context.effects.disconnect.is_some() || self.find(&channel, context.hub).is_some() {
                 continue;
@@ -261,7 +261,7 @@ impl Session {
         self.heartbeat = Heartbeat::Due(context.now_ms.saturating_add(first_ms));
         let client = self.client_id();
         let signature = if self.transport == TransportMode::Emulated {
-            context.node.sealer.seal(self.owner())
+            context.node.signer.seal(self.owner())
         } else {
             String::new()
         };

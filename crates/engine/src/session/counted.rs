@@ -20,31 +20,31 @@ pub(super) struct Rare {
     /// Scopes and patterns of names that the token allows.
     pub(super) granted: Box<[(Box<str>, Box<str>)]>,
     /// The count of the connection; `None` = it is not counted.
-    pub(super) counted: Option<Counted>,
+    pub(super) counted: Option<CountedUser>,
     /// Commands that wait for room; `None` = none wait.
     pub(super) deferred: Option<Deferred>,
 }
 
 /// A connection that is counted until this is dropped, so that its end is counted exactly once.
-pub(super) struct Counted {
+pub(super) struct CountedUser {
     counter: Arc<dyn UserCounter + Send + Sync>,
     user: Box<str>,
 }
 
-impl Counted {
+impl CountedUser {
     /// Counts a connection; `None` = the user has reached the limit.
     pub(super) fn take(counter: &Arc<dyn UserCounter + Send + Sync>, user: &str) -> Option<Self> {
-        counter.take(user).then(|| Counted { counter: Arc::clone(counter), user: user.into() })
+        counter.take(user).then(|| CountedUser { counter: Arc::clone(counter), user: user.into() })
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedUser {
     fn drop(&mut self) {
         self.counter.give_back(&self.user);
     }
 }
 
-impl std::fmt::Debug for Counted {
+impl std::fmt::Debug for CountedUser {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Counted").field(&self.user).finish()
     }

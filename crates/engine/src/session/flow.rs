@@ -63,7 +63,7 @@ impl Ticket {
             Ticket::Reply { weight, .. } | Ticket::Directory { weight, .. } | Ticket::Subscribe { weight, .. } => {
                 Some(weight)
             }
-            Ticket::Claim | Ticket::Connect { .. } | Ticket::Server { .. } => None,
+            Ticket::Registrations | Ticket::Connect { .. } | Ticket::Server { .. } => None,
         }
     }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use touchline_protocol::command::{ClientRequest, Command, Commands};
+use touchline_protocol::command::{Command, CommandKind, Commands};
 use touchline_protocol::filter::Filter;
 use touchline_protocol::message::{Messages, Push};
 use touchline_protocol::stream::ChannelName;
@@ -65,7 +65,7 @@ pub struct SessionSettings {
     /// The node's id, for clients whose commands come in separate HTTP requests.
     pub id: String,
     /// Signs client ids, so that such a request can prove that it is of its client.
-    pub sealer: Arc<dyn SessionSigner + Send + Sync>,
+    pub signer: Arc<dyn SessionSigner + Send + Sync>,
     /// Counts the connections of users; `None` = they have no limit.
     pub users: Option<Arc<dyn UserCounter + Send + Sync>>,
     /// Bytes that a client may send ahead while its connect is under way.
@@ -90,7 +90,7 @@ pub enum TransportMode {
     /// Messages go to the client; its commands come by other requests.
     Emulated,
     /// Messages go to the client only.
-    Listening,
+    OneWay,
     /// Lines go both ways. A person who types them gets an error for a mistake, and does not have to reply to pings.
     Lines,
 }
@@ -137,7 +137,7 @@ pub struct Effects {
     /// Requests to homes of channels.
     pub requests: Vec<Outbound>,
     /// Requests to the directory. With a ticket they need a reply.
-    pub asks: Vec<(Option<Ticket>, Requester, DirectoryRequest)>,
+    pub directory_requests: Vec<(Option<Ticket>, Requester, DirectoryRequest)>,
     /// Ends the connection.
     pub disconnect: Option<Disconnect>,
     /// Name and version of the client's program, once the client has sent them; for metrics.
@@ -176,12 +176,12 @@ pub enum Ticket {
         /// The command.
         command: u32,
         /// The field of the reply.
-        kind: AnswerKind,
+        kind: ReplyKind,
         /// The size that the reply may have.
         weight: Weight,
     },
     /// The names and groups of the token, which the connect reply waits for.
-    Claim,
+    Registrations,
     /// A subscription of the client.
     Subscribe {
         /// The command.
@@ -205,7 +205,7 @@ pub enum Ticket {
 
 /// The field of a reply that has the directory's reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AnswerKind {
+pub enum ReplyKind {
     /// `rpc`, with the directory's reply as its data.
     Rpc,
     /// `presence`.
@@ -397,7 +397,7 @@ impl Session {
             self.defer(input, context);
             return 0;
         }
-        if self.transport == TransportMode::Listening {
+        if self.transport == TransportMode::OneWay {
             self.connect_one_way(input, context);
             return 1;
         }
@@ -437,35 +437,33 @@ impl Session {
     fn command(&mut self, command: Command<'_>, context: &mut Context<'_>) {
         let Command { id, operation } = command;
         match operation {
-            Some(ClientRequest::Connect(request)) => self.connect(id, request, context),
+            Some(CommandKind::Connect(request)) => self.connect(id, request, context),
             _ if !self.is_connected() => context.disconnect(Disconnect::BAD_REQUEST),
-            Some(ClientRequest::Send) => context.disconnect(Disconnect::NOT_AVAILABLE),
+            Some(CommandKind::Send) => context.disconnect(Disconnect::NOT_AVAILABLE),
             _ if id == 0 => self.pong(context),
-            Some(ClientRequest::Subscribe(request)) => self.subscribe(id, request, context),
-            Some(ClientRequest::Unsubscribe(request)) => self.unsubscribe(id, &request.channel, context),
-            Some(ClientRequest::Publish(request)) => self.publish(id, request, context),
-            Some(ClientRequest::Presence(request)) => {
-                self.presence(id, &request.channel, AnswerKind::Presence, context)
+            Some(CommandKind::Subscribe(request)) => self.subscribe(id, request, context),
+            Some(CommandKind::Unsubscribe(request)) => self.unsubscribe(id, &request.channel, context),
+            Some(CommandKind::Publish(request)) => self.publish(id, request, context),
+            Some(CommandKind::Presence(request)) => self.presence(id, &request.channel, ReplyKind::Presence, context),
+            Some(CommandKind::PresenceStats(request)) => {
+                self.presence(id, &request.channel, ReplyKind::PresenceStats, context)
             }
-            Some(ClientRequest::PresenceStats(request)) => {
-                self.presence(id, &request.channel, AnswerKind::PresenceStats, context)
-            }
-            Some(ClientRequest::History(request)) => self.history(id, request, context),
-            Some(ClientRequest::Rpc(request)) => self.rpc(id, &request, context),
-            Some(ClientRequest::Refresh(request)) => self.refresh(id, &request.token, context),
-            Some(ClientRequest::SubRefresh(request)) => self.sub_refresh(id, request, context),
+            Some(CommandKind::History(request)) => self.history(id, request, context),
+            Some(CommandKind::Rpc(request)) => self.rpc(id, &request, context),
+            Some(CommandKind::Refresh(request)) => self.refresh(id, &request.token, context),
+            Some(CommandKind::SubRefresh(request)) => self.sub_refresh(id, request, context),
             None => context.disconnect(Disconnect::BAD_REQUEST),
         }
     }
 
     /// Handles the reply of a home or of the directory.
-    pub fn answer(&mut self, ticket: Ticket, response: Response, context: &mut Context<'_>) {
+    pub fn handle_reply(&mut self, ticket: Ticket, response: Response, context: &mut Context<'_>) {
         self.flow.end(ticket);
         let response = if ticket.is_large() && context.room.is_scarce { response.without_contents() } else { response };
         match ticket {
             Ticket::Reply { command, .. } => channel_commands::reply(command, response, context),
             Ticket::Directory { command, kind, .. } => registry::reply(command, kind, response, context),
-            Ticket::Claim => self.handle_registered(response, context),
+            Ticket::Registrations => self.handle_registered(response, context),
             Ticket::Subscribe { command, serial, .. } => self.subscribed(command, serial, response, context),
             Ticket::Connect { serial } => self.subscribed_at_connect(serial, response, context),
             Ticket::Server { serial } => self.subscribed_by_server(serial, response, context),
@@ -557,7 +555,7 @@ impl Session {
             self.release(subscription, context);
         }
         if std::mem::take(&mut self.has_entries) {
-            context.effects.asks.push((None, self.who(), DirectoryRequest::Close));
+            context.effects.directory_requests.push((None, self.who(), DirectoryRequest::Close));
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use touchline_protocol::command::SubRefreshRequest;
+use touchline_protocol::command::SubRefreshCommand;
 use touchline_protocol::message::Reply;
 use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
 
@@ -59,19 +59,19 @@ impl Session {
             let Some(entry) = self.subscriptions[index].entry.as_deref().filter(|entry| entry.is_in) else { continue };
             let info = self.info(entry.info.chan_info.clone());
             let request = DirectoryRequest::Enter {
-                channel: context.hub.name(self.subscriptions[index].channel).clone().into(),
+                channel: context.hub.name(self.subscriptions[index].channel).clone(),
                 info: Arc::clone(&info),
                 is_shown: entry.is_shown,
                 is_announced: entry.is_announced,
             };
-            context.effects.asks.push((None, self.who(), request));
+            context.effects.directory_requests.push((None, self.who(), request));
             if let Some(entry) = &mut self.subscriptions[index].entry {
                 entry.info = info;
             }
         }
     }
 
-    pub(super) fn sub_refresh(&mut self, command: u32, request: SubRefreshRequest<'_>, context: &mut Context<'_>) {
+    pub(super) fn sub_refresh(&mut self, command: u32, request: SubRefreshCommand<'_>, context: &mut Context<'_>) {
         if request.token.is_empty() {
             return context.effects.refuse(command, Error::BAD_REQUEST);
         }

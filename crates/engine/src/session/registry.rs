@@ -1,11 +1,11 @@
 //! The registry by `rpc`: names, groups, messages and calls; and the names and groups of a token.
 
 use bytes::Bytes;
-use touchline_protocol::command::RpcRequest;
+use touchline_protocol::command::RpcCommand;
 use touchline_protocol::message::Reply;
 use touchline_protocol::{Error, data};
 
-use super::{AnswerKind, Context, Outbound, Phase, Session, Ticket, Weight};
+use super::{Context, Outbound, Phase, ReplyKind, Session, Ticket, Weight};
 use crate::claims::EntryClaim;
 use crate::directory::{self, DirectoryRequest, Registration, Requester, Scopes};
 use crate::request::Response;
@@ -16,7 +16,7 @@ impl Session {
         Requester { owner: self.owner(), user: self.user.clone(), is_backend: false }
     }
 
-    pub(super) fn rpc(&mut self, command: u32, rpc: &RpcRequest<'_>, context: &mut Context<'_>) {
+    pub(super) fn rpc(&mut self, command: u32, rpc: &RpcCommand<'_>, context: &mut Context<'_>) {
         if rpc.method == "stats.track" {
             return self.track(command, rpc, context);
         }
@@ -36,14 +36,14 @@ impl Session {
             Ok(request) => match scopes.answer(&request) {
                 Some(outcome) => reply(
                     command,
-                    AnswerKind::Rpc,
-                    outcome.map_or_else(Response::Refused, |json| Response::Answer(json.into())),
+                    ReplyKind::Rpc,
+                    outcome.map_or_else(Response::Refused, |json| Response::Directory(json.into())),
                     context,
                 ),
                 None if weight_of(&request) == Weight::Large && context.room.is_scarce => {
                     context.effects.refuse(command, Error::TOO_MANY_REQUESTS);
                 }
-                None => self.send_to_directory(command, AnswerKind::Rpc, request, context),
+                None => self.send_to_directory(command, ReplyKind::Rpc, request, context),
             },
             Err(error) => {
                 if let Some(cause) = cause_of(error) {
@@ -54,11 +54,11 @@ impl Session {
         }
     }
 
-    fn track(&mut self, command: u32, request: &RpcRequest<'_>, context: &mut Context<'_>) {
+    fn track(&mut self, command: u32, request: &RpcCommand<'_>, context: &mut Context<'_>) {
         let params = request.data.map_or("{}", |data| data.get());
         let Context { tracker, id, node, now_ms, .. } = context;
         match tracker.track(id.slot, &self.user, params, node.track, *now_ms) {
-            Ok(()) => reply(command, AnswerKind::Rpc, Response::Answer(b"{}".to_vec().into()), context),
+            Ok(()) => reply(command, ReplyKind::Rpc, Response::Directory(b"{}".to_vec().into()), context),
             Err(error) => context.effects.refuse(command, error),
         }
     }
@@ -73,7 +73,7 @@ impl Session {
     pub(super) fn send_to_directory(
         &mut self,
         command: u32,
-        kind: AnswerKind,
+        kind: ReplyKind,
         request: DirectoryRequest,
         context: &mut Context<'_>,
     ) {
@@ -83,7 +83,11 @@ impl Session {
             DirectoryRequest::Register { .. } | DirectoryRequest::Join { .. } | DirectoryRequest::Call { .. }
         ) || request.is_walk();
         self.flow.begin(weight);
-        context.effects.asks.push((Some(Ticket::Directory { command, kind, weight }), self.who(), request));
+        context.effects.directory_requests.push((
+            Some(Ticket::Directory { command, kind, weight }),
+            self.who(),
+            request,
+        ));
     }
 
     /// Requests the names and groups of the token, all or none. Other clients must not see any effect of the connect
@@ -98,7 +102,11 @@ impl Session {
             connecting.deferred = context.effects.requests.split_off(mark);
         }
         self.has_entries = true;
-        context.effects.asks.push((Some(Ticket::Claim), self.who(), DirectoryRequest::Take(entries)));
+        context.effects.directory_requests.push((
+            Some(Ticket::Registrations),
+            self.who(),
+            DirectoryRequest::RegisterAll(entries),
+        ));
     }
 
     /// Releases the subscriptions whose requests to homes have not left, because the names of the token come first.
@@ -179,16 +187,16 @@ fn weight_of(request: &DirectoryRequest) -> Weight {
 }
 
 /// Writes the directory's reply as the reply to a command.
-pub(super) fn reply(command: u32, kind: AnswerKind, response: Response, context: &mut Context<'_>) {
+pub(super) fn reply(command: u32, kind: ReplyKind, response: Response, context: &mut Context<'_>) {
     let json = match response {
-        Response::Answer(reply) => reply.json(),
+        Response::Directory(reply) => reply.json(),
         Response::Refused(error) => return context.effects.refuse(command, error),
         _ => return context.effects.refuse(command, Error::INTERNAL),
     };
     let reply = match kind {
-        AnswerKind::Presence => Reply::Presence(&json),
-        AnswerKind::PresenceStats => Reply::PresenceStats(&json),
-        AnswerKind::Rpc => Reply::Rpc(&json),
+        ReplyKind::Presence => Reply::Presence(&json),
+        ReplyKind::PresenceStats => Reply::PresenceStats(&json),
+        ReplyKind::Rpc => Reply::Rpc(&json),
     };
     context.effects.messages.reply(command, &reply);
 }

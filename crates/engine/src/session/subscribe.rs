@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use touchline_protocol::command::{FLAG_REJECT_UNRECOVERED, SubscribeRequest};
+use touchline_protocol::command::{FLAG_REJECT_UNRECOVERED, SubscribeCommand};
 use touchline_protocol::filter::Filter;
 use touchline_protocol::message::{Push, Reply, SubscribeResult};
 use touchline_protocol::publication::Recovered;
@@ -47,7 +47,7 @@ impl From<Error> for SubscribeRefusal {
 }
 
 impl Session {
-    pub(super) fn subscribe(&mut self, command: u32, request: SubscribeRequest<'_>, context: &mut Context<'_>) {
+    pub(super) fn subscribe(&mut self, command: u32, request: SubscribeCommand<'_>, context: &mut Context<'_>) {
         match self.grant(&request, context) {
             Ok(grant) => {
                 let is_recovering = grant.recover.is_some();
@@ -69,7 +69,7 @@ impl Session {
     /// Subscribes a client of a one-way transport to a channel that it named when it connected.
     pub(super) fn subscribe_one_way(
         &mut self,
-        request: &SubscribeRequest<'_>,
+        request: &SubscribeCommand<'_>,
         context: &mut Context<'_>,
     ) -> Result<(), Error> {
         let mut grant = match self.grant(request, context) {
@@ -82,7 +82,7 @@ impl Session {
     }
 
     /// Decides whether the client may subscribe; the order of the checks is the official server's.
-    fn grant(&self, request: &SubscribeRequest<'_>, context: &mut Context<'_>) -> Result<Grant, SubscribeRefusal> {
+    fn grant(&self, request: &SubscribeCommand<'_>, context: &mut Context<'_>) -> Result<Grant, SubscribeRefusal> {
         let channel = &*request.channel;
         if channel.is_empty() || !matches!(&*request.delta, "" | "fossil") {
             return Err(SubscribeRefusal::Disconnect(Disconnect::BAD_REQUEST));
@@ -256,7 +256,7 @@ impl Session {
                 .then(|| Box::new(Extra { chan_info: grant.chan_info, data: grant.data, filter: grant.filter })),
         });
         let name = context.hub.name(local).clone();
-        context.request(name.into(), Some(make_ticket(self.next_serial)), Request::Subscribe(Box::new(request)));
+        context.request(name, Some(make_ticket(self.next_serial)), Request::Subscribe(Box::new(request)));
         Ok(())
     }
 
@@ -286,10 +286,10 @@ impl Session {
             let channel = context.hub.name(subscription.channel).clone();
             let (info, is_shown, is_announced) = (entry.info.clone(), entry.is_shown, entry.is_announced);
             self.has_entries = true;
-            context.effects.asks.push((
+            context.effects.directory_requests.push((
                 None,
                 self.who(),
-                DirectoryRequest::Enter { channel: channel.into(), info, is_shown, is_announced },
+                DirectoryRequest::Enter { channel, info, is_shown, is_announced },
             ));
         }
         Some(index)
@@ -358,9 +358,13 @@ impl Session {
         context.hub.release(subscription.channel);
         // A session that closes leaves all channels at once, by one [`DirectoryRequest::Close`].
         if subscription.entry.is_some_and(|entry| entry.is_in) && !matches!(self.phase, Phase::Closed) {
-            context.effects.asks.push((None, self.who(), DirectoryRequest::Exit { channel: name.clone().into() }));
+            context.effects.directory_requests.push((
+                None,
+                self.who(),
+                DirectoryRequest::Exit { channel: name.clone() },
+            ));
         }
-        context.request(name.into(), None, Request::Unsubscribe { connection: context.id, is_answered });
+        context.request(name, None, Request::Unsubscribe { connection: context.id, is_answered });
     }
 }
 

@@ -67,7 +67,7 @@ fn a_call_without_a_waiting_requester_is_not_made() {
     let mut world = alone(|_| {});
     let target = Target { scope: ScopeId(0), key: "bike".into(), is_group: false };
     let now_ms = world.now_ms;
-    world.node("a").ask(
+    world.node("a").execute(
         &requester(2),
         DirectoryRequest::Call { target, data: "1".into(), timeout_ms: 300 },
         None,
@@ -254,7 +254,7 @@ fn a_node_keeps_its_own_time_and_room_for_calls_of_others() {
     for number in 1..=20_001u64 {
         let message = format!(r#"{{"client":"{client}","call":{number},"timeout_ms":{},"message":{{}}}}"#, u64::MAX);
         world.node("b").receive_from_node("a", message.as_bytes(), now_ms);
-        for act in world.node("b").acts() {
+        for act in world.node("b").effects() {
             match act {
                 DirectoryEffect::Call(to, ..) => {
                     assert_eq!(to, owner(1));
@@ -288,8 +288,13 @@ fn a_large_answer_costs_its_caller_by_its_bytes() {
     let mut world = alone(|_| {});
     world.ask("a", 2, "call", &call(300));
     let (now_ms, data) = (world.now_ms, format!("\"{}\"", "x".repeat(8_192)));
-    world.node("a").ask(&requester(1), DirectoryRequest::Reply { call: 101, outcome: Ok(data.into()) }, None, now_ms);
-    let Some(DirectoryEffect::Answer(2, Ok(answered))) = world.node("a").acts().next() else { panic!("an answer") };
+    world.node("a").execute(
+        &requester(1),
+        DirectoryRequest::Reply { call: 101, outcome: Ok(data.into()) },
+        None,
+        now_ms,
+    );
+    let Some(DirectoryEffect::Reply(2, Ok(answered))) = world.node("a").effects().next() else { panic!("an answer") };
     assert_eq!(answered.work(), 2);
 }
 
@@ -299,7 +304,7 @@ fn a_call_ends_when_its_node_has_left_all_scopes() {
     world.ask("a", 2, "call", &call(300));
     world.node("b").goodbye();
     let link = |act| if let DirectoryEffect::Link { scope, message, .. } = act { Some((scope, message)) } else { None };
-    let words: Vec<_> = world.node("b").acts().filter_map(link).collect();
+    let words: Vec<_> = world.node("b").effects().filter_map(link).collect();
     world.cut_off("b");
     let now_ms = world.now_ms;
     let told: Vec<_> = words

@@ -225,7 +225,7 @@ fn a_member_that_goes_while_a_group_is_gathered_is_not_called() {
 fn fill_group(world: &mut World, node: &str, size: u32) {
     let now_ms = world.now_ms;
     for number in 0..size {
-        world.node(node).ask(
+        world.node(node).execute(
             &one_of_many(number + 1),
             DirectoryRequest::Join { scope: ScopeId(0), group: "all".into(), meta: "".into() },
             None,
@@ -238,9 +238,9 @@ fn fill_group(world: &mut World, node: &str, size: u32) {
 /// Clients that each message to another node is for, and the numbers of its calls' first.
 fn messages(world: &mut World, ask: DirectoryRequest) -> Vec<(usize, u64)> {
     let now_ms = world.now_ms;
-    world.node("a").ask(&requester(9), ask, Some(9), now_ms);
+    world.node("a").execute(&requester(9), ask, Some(9), now_ms);
     let mut told = Vec::new();
-    for act in world.node("a").acts() {
+    for act in world.node("a").effects() {
         if let DirectoryEffect::Node(to, message) = act {
             assert_eq!(&*to, "b");
             let message: Value = serde_json::from_slice(&message).expect("JSON");
@@ -265,8 +265,8 @@ fn messages_between_nodes_are_for_as_many_clients_as_fit() {
     assert_eq!(messages(&mut world, call()), [(1_024, 102), (1, 1_126)], "numbers in a row");
     // The caller goes: its calls are ended in messages of at most so many as well.
     let now_ms = world.now_ms;
-    world.node("a").ask(&requester(9), DirectoryRequest::Close, None, now_ms);
-    let gone = world.node("a").acts().map(|act| match act {
+    world.node("a").execute(&requester(9), DirectoryRequest::Close, None, now_ms);
+    let gone = world.node("a").effects().map(|act| match act {
         DirectoryEffect::Node(_, message) => {
             serde_json::from_slice::<Value>(&message).expect("JSON")["gone"].as_array().map_or(0, Vec::len)
         }
@@ -289,8 +289,8 @@ fn messages_between_nodes_are_for_as_many_clients_as_fit() {
                 (first, CROWD as usize),
                 "{room}"
             );
-            world.node("a").ask(&requester(9), DirectoryRequest::Close, None, now_ms);
-            world.node("a").acts().for_each(drop);
+            world.node("a").execute(&requester(9), DirectoryRequest::Close, None, now_ms);
+            world.node("a").effects().for_each(drop);
         }
     }
     world.node("a").set_message_max(512 + message - 1);

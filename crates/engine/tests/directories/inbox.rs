@@ -20,7 +20,7 @@ fn send(name: &str, store_for: u64) -> Value {
 fn deliver(world: &mut World, node: &str, name: &str, ids: &[u64]) -> Vec<String> {
     let messages = ids.iter().map(|id| (*id, Bytes::from(format!(r#"{{"n":{id}}}"#)))).collect();
     let now_ms = world.now_ms;
-    world.node(node).deliver("devices", name, Some(messages), now_ms);
+    world.node(node).deliver_messages("devices", name, Some(messages), now_ms);
     world.settle()
 }
 
@@ -46,11 +46,11 @@ fn a_message_is_kept_for_as_long_as_it_says_and_as_the_scope_allows() {
     let target = |key: &str, is_group| Target { scope: ScopeId(0), key: key.into(), is_group };
     let post = |target| DirectoryRequest::Send { target, data: "5".into(), store_for_ms: 1 };
     let now_ms = world.now_ms;
-    world.node("a").ask(&crate::world::requester(2), post(target("bike", false)), None, now_ms);
+    world.node("a").execute(&crate::world::requester(2), post(target("bike", false)), None, now_ms);
     assert_eq!(world.settle(), [format!("a keeps 1 ms among 3 for bike in devices, asked by None: {message}")]);
     for odd in [target("bikes", false), target("all", true), target("a\n", false)] {
         assert_eq!(world.order("a", 2, post(odd.clone())), ["a refuses 2: 107 bad request"], "{odd:?}");
-        world.node("a").ask(&crate::world::requester(2), post(odd), None, now_ms);
+        world.node("a").execute(&crate::world::requester(2), post(odd), None, now_ms);
         assert_eq!(world.settle(), [""; 0]);
     }
     assert!(world.order("a", 2, post(target("four", false)))[0].starts_with("a keeps"), "as long as a name may be");
@@ -74,10 +74,10 @@ fn messages_are_delivered_to_the_owner_of_the_name_and_discarded_when_it_has_ack
     assert_eq!(acknowledge(&mut world, 1, &["7"]), ["a answers 1: {}"], "it is thrown away");
     assert_eq!(world.ask("a", 1, "inbox.ack", &json!({"id": "8"})), ["a throws [8] away, asked by Some(1)"]);
     // A message for the name: there may be more after the last one.
-    world.node("a").mail("devices", "bike");
+    world.node("a").message_queued("devices", "bike");
     assert_eq!(world.settle(), ["a fetches 99 behind 8 of bike in devices"]);
     for (scope, name) in [("robots", "bike"), ("none", "bike"), ("devices", "boat")] {
-        world.node("a").mail(scope, name);
+        world.node("a").message_queued(scope, name);
         assert_eq!(world.settle(), [""; 0], "{name} of {scope} has no owner here");
     }
 }
@@ -100,7 +100,7 @@ fn a_store_that_cannot_answer_is_asked_again_after_a_second() {
     let mut world = World::alone(with_inbox());
     world.ask("a", 1, "register", &register(1));
     let now_ms = world.now_ms;
-    world.node("a").deliver("devices", "bike", None, now_ms);
+    world.node("a").deliver_messages("devices", "bike", None, now_ms);
     assert_eq!(world.node("a").next_deadline_ms(), Some(now_ms + 1_000));
     assert_eq!(world.pass(999), [""; 0]);
     assert_eq!(world.pass(1), ["a fetches 100 behind 0 of bike in devices"]);
@@ -126,7 +126,7 @@ fn messages_go_with_the_name() {
     assert_eq!(deliver(&mut world, "a", "bike", &[8]), [""; 0]);
     // A scope without an inbox loads nothing.
     assert_eq!(world.ask("a", 1, "register", &json!({"scope": "robots", "name": "bike"})).len(), 1);
-    world.node("a").deliver("nowhere", "bike", None, 0);
+    world.node("a").deliver_messages("nowhere", "bike", None, 0);
     assert_eq!(world.settle(), [""; 0]);
 }
 
@@ -138,7 +138,7 @@ fn messages_are_delivered_on_the_node_of_the_name_only() {
         lines.iter().filter(|line| line.contains("fetches")).collect::<Vec<_>>(),
         ["b fetches 100 behind 0 of bike in devices"]
     );
-    world.node("a").mail("devices", "bike");
+    world.node("a").message_queued("devices", "bike");
     assert_eq!(world.settle(), [""; 0], "it is on the other node");
     // It moves to this one.
     let lines = world.ask("a", 2, "register", &register(2));

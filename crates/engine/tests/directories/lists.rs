@@ -16,8 +16,8 @@ fn walk(world: &mut World, ask: DirectoryRequest) -> (String, u32, usize) {
         steps += 1;
     }
     let mut answers = node
-        .acts()
-        .filter_map(|act| if let DirectoryEffect::Answer(9, Ok(answered)) = act { Some(answered) } else { None });
+        .effects()
+        .filter_map(|act| if let DirectoryEffect::Reply(9, Ok(answered)) = act { Some(answered) } else { None });
     let answered = answers.next().expect("an answer");
     let work = answered.work();
     (shown(answered), work, steps)
@@ -36,7 +36,7 @@ fn register(world: &mut World, name: &str, meta: &str) {
         meta: meta.to_owned().into(),
         take_over: false,
     };
-    world.node("a").ask(&requester(1), ask, None, now_ms);
+    world.node("a").execute(&requester(1), ask, None, now_ms);
 }
 
 /// So many clients in a group, each with metadata of so many bytes.
@@ -44,7 +44,7 @@ fn fill_group(world: &mut World, group: &str, size: u32, meta: usize) {
     let now_ms = world.now_ms;
     for number in 0..size {
         let meta = format!("\"{}\"", "x".repeat(meta.saturating_sub(2))).into();
-        world.node("a").ask(
+        world.node("a").execute(
             &one_of_many(number),
             DirectoryRequest::Join { scope: ScopeId(0), group: group.into(), meta },
             None,
@@ -141,9 +141,9 @@ fn counts_tell_how_the_entries_spread_over_the_nodes() {
     assert_eq!(world.ask("a", 9, "count", &json!({"scope": "devices"})), [format!("a answers 9: {}", counts(a, b))]);
     assert_eq!(world.ask("b", 9, "count", &json!({"scope": "devices"})), [format!("b answers 9: {}", counts(b, a))]);
     let figures: Vec<_> =
-        world.node("a").figures().map(|figures| (figures.scope.to_string(), figures.names, figures.members)).collect();
+        world.node("a").metrics().map(|figures| (figures.scope.to_string(), figures.names, figures.members)).collect();
     assert_eq!(figures, [("devices".into(), 1, 3), ("robots".into(), 0, 0), ("$presence".into(), 0, 0)]);
-    assert!(world.node("a").figures().all(|figures| figures.counters.snapshots_installed >= 1));
+    assert!(world.node("a").metrics().all(|figures| figures.counters.snapshots_installed >= 1));
     assert_eq!(
         world.node("a").scope_names().map(|name| &**name).collect::<Vec<_>>(),
         ["devices", "robots", "$presence"]
@@ -189,7 +189,7 @@ fn groups_and_pages_of_members_are_listed_in_steps_too() {
     let now_ms = world.now_ms;
     for number in 0..1_100 {
         let group = format!("g{number}").into();
-        world.node("a").ask(
+        world.node("a").execute(
             &requester(1),
             DirectoryRequest::Join { scope: ScopeId(0), group, meta: "".into() },
             None,
@@ -231,7 +231,7 @@ fn a_walk_takes_a_step_for_each_five_hundred_and_twelve_members() {
             begun = world.node("a").step(walk, now_ms);
             taken += 1;
         }
-        assert_eq!((world.node("a").acts().count(), taken), (size as usize, steps));
+        assert_eq!((world.node("a").effects().count(), taken), (size as usize, steps));
         world.pass(300);
         let info =
             touchline_protocol::ClientInfo { user: "u".into(), client: "c".into(), conn_info: None, chan_info: None };
@@ -243,7 +243,7 @@ fn a_walk_takes_a_step_for_each_five_hundred_and_twelve_members() {
                 is_shown: true,
                 is_announced: false,
             };
-            world.node("a").ask(&one_of_many(number), enter, None, now_ms);
+            world.node("a").execute(&one_of_many(number), enter, None, now_ms);
         }
         let (list, _, taken) = walk(&mut world, DirectoryRequest::Presence { channel: "room".into(), limit: 5_000 });
         assert_eq!((list.matches("user").count(), taken), (size as usize, steps));
@@ -299,8 +299,8 @@ fn a_page_has_no_more_than_its_limit_in_however_many_steps_it_is_made() {
         register(&mut world, &key, "");
         let join =
             |scope, group: &str| DirectoryRequest::Join { scope: ScopeId(scope), group: group.into(), meta: "".into() };
-        world.node("a").ask(&one_of_many(number), join(0, &key), None, now_ms);
-        world.node("a").ask(&one_of_many(number), join(1, if is_wanted { "few" } else { "rest" }), None, now_ms);
+        world.node("a").execute(&one_of_many(number), join(0, &key), None, now_ms);
+        world.node("a").execute(&one_of_many(number), join(1, if is_wanted { "few" } else { "rest" }), None, now_ms);
     }
     world.settle();
     let listing = |scope, prefix: &str| Listing { scope: ScopeId(scope), prefix: prefix.into(), cursor: 0, limit: 2 };

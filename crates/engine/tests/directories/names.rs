@@ -126,7 +126,7 @@ fn the_scopes_policy_says_which_owner_keeps_a_name_after_a_split() {
                 meta: "".into(),
                 take_over: false,
             };
-            world.node(at).ask(&crate::world::requester(client), ask, None, now_ms + later_ms);
+            world.node(at).execute(&crate::world::requester(client), ask, None, now_ms + later_ms);
         }
         let ((home, kept), (away, lost)) = (winner, loser);
         let loss =
@@ -203,7 +203,9 @@ fn every_request_to_a_scope_that_is_not_there_is_refused() {
     let (scope, name, meta) = (ScopeId(9), Box::<str>::from("x"), bytes::Bytes::new());
     let asks = [
         DirectoryRequest::Register { scope, name: name.clone(), meta: meta.clone(), take_over: true },
-        DirectoryRequest::Take([Registration { scope, key: name.clone(), meta: meta.clone(), is_group: false }].into()),
+        DirectoryRequest::RegisterAll(
+            [Registration { scope, key: name.clone(), meta: meta.clone(), is_group: false }].into(),
+        ),
         DirectoryRequest::Unregister { scope, name: name.clone() },
         DirectoryRequest::UpdateMeta { scope, name: name.clone(), meta: meta.clone(), expected: None },
         DirectoryRequest::Join { scope, group: name.clone(), meta },
@@ -223,7 +225,7 @@ fn a_token_gives_all_or_nothing_and_counts_each_entry_once() {
     let claim = |key: &str, is_group| Registration { scope: ScopeId(0), key: key.into(), meta: "1".into(), is_group };
     let mut world = World::alone(ScopeOptions { client_entries_limit: 2, meta_max_size: 1, ..devices() });
     let take = |world: &mut World, client: u32, claims: &[Registration]| {
-        world.order("a", client, DirectoryRequest::Take(claims.into()))
+        world.order("a", client, DirectoryRequest::RegisterAll(claims.into()))
     };
     // The same key as a name and as a group is two entries; twice the same is one.
     assert_eq!(take(&mut world, 1, &[claim("k", false), claim("k", true), claim("k", false)]), ["a answers 1: {}"]);

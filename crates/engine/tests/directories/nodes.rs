@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use touchline_engine::directory::{
     ConflictPolicy, Directory, DirectoryEffect, DirectoryRequest, Requester, ScopeId, ScopeOptions,
 };
-use touchline_registry::Timing;
+use touchline_registry::ReplicaTiming;
 
 use crate::world::{START_MS, World, devices, one_of_many, owner, requester};
 
@@ -35,7 +35,7 @@ fn a_name_on_a_node_that_may_be_dead_goes_to_its_own_user_only() {
             let requester = Requester { owner: owner(5), user: user.into(), is_backend };
             let ask =
                 DirectoryRequest::Register { scope: ScopeId(0), name: key.into(), meta: "".into(), take_over: false };
-            world.node("a").ask(&requester, ask, Some(5), now_ms);
+            world.node("a").execute(&requester, ask, Some(5), now_ms);
             let lines = world.settle();
             if is_given {
                 assert_eq!(
@@ -132,7 +132,7 @@ fn other_options_of_a_node_are_noticed_once_for_each_scope() {
         Directory::<u32>::new(
             name,
             &[ScopeOptions { name_max_length, ..devices() }],
-            &Timing::default(),
+            &ReplicaTiming::default(),
             birth,
             true,
             START_MS,
@@ -144,7 +144,7 @@ fn other_options_of_a_node_are_noticed_once_for_each_scope() {
         let now_ms = START_MS + round * 200;
         node.1.tick(now_ms);
         node.1.flush();
-        for act in node.1.acts() {
+        for act in node.1.effects() {
             match act {
                 DirectoryEffect::Link { scope, message, .. } => other.1.receive(&scope, &message, now_ms),
                 DirectoryEffect::OptionsDiffer { scope, node: than } => {
@@ -164,7 +164,7 @@ fn a_node_alone_says_nothing_to_others() {
     let mut world = World::alone(devices());
     let now_ms = world.now_ms;
     let node = world.node("a");
-    node.ask(
+    node.execute(
         &requester(1),
         DirectoryRequest::Register { scope: ScopeId(0), name: "bike".into(), meta: "".into(), take_over: false },
         None,
@@ -174,7 +174,7 @@ fn a_node_alone_says_nothing_to_others() {
     node.flush();
     node.wake(now_ms + 3_600_000);
     node.goodbye();
-    assert_eq!(node.acts().count(), 0);
+    assert_eq!(node.effects().count(), 0);
     // However much changes at once.
     for number in 0..2_000 {
         let ask = DirectoryRequest::Join {
@@ -182,15 +182,15 @@ fn a_node_alone_says_nothing_to_others() {
             group: "all".into(),
             meta: format!("\"{}\"", "x".repeat(200)).into(),
         };
-        node.ask(&one_of_many(number), ask, None, now_ms);
+        node.execute(&one_of_many(number), ask, None, now_ms);
     }
     node.flush();
-    assert_eq!(node.acts().count(), 0);
+    assert_eq!(node.effects().count(), 0);
     // What comes for a scope that it does not have is left alone.
     node.receive("nowhere", b"x", now_ms);
     node.receive("devices", b"x", now_ms);
-    assert_eq!(node.acts().count(), 0);
-    assert_eq!(node.figures().map(|figures| figures.counters.malformed).collect::<Vec<_>>(), [1, 0, 0]);
+    assert_eq!(node.effects().count(), 0);
+    assert_eq!(node.metrics().map(|figures| figures.counters.malformed).collect::<Vec<_>>(), [1, 0, 0]);
 }
 
 #[test]
@@ -254,9 +254,9 @@ fn scopes_whose_entries_may_be_larger_than_a_message_are_named() {
 fn times_are_those_of_the_configuration() {
     // By default a node that has not checked the clock for ten seconds was suspended.
     for (timeout_ms, was_away) in [(5_000, true), (60_000, false)] {
-        let timing = Timing { timeout_ms, ..Timing::default() };
+        let timing = ReplicaTiming { timeout_ms, ..ReplicaTiming::default() };
         let mut node = Directory::<u32>::new("a", &[devices()], &timing, 1, true, START_MS);
         node.wake(START_MS + 10_000);
-        assert_eq!(node.acts().any(|act| matches!(act, DirectoryEffect::Probe)), was_away, "{timeout_ms}");
+        assert_eq!(node.effects().any(|act| matches!(act, DirectoryEffect::Probe)), was_away, "{timeout_ms}");
     }
 }

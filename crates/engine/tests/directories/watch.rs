@@ -29,7 +29,7 @@ fn register(world: &mut World, name: u8, size: usize) {
         meta: meta.into(),
         take_over: false,
     };
-    world.node("a").ask(&requester(1), ask, None, now_ms);
+    world.node("a").execute(&requester(1), ask, None, now_ms);
 }
 
 /// What watchers get now: the offset, and the number of changes; `None` = only the offset.
@@ -193,8 +193,15 @@ fn an_answer_costs_what_it_holds() {
     let position = WatchPosition { epoch: "64000".into(), offset: 0 };
     // Eight changes are as many bytes as one reply may have.
     for (position, work) in [(Some(position), 1 + 65_536 / 4_096), (None, 0)] {
-        world.node("a").ask(&requester(9), DirectoryRequest::Changes { scope: ScopeId(0), position }, Some(9), now_ms);
-        let Some(DirectoryEffect::Answer(9, Ok(answered))) = world.node("a").acts().next() else { panic!("an answer") };
+        world.node("a").execute(
+            &requester(9),
+            DirectoryRequest::Changes { scope: ScopeId(0), position },
+            Some(9),
+            now_ms,
+        );
+        let Some(DirectoryEffect::Reply(9, Ok(answered))) = world.node("a").effects().next() else {
+            panic!("an answer")
+        };
         assert_eq!(answered.work(), work);
     }
 }

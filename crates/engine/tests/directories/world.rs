@@ -5,7 +5,7 @@ use touchline_engine::directory::{
     Directory, DirectoryEffect, DirectoryReply, DirectoryRequest, Requester, ScopeOptions, client_text, numbered, read,
 };
 use touchline_protocol::Error;
-use touchline_registry::{OwnerId, Timing};
+use touchline_registry::{OwnerId, ReplicaTiming};
 
 pub(crate) const START_MS: u64 = 1_000_000;
 /// The longest jump of time, milliseconds: beyond it a node believes that it stood still.
@@ -74,7 +74,10 @@ impl World {
     fn with(names: &[&'static str], options: ScopeOptions, is_clustered: bool) -> Self {
         let scopes = [options, ScopeOptions { name: "robots".into(), ..ScopeOptions::default() }];
         let node = |(number, name): (u64, &&'static str)| {
-            (*name, Directory::new(name, &scopes, &Timing::default(), (number * 100) << 12, is_clustered, START_MS))
+            (
+                *name,
+                Directory::new(name, &scopes, &ReplicaTiming::default(), (number * 100) << 12, is_clustered, START_MS),
+            )
         };
         World { now_ms: START_MS, nodes: (1..).zip(names).map(node).collect(), cut_off: Vec::new(), largest: 0 }
     }
@@ -99,14 +102,14 @@ impl World {
     /// The same of a request that need not be one that a client writes.
     pub(crate) fn order(&mut self, node: &str, client: u32, ask: DirectoryRequest) -> Vec<String> {
         let now_ms = self.now_ms;
-        self.node(node).ask(&requester(client), ask, Some(client), now_ms);
+        self.node(node).execute(&requester(client), ask, Some(client), now_ms);
         self.settle()
     }
 
     /// A client has gone.
     pub(crate) fn close(&mut self, node: &str, client: u32) -> Vec<String> {
         let now_ms = self.now_ms;
-        self.node(node).ask(&requester(client), DirectoryRequest::Close, None, now_ms);
+        self.node(node).execute(&requester(client), DirectoryRequest::Close, None, now_ms);
         self.settle()
     }
 
@@ -132,7 +135,7 @@ impl World {
             for index in 0..self.nodes.len() {
                 let from = self.nodes[index].0;
                 self.nodes[index].1.flush();
-                for act in self.nodes[index].1.acts().collect::<Vec<_>>() {
+                for act in self.nodes[index].1.effects().collect::<Vec<_>>() {
                     is_quiet = false;
                     lines.extend(self.carry_out(from, act));
                 }
@@ -163,8 +166,8 @@ impl World {
                 }
                 format!("{from} tells {to}: {}", shown(&message))
             }
-            DirectoryEffect::Answer(asker, Ok(answered)) => format!("{from} answers {asker}: {}", json(answered)),
-            DirectoryEffect::Answer(asker, Err(error)) => refused(from, asker, error),
+            DirectoryEffect::Reply(asker, Ok(answered)) => format!("{from} answers {asker}: {}", json(answered)),
+            DirectoryEffect::Reply(asker, Err(error)) => refused(from, asker, error),
             DirectoryEffect::Push(client, message) => format!("{from} gives {}: {}", named(&[client]), shown(&message)),
             DirectoryEffect::PushMany(clients, push) => {
                 format!("{from} gives {}: {}", named(&clients), shown(push.json()))

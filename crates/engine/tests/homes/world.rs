@@ -339,7 +339,7 @@ fn answer(response: Response) -> String {
         }
         Response::Done => "done".into(),
         Response::Refused(error) => format!("refused: {} {}", error.code, error.message),
-        Response::Answer(_) => panic!("the directory answers so"),
+        Response::Directory(_) => panic!("the directory answers so"),
     }
 }
 

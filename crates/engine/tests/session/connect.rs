@@ -53,7 +53,7 @@ fn the_reply_says_what_the_link_needs() {
         settings.client.connect_include_server_time = true;
         settings.client.ping_interval = Duration::from_millis(400);
     });
-    story.open("ann", TransportMode::Listening);
+    story.open("ann", TransportMode::OneWay);
     story.play(
         r#"
         ann> {"version":"2.0"}
@@ -90,7 +90,7 @@ fn a_session_begins_with_one_connect() {
         assert_eq!(story.code("ann", second), expected, "{second}");
     }
     let mut story = Story::with(|_| ());
-    story.open("eve", TransportMode::Listening);
+    story.open("eve", TransportMode::OneWay);
     story.play("eve> [\neve< disconnect 3501 bad request");
 }
 
@@ -142,7 +142,7 @@ fn a_client_that_only_listens_is_told_by_the_end_of_its_stream() {
             });
         });
         story.connect("holder", &format!("{{{held}}}"));
-        story.open("ann", TransportMode::Listening);
+        story.open("ann", TransportMode::OneWay);
         story.play(&format!("ann> {{\"token\":\"{token}\"}}\nann< {expected}"));
     }
     for (error, expected) in [
@@ -152,7 +152,7 @@ fn a_client_that_only_listens_is_told_by_the_end_of_its_stream() {
     ] {
         let mut story = Story::with(|settings| settings.scope("devices", |_| ()));
         story.is_slow = true;
-        story.open("ann", TransportMode::Listening);
+        story.open("ann", TransportMode::OneWay);
         story.say("ann", &format!("{{\"token\":\"{{{held}}}\"}}"));
         story.forge_answer(Response::Refused(error));
         story.arrive();
@@ -226,7 +226,7 @@ fn a_listener_gets_the_channels_that_it_asks_for_and_may_have() {
         calm(settings);
         settings.namespace("open", |options| options.allow_subscribe_for_client = true);
     });
-    story.open("ann", TransportMode::Listening);
+    story.open("ann", TransportMode::OneWay);
     story.play(
         r#"
         ann> {"token":"{'sub':'ann','channels':['room:a']}","subs":{"open:a":{},"room:a":{},"room:b":{},"$open:b":{}}}
@@ -239,14 +239,14 @@ fn a_listener_gets_the_channels_that_it_asks_for_and_may_have() {
     assert_eq!(codes, [("$open:b".to_owned(), 103), ("room:b".to_owned(), 103)], "the log says why");
     story.publish("open:a", "1");
     story.play(r#"ann< {"channel":"open:a","pub":{"data":1}}"#);
-    story.open("bob", TransportMode::Listening);
+    story.open("bob", TransportMode::OneWay);
     story.play("bob> {\"subs\":{\"nothing:a\":{},\"nothing:b\":{}}}\nbob< disconnect 3501 bad request");
     assert_eq!(story.refused("bob").len(), 1, "the first one ends it");
     // What it may not have for another reason than a permission it does not get either; the connect goes on.
     for (asked, code) in [(r#""open:a":{"delta":"other"}"#, 107), (r#""open:a":{"type":1}"#, 108)] {
         let mut story =
             Story::with(|settings| settings.namespace("open", |options| options.allow_subscribe_for_client = true));
-        story.open("cid", TransportMode::Listening);
+        story.open("cid", TransportMode::OneWay);
         let connected = r#"{"connect":{"client":"<cid>","version":"1.0","ping":25}}"#;
         story.play(&format!("cid> {{\"subs\":{{{asked}}}}}\ncid< {connected}"));
         assert_eq!(story.refused("cid").len(), 0, "{asked}, {code}: no cause is noted for it");

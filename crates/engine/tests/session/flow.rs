@@ -227,7 +227,7 @@ fn what_is_carried_out_is_counted() {
     assert_eq!(receive(&mut story, &[&publish(7), "x", &publish(8)].join("\n")), 2, "what is no command counts");
     story.play("ann< disconnect 3501 bad request");
     assert_eq!(story.decide("ann", |session, context| session.resume(context)), 0, "it is over");
-    story.open("bob", TransportMode::Listening);
+    story.open("bob", TransportMode::OneWay);
     assert_eq!(story.decide("bob", |session, context| session.receive(b"{}", context)), 1);
     story.received("bob");
 }

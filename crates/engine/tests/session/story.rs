@@ -34,7 +34,7 @@ use touchline_protocol::publication::{Content, Delta};
 use touchline_protocol::stream::ChannelName;
 use touchline_protocol::wire::{Coding, Framing};
 use touchline_protocol::{Disconnect, Wire};
-use touchline_registry::{OwnerId, Timing};
+use touchline_registry::{OwnerId, ReplicaTiming};
 
 /// When every story begins, Unix seconds.
 pub(crate) const START_S: u64 = 1_000_000_000;
@@ -155,7 +155,7 @@ impl Story {
         };
         change(&mut settings);
         let now_ms = START_S * 1_000;
-        let directory = Directory::new("here", &settings.scopes, &Timing::default(), 7, false, now_ms);
+        let directory = Directory::new("here", &settings.scopes, &ReplicaTiming::default(), 7, false, now_ms);
         let node = SessionSettings {
             client: settings.client,
             namespaces: Arc::new(Namespaces::new(settings.channel)),
@@ -163,7 +163,7 @@ impl Story {
             scopes: directory.scopes(),
             version: "1.0",
             id: "node".into(),
-            sealer: Arc::new(Claims),
+            signer: Arc::new(Claims),
             users: settings.users,
             deferred_max: settings.deferred_max,
             track: settings.track,
@@ -197,7 +197,7 @@ impl Story {
     pub(crate) fn open_from(&mut self, name: &'static str, link: TransportMode, is_loopback: bool) {
         let id = [self.people.len() as u8 + 1; 16];
         let session = Session::new(id, link, is_loopback, self.now_ms, &self.node.client);
-        let body = if link == TransportMode::Listening { Encoding::Push } else { Encoding::Json };
+        let body = if link == TransportMode::OneWay { Encoding::Push } else { Encoding::Json };
         self.people.push(Person {
             name,
             session,
@@ -348,7 +348,7 @@ impl Story {
         match self.queue.pop_front().expect("something is under way") {
             Queued::Answer((index, ticket), response) => {
                 if !self.people[index].is_gone {
-                    self.act(index, |session, context| session.answer(ticket, response, context));
+                    self.act(index, |session, context| session.handle_reply(ticket, response, context));
                     while self.people[index].session.is_deferring() && self.act(index, Session::resume) > 0 {}
                 }
             }
@@ -433,20 +433,20 @@ impl Story {
             self.queue.extend(outbound.ticket.map(|ticket| Queued::Answer((index, ticket), response)));
             self.post();
         }
-        for (ticket, requester, ask) in effects.asks {
+        for (ticket, requester, ask) in effects.directory_requests {
             self.asks.push(format!("{ask:?}"));
-            self.directory.ask(&requester, ask, ticket.map(|ticket| (index, ticket)), self.now_ms);
+            self.directory.execute(&requester, ask, ticket.map(|ticket| (index, ticket)), self.now_ms);
             self.enact();
         }
     }
 
     fn enact(&mut self) {
-        let acts: Vec<_> = self.directory.acts().collect();
+        let acts: Vec<_> = self.directory.effects().collect();
         for act in acts {
             match act {
-                DirectoryEffect::Answer(asker, answer) => {
+                DirectoryEffect::Reply(asker, answer) => {
                     self.queue
-                        .push_back(Queued::Answer(asker, answer.map_or_else(Response::Refused, Response::Answer)));
+                        .push_back(Queued::Answer(asker, answer.map_or_else(Response::Refused, Response::Directory)));
                 }
                 DirectoryEffect::Announce(channel, push) => {
                     self.channels.execute(&channel.into(), Request::Announce(push), self.now_ms);

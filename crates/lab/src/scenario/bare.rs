@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use crate::floor::{FloorCommand, FloorReport, Sending};
-use crate::process::{Meter, Part};
+use crate::process::{ChildProcess, Meter};
 use crate::wire::Dialect;
 use crate::workers::{Delivered, Plan, Workers};
 
@@ -94,7 +94,7 @@ impl Bare {
 
 /// A process that sends what the floor sends.
 struct Floor {
-    part: Part,
+    part: ChildProcess,
     address: SocketAddr,
     commands: ChildStdin,
     reports: Lines<BufReader<ChildStdout>>,
@@ -102,7 +102,7 @@ struct Floor {
 
 impl Floor {
     fn start() -> Result<Self> {
-        let mut part = Part::start(&["lab", "floor-server"])?;
+        let mut part = ChildProcess::start(&["lab", "floor-server"])?;
         let commands = part.0.stdin.take().context("the floor has no standard input")?;
         let mut reports = BufReader::new(part.0.stdout.take().context("the floor has no standard output")?).lines();
         match report(&mut reports)? {

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::arguments::Options;
-use crate::publisher::Api;
+use crate::publisher::PublishClient;
 use crate::report::{Figure, Results};
 use crate::server_under_test::ServerUnderTest;
-use crate::transport::Transport;
+use crate::transport::ClientTransport;
 use crate::wire;
 
 const PUBLICATIONS: usize = 200;
@@ -21,13 +21,15 @@ const QUIET: Duration = Duration::from_millis(300);
 
 /// One run: events of 1 KB, plain and compressed; a state of 4 KB, plain and by its changes.
 pub(super) fn bytes(options: &Options, results: &mut Results) -> Result<()> {
-    let server = ServerUnderTest::start(&Options { transport: Transport::Deflate, ..options.clone() })?;
+    let server = ServerUnderTest::start(&Options { transport: ClientTransport::Deflate, ..options.clone() })?;
     let figure = |name, unit| Figure::new("bytes on the wire", name, unit);
     let (events, states): (Vec<_>, Vec<_>) = (0..PUBLICATIONS).map(|n| (event(n), state(n))).unzip();
     let of = |transport, delta, publications: &[String]| received(&server, transport, delta, publications);
-    let (plain, deflated) = (of(Transport::Websocket, "", &events)?, of(Transport::Deflate, "", &events)?);
-    let (whole, changes) =
-        (of(Transport::Websocket, "", &states)?, of(Transport::Websocket, r#","delta":"fossil""#, &states)?);
+    let (plain, deflated) = (of(ClientTransport::Websocket, "", &events)?, of(ClientTransport::Deflate, "", &events)?);
+    let (whole, changes) = (
+        of(ClientTransport::Websocket, "", &states)?,
+        of(ClientTransport::Websocket, r#","delta":"fossil""#, &states)?,
+    );
     results.add(figure("an event of 1 KB", "B"), plain);
     results.add(figure("the same compressed", "B"), deflated);
     results.add(figure("compressed / plain", "×").bound(0.5, 0.4), deflated / plain);
@@ -69,7 +71,7 @@ fn state(number: usize) -> String {
 }
 
 /// Bytes that one subscriber receives for each publication.
-fn received(server: &ServerUnderTest, transport: Transport, delta: &str, publications: &[String]) -> Result<f64> {
+fn received(server: &ServerUnderTest, transport: ClientTransport, delta: &str, publications: &[String]) -> Result<f64> {
     let mut socket = TcpStream::connect(server.address)?;
     socket.set_read_timeout(Some(QUIET))?;
     socket.write_all(&transport.opening("lab", "/connection/websocket", CHANNEL))?;
@@ -108,7 +110,7 @@ fn read_until(socket: &mut TcpStream, end: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn publish(api: &Api, publications: &[String]) -> Result<()> {
+fn publish(api: &PublishClient, publications: &[String]) -> Result<()> {
     let address: SocketAddr = api.address;
     let mut socket = TcpStream::connect(address)?;
     for data in publications {

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use super::exact;
-use crate::arguments::{Channels, Options};
+use crate::arguments::{ChannelsOptions, Options};
 use crate::nats::Nats;
 use crate::process::resident_bytes;
 use crate::publisher::Publisher;
 use crate::report::{Figure, Results};
 use crate::server_under_test::{HISTORY, PLAIN, ServerUnderTest};
-use crate::stream::Stream;
+use crate::stream::LabStream;
 use crate::wire;
 use crate::worker::channel_name;
 
@@ -29,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const REST: Duration = Duration::from_secs(2);
 
 /// One run without history, and one with it.
-pub(super) fn channels(channels: &Channels, options: &Options, results: &mut Results) -> Result<()> {
+pub(super) fn channels(channels: &ChannelsOptions, options: &Options, results: &mut Results) -> Result<()> {
     run("channels without history on three nodes", PLAIN, channels, options, results)?;
     run("channels with history on three nodes", HISTORY, channels, options, results)
 }
@@ -37,7 +37,7 @@ pub(super) fn channels(channels: &Channels, options: &Options, results: &mut Res
 fn run(
     scenario: &'static str,
     prefix: &str,
-    channels: &Channels,
+    channels: &ChannelsOptions,
     options: &Options,
     results: &mut Results,
 ) -> Result<()> {
@@ -82,7 +82,7 @@ struct ChannelLoad {
 }
 
 struct Client {
-    socket: Stream<TcpStream>,
+    socket: LabStream<TcpStream>,
     rest: Vec<u8>,
     channels: Range<usize>,
 }

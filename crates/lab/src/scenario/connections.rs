@@ -5,11 +5,11 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::exact;
-use crate::arguments::{Idle, Opening, Options};
+use crate::arguments::{Idle, OpeningOptions, Options};
 use crate::process::{Meter, resident_bytes};
 use crate::report::{Figure, Results};
 use crate::server_under_test::{PLAIN, ServerUnderTest};
-use crate::transport::Transport;
+use crate::transport::ClientTransport;
 use crate::workers::Workers;
 
 const SIZE: usize = 128;
@@ -17,7 +17,7 @@ const SIZE: usize = 128;
 const REST: Duration = Duration::from_secs(3);
 
 /// Opens connections with a token each: the server's CPU for each, until its subscription is established.
-pub(super) fn connect(opening: &Opening, options: &Options, results: &mut Results) -> Result<()> {
+pub(super) fn connect(opening: &OpeningOptions, options: &Options, results: &mut Results) -> Result<()> {
     let connections = opening.connections.unwrap_or(10_000);
     let server = ServerUnderTest::start(options)?;
     let mut workers = Workers::start(&server.plan(connections, PLAIN, 1, SIZE, true))?;
@@ -25,7 +25,7 @@ pub(super) fn connect(opening: &Opening, options: &Options, results: &mut Result
     let opened = workers.open_all(opening.concurrency.unwrap_or(500))?;
     let us = meter.stop()? / connections as f64;
     // The bounds are of connections that need no handshake of TLS.
-    let is_bound = options.transport != Transport::Tls;
+    let is_bound = options.transport != ClientTransport::Tls;
     results.add(
         Figure::new("connect and subscribe with a token", "server CPU per connection", "µs")
             .bound(45.0, 30.0)
@@ -42,7 +42,7 @@ pub(super) fn connect(opening: &Opening, options: &Options, results: &mut Result
 }
 
 /// Opens many connections at once on one process.
-pub(super) fn storm(opening: &Opening, options: &Options, results: &mut Results) -> Result<()> {
+pub(super) fn storm(opening: &OpeningOptions, options: &Options, results: &mut Results) -> Result<()> {
     let connections = opening.connections.unwrap_or(16_000);
     let server = ServerUnderTest::start(options)?;
     let mut workers = Workers::start(&server.plan(connections, PLAIN, 1, SIZE, false))?;
@@ -50,7 +50,7 @@ pub(super) fn storm(opening: &Opening, options: &Options, results: &mut Results)
     if let Some(failure) = &opened.first_failure {
         eprintln!("the first failure: {failure}");
     }
-    let is_bound = options.transport != Transport::Tls;
+    let is_bound = options.transport != ClientTransport::Tls;
     results.add(Figure::new("storm", "failed to open", "").bound(0.0, 0.0), opened.failed as f64);
     results.add(Figure::new("storm", "all open after", "s").bound(1.2, 0.8).only_if(is_bound), opened.seconds);
     results.add(

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use touchline_protocol::stream::Retention;
-use touchline_store::{Append, Settings, Store};
+use touchline_store::{Append, PrimaryOptions, Store};
 
 use crate::arguments::{Durable, Options, Reopen};
 use crate::publisher::{Many, Publisher, publish_from_many};
 use crate::report::{Figure, Results};
-use crate::server_under_test::{DURABLE, Database, ServerUnderTest};
+use crate::server_under_test::{DURABLE, LabDatabase, ServerUnderTest};
 use crate::wire;
 use crate::worker::channel_name;
 
@@ -37,14 +37,14 @@ pub(super) fn durable(durable: &Durable, options: &Options, results: &mut Result
         let published = publish_from_many(&server.api, &many)?;
         Ok((published.count as f64 / published.seconds, published.times.quantile_ms(0.99)))
     };
-    let database = Database::new();
+    let database = LabDatabase::new();
     let server = ServerUnderTest::start_durable(options, &database, None)?;
     let (plain, _) = rate(&server, "lab:publish", 0.0)?;
     let (safe, p99_full) = rate(&server, "durable:publish", 0.0)?;
     let (_, p99_half) = rate(&server, "durable:publish", safe / 2.0)?;
     let (_, p99_half_plain) = rate(&server, "lab:publish", safe / 2.0)?;
     drop(server);
-    let alone = Database::new();
+    let alone = LabDatabase::new();
     let (one_each, _) = rate(&ServerUnderTest::start_durable(options, &alone, Some(1))?, "durable:publish", 0.0)?;
     let sync_ms = bare_sync_ms(&database)?;
     let figure = |name, unit| Figure::new(SCENARIO, name, unit);
@@ -62,7 +62,7 @@ pub(super) fn durable(durable: &Durable, options: &Options, results: &mut Result
 }
 
 /// The median time to append a page to a file and to sync it.
-fn bare_sync_ms(database: &Database) -> Result<f64> {
+fn bare_sync_ms(database: &LabDatabase) -> Result<f64> {
     let path = database.0.join("floor");
     let mut file = File::create(&path).context("failed to make a file beside the database")?;
     let mut times = Vec::new();
@@ -80,7 +80,7 @@ fn bare_sync_ms(database: &Database) -> Result<f64> {
 /// One run: a server starts on a large database.
 pub(super) fn reopen(reopen: &Reopen, options: &Options, results: &mut Results) -> Result<()> {
     const SCENARIO: &str = "a start on a large database";
-    let database = Database::new();
+    let database = LabDatabase::new();
     let filled = Instant::now();
     fill(&database, reopen)?;
     results.add(
@@ -98,8 +98,8 @@ pub(super) fn reopen(reopen: &Reopen, options: &Options, results: &mut Results) 
 }
 
 /// Stores publications, channel after channel.
-fn fill(database: &Database, reopen: &Reopen) -> Result<()> {
-    let settings = Settings {
+fn fill(database: &LabDatabase, reopen: &Reopen) -> Result<()> {
+    let settings = PrimaryOptions {
         primary: database.url().parse()?,
         tls_ca: String::new(),
         timeout: Duration::from_secs(10),

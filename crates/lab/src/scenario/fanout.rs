@@ -14,7 +14,7 @@ use crate::process::Meter;
 use crate::publisher::Publisher;
 use crate::report::{Figure, Results};
 use crate::server_under_test::{PLAIN, ServerUnderTest};
-use crate::transport::Transport;
+use crate::transport::ClientTransport;
 use crate::workers::Workers;
 
 const OPENED_AT_ONCE: usize = 500;
@@ -29,11 +29,11 @@ pub(super) struct Numbers {
     pub(super) rate: f64,
     pub(super) size: usize,
     pub(super) coalesce: usize,
-    pub(super) transport: Transport,
+    pub(super) transport: ClientTransport,
 }
 
 impl Numbers {
-    fn of(fanout: &Fanout, transport: Transport) -> Self {
+    fn of(fanout: &Fanout, transport: ClientTransport) -> Self {
         let (scenario, connections, channels, messages, rate) = match fanout.preset {
             Preset::Steady => ("steady fan-out", 10_000, 1, 100, 10.0),
             Preset::Burst => ("burst fan-out", 5_000, 1, 60, 0.0),
@@ -73,7 +73,9 @@ impl Numbers {
 /// many as the server has shards.
 pub(super) fn threads(options: &Options) -> usize {
     match options.transport {
-        Transport::Tls => options.shards.map_or_else(|| available_parallelism().map_or(1, NonZero::get), usize::from),
+        ClientTransport::Tls => {
+            options.shards.map_or_else(|| available_parallelism().map_or(1, NonZero::get), usize::from)
+        }
         _ => 1,
     }
 }
@@ -101,9 +103,9 @@ pub(super) fn fanout(fanout: &Fanout, options: &Options, results: &mut Results) 
     let (us, ratio) = (figure("CPU per delivery", "µs"), figure("CPU per delivery / floor", "×"));
     let latency = figure("mean latency", "ms");
     // Bounds that are no ratio are of plain sockets.
-    let is_plain = options.transport != Transport::Tls;
+    let is_plain = options.transport != ClientTransport::Tls;
     let (us, ratio, latency) = match fanout.preset {
-        Preset::Steady if options.transport == Transport::Websocket => (us, ratio.bound(1.10, 1.03), latency),
+        Preset::Steady if options.transport == ClientTransport::Websocket => (us, ratio.bound(1.10, 1.03), latency),
         Preset::Steady => (us, ratio.bound(1.12, 1.03), latency),
         Preset::Burst => (us, ratio.bound(0.35, 0.1), latency.bound(45.0, 22.5).only_if(is_plain)),
         Preset::Sparse => (us.bound(8.0, 6.5).only_if(is_plain), ratio, latency),

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::arguments::{Fanout, Idle, Opening, Options, Preset, Publish, Recovery, Scenario};
+use crate::arguments::{Fanout, Idle, OpeningOptions, Options, Preset, PublishOptions, Recovery, Scenario};
 use crate::report::{Figure, Results};
 
 /// Runs a scenario as often as asked and prints what came out.
@@ -45,14 +45,14 @@ fn everything() -> [Scenario; 8] {
             coalesce: 1,
         })
     };
-    let opening = Opening { connections: None, concurrency: None };
+    let opening = OpeningOptions { connections: None, concurrency: None };
     [
         fanout(Preset::Steady),
         fanout(Preset::Burst),
         fanout(Preset::Sparse),
         Scenario::Connect(opening.clone()),
         Scenario::Storm(opening),
-        Scenario::Publish(Publish { connections: 16, seconds: 4 }),
+        Scenario::Publish(PublishOptions { connections: 16, seconds: 4 }),
         Scenario::Recovery(Recovery { connections: 5_000, publications: 50 }),
         Scenario::Idle(Idle { connections: 18_000, seconds: 50 }),
     ]

@@ -14,8 +14,8 @@ use crate::arguments::{Noisy, Options};
 use crate::publisher::Publisher;
 use crate::report::{Figure, Results};
 use crate::server_under_test::{PLAIN, ServerUnderTest};
-use crate::stream::Stream;
-use crate::transport::Transport;
+use crate::stream::LabStream;
+use crate::transport::ClientTransport;
 use crate::wire;
 use crate::workers::{Delivered, Workers};
 
@@ -67,7 +67,7 @@ struct Noise {
 impl Noise {
     fn start(server: &ServerUnderTest) -> Result<Self> {
         let mut socket = server.connect()?;
-        socket.write_all(&Transport::Websocket.opening("lab", "/connection/websocket", "lab"))?;
+        socket.write_all(&ClientTransport::Websocket.opening("lab", "/connection/websocket", "lab"))?;
         socket.write_all(&wire::text(r#"{"id":1,"connect":{}}"#))?;
         socket.socket().set_nonblocking(true)?;
         let noise = Noise { is_over: Arc::default(), commands: Arc::default(), bytes: Arc::default() };
@@ -88,7 +88,7 @@ impl Noise {
 
 /// Sends at a fixed rate what the server accepts, and discards the answers.
 fn make_noise(
-    socket: &mut Stream<TcpStream>,
+    socket: &mut LabStream<TcpStream>,
     is_over: &AtomicBool,
     commands: &AtomicU64,
     bytes: &AtomicU64,

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::arguments::{Options, Publish};
+use crate::arguments::{Options, PublishOptions};
 use crate::process::Meter;
 use crate::publisher::{Many, publish_from_many};
 use crate::report::{Figure, Results};
 use crate::server_under_test::ServerUnderTest;
-use crate::transport::Transport;
+use crate::transport::ClientTransport;
 
 const SCENARIO: &str = "publish";
 const CHANNEL: &str = "lab:publish";
 const SIZE: usize = 128;
 
 /// One run.
-pub(super) fn publish(publish: &Publish, options: &Options, results: &mut Results) -> Result<()> {
+pub(super) fn publish(publish: &PublishOptions, options: &Options, results: &mut Results) -> Result<()> {
     let server = ServerUnderTest::start(options)?;
     let warm = Many {
         channel: CHANNEL,
@@ -32,7 +32,7 @@ pub(super) fn publish(publish: &Publish, options: &Options, results: &mut Result
     results.add(
         Figure::new(SCENARIO, "server CPU per publish", "µs")
             .bound(9.0, 6.0)
-            .only_if(options.transport != Transport::Tls),
+            .only_if(options.transport != ClientTransport::Tls),
         us,
     );
     results.add(Figure::new(SCENARIO, "publishes", "/s"), published.count as f64 / published.seconds);

@@ -10,7 +10,7 @@ use crate::arguments::{Options, Recovery};
 use crate::process::Meter;
 use crate::publisher::Publisher;
 use crate::report::{Figure, Results};
-use crate::server_under_test::{DURABLE, Database, HISTORY, ServerUnderTest};
+use crate::server_under_test::{DURABLE, HISTORY, LabDatabase, ServerUnderTest};
 use crate::workers::Workers;
 
 const SIZE: usize = 128;
@@ -27,7 +27,7 @@ pub(super) fn recovery(recovery: &Recovery, options: &Options, results: &mut Res
 pub(super) fn cold(recovery: &Recovery, options: &Options, results: &mut Results) -> Result<()> {
     const CPU: Figure =
         Figure::new("recovery right after a restart", "CPU per recovered publication", "µs").bound(3.0, 1.5);
-    let server = ServerUnderTest::start_durable(options, &Database::new(), None)?;
+    let server = ServerUnderTest::start_durable(options, &LabDatabase::new(), None)?;
     come_back(CPU, DURABLE, server, recovery, results, |server| server.kill()?.revive(options))
 }
 

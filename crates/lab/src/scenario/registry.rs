@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::arguments::{Options, Registry};
 use crate::nats::Nats;
-use crate::process::{Meter, Part, now_us};
-use crate::registry_node::{RegistryNodeCommand, Report};
+use crate::process::{ChildProcess, Meter, now_us};
+use crate::registry_node::{NodeReport, RegistryNodeCommand};
 use crate::report::{Figure, Results};
 use crate::server_under_test::{PLAIN, ServerUnderTest};
 use crate::workers::Workers;
@@ -117,10 +117,10 @@ fn lookups(names: u32, nats: &Nats, results: &mut Results) -> Result<()> {
     let mut trickled = None;
     while looked_up.is_none() || trickled.is_none() {
         match nodes.receive()? {
-            Report::LookedUp { count, found, cpu_us } if count == found => {
+            NodeReport::LookedUp { count, found, cpu_us } if count == found => {
                 looked_up = Some(count as f64 * 1e6 / cpu_us)
             }
-            Report::Done { from_us, until_us } => trickled = Some(per_second(arriving, from_us, until_us)),
+            NodeReport::Done { from_us, until_us } => trickled = Some(per_second(arriving, from_us, until_us)),
             other => bail!("a member said {other:?}"),
         }
     }
@@ -148,8 +148,8 @@ fn whole_way(connections: usize, options: &Options, results: &mut Results) -> Re
 
 /// Processes that embed the registry.
 struct RegistryNodes {
-    nodes: Vec<(Part, ChildStdin)>,
-    reports: Receiver<Report>,
+    nodes: Vec<(ChildProcess, ChildStdin)>,
+    reports: Receiver<NodeReport>,
     /// The times at which nodes reached the awaited number of names, if the report came before it was waited for.
     reached: Vec<u64>,
 }
@@ -159,7 +159,7 @@ impl RegistryNodes {
         let (sender, reports) = channel();
         let mut all = RegistryNodes { nodes: Vec::with_capacity(count), reports, reached: Vec::new() };
         for number in 0..count {
-            let mut part = Part::start(&["lab", "registry-node"])?;
+            let mut part = ChildProcess::start(&["lab", "registry-node"])?;
             let commands = part.0.stdin.take().context("the member has no standard input")?;
             let lines = BufReader::new(part.0.stdout.take().context("the member has no standard output")?).lines();
             let sender = sender.clone();
@@ -193,14 +193,14 @@ impl RegistryNodes {
         (0..self.nodes.len()).try_for_each(|node| self.command(node, command))
     }
 
-    fn receive(&mut self) -> Result<Report> {
+    fn receive(&mut self) -> Result<NodeReport> {
         self.reports.recv_timeout(SILENCE).context("a member says nothing")
     }
 
     fn link(&mut self, node: usize) -> Result<()> {
         self.command(node, &RegistryNodeCommand::Link)?;
         match self.receive()? {
-            Report::Linked => Ok(()),
+            NodeReport::Linked => Ok(()),
             other => bail!("a member said {other:?}"),
         }
     }
@@ -223,12 +223,12 @@ impl RegistryNodes {
         let mut missing = shares.len();
         while missing > 0 {
             match self.receive()? {
-                Report::Done { from_us, until_us } => {
+                NodeReport::Done { from_us, until_us } => {
                     began_us = began_us.min(from_us);
                     ended_us = ended_us.max(until_us);
                     missing -= 1;
                 }
-                Report::Reached { at_us } => self.reached.push(at_us),
+                NodeReport::Reached { at_us } => self.reached.push(at_us),
                 other => bail!("a member said {other:?}"),
             }
         }
@@ -239,8 +239,8 @@ impl RegistryNodes {
     fn reached(&mut self, count: usize) -> Result<u64> {
         while self.reached.len() < count {
             match self.receive()? {
-                Report::Reached { at_us } => self.reached.push(at_us),
-                Report::Linked => {}
+                NodeReport::Reached { at_us } => self.reached.push(at_us),
+                NodeReport::Linked => {}
                 other => bail!("a member said {other:?}"),
             }
         }

@@ -15,10 +15,10 @@ use socket2::{Domain, Socket, Type};
 use super::bare::REST;
 use crate::arguments::{Options, Slow};
 use crate::postgres::Postgres;
-use crate::publisher::{Api, answer};
+use crate::publisher::{PublishClient, answer};
 use crate::report::{Figure, Results, median};
-use crate::server_under_test::{Database, ServerUnderTest};
-use crate::stream::Stream;
+use crate::server_under_test::{LabDatabase, ServerUnderTest};
+use crate::stream::LabStream;
 use crate::wire;
 
 const WARM: &str = r#"{"channel":"durable:warm","limit":10}"#;
@@ -40,7 +40,7 @@ pub(super) fn slow(slow: &Slow, options: &Options, results: &mut Results) -> Res
     if !Postgres::is_installed() {
         bail!("no PostgreSQL here; Debian has it as the package postgresql");
     }
-    let scratch = Database::new();
+    let scratch = LabDatabase::new();
     let postgres = Postgres::start(&scratch.0);
     let url = prepare(&postgres);
     // Makes the schema, which the policy is for.
@@ -114,7 +114,7 @@ fn make_slow(postgres: &Postgres) {
 }
 
 /// Publishes into the warm channel, so that it is in memory. Returns the answer to its history from then on.
-fn warm(api: &Api) -> Result<Vec<u8>> {
+fn warm(api: &PublishClient) -> Result<Vec<u8>> {
     let mut socket = api.connect()?;
     let mut request = |operation: &str, body: &str| -> Result<Vec<u8>> {
         socket.write_all(&api.call(operation, body))?;
@@ -147,7 +147,7 @@ struct Answer {
 /// Connections that send a request, and the next one as soon as it is answered. They stay open, so that their
 /// distribution over the server's shards does not change.
 struct SlowClients<'a> {
-    api: &'a Api,
+    api: &'a PublishClient,
     poll: Poll,
     /// The connections of fast requests, then those of slow ones.
     asking: Vec<Asking>,
@@ -160,13 +160,13 @@ struct SlowClients<'a> {
 }
 
 struct Asking {
-    socket: Stream<mio::net::TcpStream>,
+    socket: LabStream<mio::net::TcpStream>,
     rest: Vec<u8>,
 }
 
 impl<'a> SlowClients<'a> {
     /// Opens so many connections of each kind, and sends the first fast requests.
-    fn new(api: &'a Api, concurrency: usize) -> Result<Self> {
+    fn new(api: &'a PublishClient, concurrency: usize) -> Result<Self> {
         let poll = Poll::new()?;
         let all = concurrency + concurrency.min(SLOW_MAX);
         let mut asking = (0..all).map(|index| Asking::new(api, &poll, index)).collect::<Result<Vec<_>>>()?;
@@ -226,7 +226,7 @@ impl<'a> SlowClients<'a> {
 }
 
 impl Asking {
-    fn new(api: &Api, poll: &Poll, index: usize) -> Result<Self> {
+    fn new(api: &PublishClient, poll: &Poll, index: usize) -> Result<Self> {
         let mut socket = api.connect()?.into_polled()?;
         poll.registry().register(socket.socket_mut(), Token(index), Interest::READABLE)?;
         Ok(Asking { socket, rest: Vec::new() })
@@ -253,7 +253,7 @@ impl Asking {
 
 /// Event loops that block as they would on a blocking database driver. They end some time after this is dropped.
 struct Blocking {
-    api: Api,
+    api: PublishClient,
     is_over: Arc<AtomicBool>,
 }
 
@@ -283,7 +283,7 @@ impl Blocking {
             };
             std::thread::Builder::new().name("blocking".into()).spawn(work).context("failed to start a thread")?;
         }
-        Ok(Blocking { api: Api { address, key: "lab".to_owned(), is_tls: false }, is_over })
+        Ok(Blocking { api: PublishClient { address, key: "lab".to_owned(), is_tls: false }, is_over })
     }
 }
 

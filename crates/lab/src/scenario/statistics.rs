@@ -14,8 +14,8 @@ use super::fanout::{Numbers, deliver};
 use crate::arguments::{Options, Statistics};
 use crate::process::Meter;
 use crate::report::{Figure, Results};
-use crate::server_under_test::{Database, ServerUnderTest};
-use crate::stream::Stream;
+use crate::server_under_test::{LabDatabase, ServerUnderTest};
+use crate::stream::LabStream;
 use crate::wire;
 
 const SCENARIO: &str = "statistics";
@@ -39,9 +39,9 @@ pub(super) fn statistics(statistics: &Statistics, options: &Options, results: &m
         coalesce: 1,
         transport: options.transport,
     };
-    let database = Database::new();
+    let database = LabDatabase::new();
     let alone = deliver(&ServerUnderTest::start_with_stats(options, &database)?, &numbers)?;
-    let server = ServerUnderTest::start_with_stats(options, &Database::new())?;
+    let server = ServerUnderTest::start_with_stats(options, &LabDatabase::new())?;
     let rows_us = {
         let _reporting = Reporting::start(&server, rows)?;
         std::thread::sleep(REST);
@@ -50,11 +50,11 @@ pub(super) fn statistics(statistics: &Statistics, options: &Options, results: &m
         meter.stop()? / seconds as f64
     };
     drop(server);
-    let server = ServerUnderTest::start_with_stats(options, &Database::new())?;
+    let server = ServerUnderTest::start_with_stats(options, &LabDatabase::new())?;
     let reporting = Reporting::start(&server, rows)?;
-    let (before, began) = (Counted::of(&server)?, Instant::now());
+    let (before, began) = (EventFigure::of(&server)?, Instant::now());
     let both = deliver(&server, &numbers)?;
-    let (after, elapsed) = (Counted::of(&server)?, began.elapsed().as_secs_f64());
+    let (after, elapsed) = (EventFigure::of(&server)?, began.elapsed().as_secs_f64());
     drop(reporting);
     let figure = |name, unit| Figure::new(SCENARIO, name, unit);
     // Rows that were written while publications went out are charged with what they cost alone.
@@ -75,12 +75,12 @@ pub(super) fn statistics(statistics: &Statistics, options: &Options, results: &m
 }
 
 /// The server's counters of its rows.
-struct Counted {
+struct EventFigure {
     written: f64,
     dropped: f64,
 }
 
-impl Counted {
+impl EventFigure {
     fn of(server: &ServerUnderTest) -> Result<Self> {
         let mut socket = server.connect()?;
         socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n")?;
@@ -90,7 +90,7 @@ impl Counted {
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix("_total "));
             line.and_then(|number| number.parse().ok()).with_context(|| format!("no {name} in the server's metrics"))
         };
-        Ok(Counted { written: count("touchline_stats_written")?, dropped: count("touchline_stats_dropped")? })
+        Ok(EventFigure { written: count("touchline_stats_written")?, dropped: count("touchline_stats_dropped")? })
     }
 }
 
@@ -134,7 +134,7 @@ impl Drop for Reporting {
     }
 }
 
-fn reporter(server: &ServerUnderTest) -> Result<Stream<TcpStream>> {
+fn reporter(server: &ServerUnderTest) -> Result<LabStream<TcpStream>> {
     let mut socket = server.connect()?;
     socket.write_all(&wire::handshake("lab", "/connection/websocket"))?;
     socket.write_all(&wire::text(r#"{"id":1,"connect":{}}"#))?;
@@ -150,7 +150,7 @@ fn reporter(server: &ServerUnderTest) -> Result<Stream<TcpStream>> {
 }
 
 /// Reports, and discards what the server has answered so far.
-fn report(socket: &mut Stream<TcpStream>, message: &[u8]) -> Result<()> {
+fn report(socket: &mut LabStream<TcpStream>, message: &[u8]) -> Result<()> {
     socket.write_all(message)?;
     socket.socket().set_nonblocking(true)?;
     let mut scratch = [0; 65_536];

@@ -15,9 +15,9 @@ use mio::{Events, Poll, Token, Waker};
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::{Ledger, Wrongs};
-use crate::transport::Transport;
+use crate::transport::ClientTransport;
 use crate::wire::Dialect;
-use opening::Opening;
+use opening::Opener;
 use subscriber::{Subscriber, SubscriberResult};
 
 /// The poller's token of the thread that reads commands; subscribers count from zero.
@@ -47,7 +47,7 @@ pub(crate) struct WorkerSpec {
     pub(crate) server: SocketAddr,
     pub(crate) path: String,
     pub(crate) dialect: Dialect,
-    pub(crate) transport: Transport,
+    pub(crate) transport: ClientTransport,
     pub(crate) connections: usize,
     /// The channel of each subscriber is `prefix` and the remainder of its number by `channels`.
     pub(crate) prefix: String,
@@ -74,7 +74,7 @@ pub(crate) fn channel_name(prefix: &str, number: usize) -> String {
 /// A report of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Report {
+pub(crate) enum WorkerReport {
     /// How many steps are done, of how many.
     Progress { done: u64, total: u64 },
     /// Each subscriber is open or has failed.
@@ -130,7 +130,7 @@ struct Worker {
     tokens: Vec<String>,
     /// Epoch of the channels' histories, for recovery.
     epoch: String,
-    opening: Option<Opening>,
+    opening: Option<Opener>,
     /// How many times the subscribers have been opened.
     rounds: usize,
     /// When the worker stops waiting for expected publications. None = it waits for none.
@@ -203,7 +203,7 @@ impl Worker {
             WorkerCommand::Become(_) => {}
             WorkerCommand::Open { concurrency } => {
                 self.ledger.reset();
-                self.opening = Some(Opening::new(concurrency));
+                self.opening = Some(Opener::new(concurrency));
                 self.rounds += 1;
             }
             WorkerCommand::Expect { each, timeout_ms } => {
@@ -213,12 +213,12 @@ impl Worker {
                 for subscriber in self.subscribers.iter_mut().filter(|subscriber| subscriber.is_live()) {
                     self.ledger.expect(&mut subscriber.progress, each);
                 }
-                say(&Report::Expecting)?;
+                say(&WorkerReport::Expecting)?;
             }
             WorkerCommand::Register { timeout_ms } => self.register(Duration::from_millis(timeout_ms)),
             WorkerCommand::Close => {
                 self.subscribers.iter_mut().for_each(Subscriber::close);
-                say(&Report::Closed { wrongs: std::mem::take(&mut self.ledger.wrongs) })?;
+                say(&WorkerReport::Closed { wrongs: std::mem::take(&mut self.ledger.wrongs) })?;
             }
         }
         Ok(())
@@ -295,30 +295,30 @@ impl Worker {
             }
             let wrongs = std::mem::take(&mut self.ledger.wrongs);
             let Ledger { delivered, ref times, .. } = self.ledger;
-            return say(&Report::Delivered { delivered, wrongs, times: times.to_pairs(), reads: self.reads });
+            return say(&WorkerReport::Delivered { delivered, wrongs, times: times.to_pairs(), reads: self.reads });
         }
         if let Some(Registering { began, registered, .. }) =
             self.registering.take_if(|r| r.missing == 0 || Instant::now() > r.until)
         {
-            return say(&Report::Registered { registered, seconds: began.elapsed().as_secs_f64() });
+            return say(&WorkerReport::Registered { registered, seconds: began.elapsed().as_secs_f64() });
         }
         if self.reported_at.elapsed() > PROGRESS {
             self.reported_at = Instant::now();
             if let Some(opening) = &self.opening {
-                return say(&Report::Progress {
+                return say(&WorkerReport::Progress {
                     done: opening.finished() as u64,
                     total: self.subscribers.len() as u64,
                 });
             }
             if self.timeout.is_some() {
-                return say(&Report::Progress { done: self.ledger.delivered, total: self.ledger.expected });
+                return say(&WorkerReport::Progress { done: self.ledger.delivered, total: self.ledger.expected });
             }
         }
         Ok(())
     }
 }
 
-fn say(report: &Report) -> Result<()> {
+fn say(report: &WorkerReport) -> Result<()> {
     let mut line = serde_json::to_vec(report)?;
     line.push(b'\n');
     let mut out = std::io::stdout().lock();

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use super::Report;
+use super::WorkerReport;
 use crate::ledger::{Ledger, Times};
 
 /// An opening that makes no progress for so long has failed.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(super) struct Opening {
+pub(super) struct Opener {
     concurrency: usize,
     began: Instant,
     progressed: Instant,
@@ -20,10 +20,10 @@ pub(super) struct Opening {
     times: Times,
 }
 
-impl Opening {
+impl Opener {
     pub(super) fn new(concurrency: usize) -> Self {
         let now = Instant::now();
-        Opening {
+        Opener {
             concurrency,
             began: now,
             progressed: now,
@@ -68,8 +68,8 @@ impl Opening {
         self.finished() >= total
     }
 
-    pub(super) fn report(&mut self, ledger: &mut Ledger) -> Report {
-        Report::Opened {
+    pub(super) fn report(&mut self, ledger: &mut Ledger) -> WorkerReport {
+        WorkerReport::Opened {
             open: self.open,
             failed: self.failed,
             first_failure: self.first_failure.take(),

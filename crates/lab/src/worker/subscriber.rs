@@ -12,8 +12,8 @@ use socket2::{Domain, Socket, Type};
 use super::WorkerSpec;
 use crate::ledger::{Ledger, Progress};
 use crate::process::now_us;
-use crate::stream::Stream;
-use crate::transport::Transport;
+use crate::stream::LabStream;
+use crate::transport::ClientTransport;
 use crate::wire::{self, CLOSE, Dialect, PING};
 
 /// Connections from one source address. Each gets a port from the lab, because the kernel's own search for a free port
@@ -25,7 +25,7 @@ const FIRST_PORT: usize = 10_000;
 const PORT_BLOCKS: usize = 12;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Stage {
+enum ClientStage {
     #[default]
     Gone,
     Dialling,
@@ -59,8 +59,8 @@ pub(super) struct WorkerContext<'a> {
 
 #[derive(Default)]
 pub(super) struct Subscriber {
-    socket: Option<Stream<TcpStream>>,
-    stage: Stage,
+    socket: Option<LabStream<TcpStream>>,
+    stage: ClientStage,
     dialled: Option<Instant>,
     opened_us: u64,
     /// Part of a frame that has begun to arrive.
@@ -70,11 +70,11 @@ pub(super) struct Subscriber {
 
 impl Subscriber {
     pub(super) fn is_live(&self) -> bool {
-        self.stage == Stage::Live
+        self.stage == ClientStage::Live
     }
 
     pub(super) fn is_opening(&self) -> bool {
-        !matches!(self.stage, Stage::Live | Stage::Registering | Stage::Gone)
+        !matches!(self.stage, ClientStage::Live | ClientStage::Registering | ClientStage::Gone)
     }
 
     pub(super) fn opened_us(&self) -> u64 {
@@ -83,7 +83,7 @@ impl Subscriber {
 
     pub(super) fn close(&mut self) {
         self.socket = None;
-        self.stage = Stage::Gone;
+        self.stage = ClientStage::Gone;
         self.rest = Vec::new();
     }
 
@@ -102,25 +102,25 @@ impl Subscriber {
         }
         let mut socket = TcpStream::from_std(socket.into());
         registry.register(&mut socket, Token(index), Interest::READABLE | Interest::WRITABLE)?;
-        self.socket = Some(Stream::Plain(socket));
-        self.stage = Stage::Dialling;
+        self.socket = Some(LabStream::Plain(socket));
+        self.stage = ClientStage::Dialling;
         self.dialled = Some(Instant::now());
         Ok(())
     }
 
     /// Requests the registration of a name of its own.
     pub(super) fn register(&mut self, number: usize) -> Result<()> {
-        if self.stage != Stage::Live {
+        if self.stage != ClientStage::Live {
             return Err(anyhow!("the subscriber is not live"));
         }
-        self.stage = Stage::Registering;
+        self.stage = ClientStage::Registering;
         let data = format!(r#"{{"scope":"lab","name":"name-{number:07}","meta":{{}}}}"#);
         self.send(&wire::text(&format!(r#"{{"id":3,"rpc":{{"method":"registry.register","data":{data}}}}}"#)))
     }
 
     /// Reads until the socket has nothing more.
     pub(super) fn serve(&mut self, scratch: &mut [u8], mut context: WorkerContext<'_>) -> SubscriberResult {
-        let was_registering = self.stage == Stage::Registering;
+        let was_registering = self.stage == ClientStage::Registering;
         match self.try_serve(scratch, &mut context) {
             Ok(true) if was_registering => SubscriberResult::Registered,
             Ok(true) => {
@@ -133,10 +133,10 @@ impl Subscriber {
     }
 
     fn try_serve(&mut self, scratch: &mut [u8], context: &mut WorkerContext<'_>) -> Result<bool> {
-        if self.stage == Stage::Gone {
+        if self.stage == ClientStage::Gone {
             return Ok(false);
         }
-        if self.stage == Stage::Dialling {
+        if self.stage == ClientStage::Dialling {
             self.begin(context.spec, context.index, context.token)?;
         }
         let was_live = self.is_live();
@@ -150,7 +150,7 @@ impl Subscriber {
             };
             *context.reads += u64::from(was_live);
             self.take(&scratch[..length], context)?;
-            if length < scratch.len() && matches!(self.socket, Some(Stream::Plain(_))) {
+            if length < scratch.len() && matches!(self.socket, Some(LabStream::Plain(_))) {
                 break;
             }
         }
@@ -159,7 +159,7 @@ impl Subscriber {
 
     /// The socket is connected: sends the first bytes.
     fn begin(&mut self, spec: &WorkerSpec, index: usize, token: Option<&str>) -> Result<()> {
-        let Some(socket) = self.socket.as_ref().map(Stream::socket) else { return Ok(()) };
+        let Some(socket) = self.socket.as_ref().map(LabStream::socket) else { return Ok(()) };
         if let Some(error) = socket.take_error()? {
             return Err(error.into());
         }
@@ -167,21 +167,21 @@ impl Subscriber {
             return Ok(());
         }
         socket.set_nodelay(true)?;
-        if spec.transport == Transport::Tls
-            && let Some(Stream::Plain(socket)) = self.socket.take()
+        if spec.transport == ClientTransport::Tls
+            && let Some(LabStream::Plain(socket)) = self.socket.take()
         {
-            self.socket = Some(Stream::secure(socket)?);
+            self.socket = Some(LabStream::secure(socket)?);
         }
         if spec.dialect == Dialect::Plain {
-            self.stage = Stage::Subscribing;
+            self.stage = ClientStage::Subscribing;
             // With TLS the client begins.
             return self.send(&[]);
         }
         if !spec.transport.begins_with_http() {
-            self.stage = Stage::Connecting;
+            self.stage = ClientStage::Connecting;
             return self.send(&connect(spec.transport, token));
         }
-        self.stage = Stage::Upgrading;
+        self.stage = ClientStage::Upgrading;
         self.send(&spec.transport.opening(&spec.server.to_string(), &spec.path, &spec.channel(index)))
     }
 
@@ -214,7 +214,7 @@ impl Subscriber {
     /// Handles the complete messages. Returns their length in bytes.
     fn take_whole(&mut self, bytes: &[u8], context: &mut WorkerContext<'_>) -> Result<usize> {
         let mut used = 0;
-        if self.stage == Stage::Upgrading {
+        if self.stage == ClientStage::Upgrading {
             let Some(end) = wire::find(bytes, b"\r\n\r\n") else { return Ok(0) };
             let expected: &[u8] = if context.spec.transport.is_one_way() { b"HTTP/1.1 200 " } else { b"HTTP/1.1 101 " };
             if !bytes.starts_with(expected) {
@@ -245,14 +245,14 @@ impl Subscriber {
     /// The connection is a WebSocket: sends the connect command, or the subscription if the protocol has no connect.
     fn begin_session(&mut self, context: &WorkerContext<'_>) -> Result<()> {
         if context.spec.dialect == Dialect::Raw {
-            self.stage = Stage::Subscribing;
+            self.stage = ClientStage::Subscribing;
             return self.send(&wire::text(&context.spec.channel(context.index)));
         }
         if context.spec.transport.is_one_way() {
-            self.stage = Stage::Subscribing;
+            self.stage = ClientStage::Subscribing;
             return Ok(());
         }
-        self.stage = Stage::Connecting;
+        self.stage = ClientStage::Connecting;
         self.send(&connect(context.spec.transport, context.token))
     }
 
@@ -260,7 +260,7 @@ impl Subscriber {
     fn receive(&mut self, payload: &[u8], now_us: u64, context: &mut WorkerContext<'_>) -> Result<()> {
         let size = context.spec.data_size;
         match self.stage {
-            Stage::Live => {
+            ClientStage::Live => {
                 for (number, posted_us) in wire::marks(payload, size) {
                     context.ledger.receive(&mut self.progress, number, now_us.saturating_sub(posted_us));
                 }
@@ -271,9 +271,9 @@ impl Subscriber {
                     self.send(&pong)?;
                 }
             }
-            Stage::Connecting => {
+            ClientStage::Connecting => {
                 refuse_errors(payload)?;
-                self.stage = Stage::Subscribing;
+                self.stage = ClientStage::Subscribing;
                 let channel = context.spec.channel(context.index);
                 let position = match self.progress.last {
                     0 => String::new(),
@@ -286,7 +286,7 @@ impl Subscriber {
                     });
                 }))?;
             }
-            Stage::Subscribing => {
+            ClientStage::Subscribing => {
                 refuse_errors(payload)?;
                 if context.epoch.is_empty()
                     && let Some(epoch) = wire::text_value(payload, "epoch")
@@ -296,18 +296,18 @@ impl Subscriber {
                 for (number, posted_us) in wire::marks(payload, size) {
                     context.ledger.receive(&mut self.progress, number, now_us.saturating_sub(posted_us));
                 }
-                self.stage = Stage::Live;
+                self.stage = ClientStage::Live;
             }
-            Stage::Registering => {
+            ClientStage::Registering => {
                 refuse_errors(payload)?;
                 if wire::find(payload, b"\"rpc\":{").is_some() {
-                    self.stage = Stage::Live;
+                    self.stage = ClientStage::Live;
                 }
                 if has_ping(payload) {
                     self.send(&wire::text("{}"))?;
                 }
             }
-            Stage::Gone | Stage::Dialling | Stage::Upgrading => {}
+            ClientStage::Gone | ClientStage::Dialling | ClientStage::Upgrading => {}
         }
         Ok(())
     }
@@ -317,7 +317,7 @@ impl Subscriber {
 const EINPROGRESS: i32 = 115;
 
 /// The command that opens a session.
-fn connect(transport: Transport, token: Option<&str>) -> Vec<u8> {
+fn connect(transport: ClientTransport, token: Option<&str>) -> Vec<u8> {
     let json = match token {
         Some(token) => format!(r#"{{"id":1,"connect":{{"token":"{token}"}}}}"#),
         None => r#"{"id":1,"connect":{}}"#.to_owned(),

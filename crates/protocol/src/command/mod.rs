@@ -25,58 +25,58 @@ pub struct Command<'a> {
     /// Echoed by the reply; zero where none is expected.
     pub id: u32,
     /// What the client wants; none = nothing that is known.
-    pub operation: Option<ClientRequest<'a>>,
+    pub operation: Option<CommandKind<'a>>,
 }
 
 /// What a command is about. Of a command that names several, the first in this order counts.
 #[derive(Debug)]
-pub enum ClientRequest<'a> {
+pub enum CommandKind<'a> {
     /// Opens the session.
-    Connect(ConnectRequest<'a>),
+    Connect(ConnectCommand<'a>),
     /// An asynchronous message without a reply. What it holds is not read.
     Send,
     /// Subscribes to a channel.
-    Subscribe(SubscribeRequest<'a>),
+    Subscribe(SubscribeCommand<'a>),
     /// Ends a subscription.
-    Unsubscribe(ChannelRequest<'a>),
+    Unsubscribe(ChannelCommand<'a>),
     /// Publishes into a channel.
-    Publish(PublishRequest<'a>),
+    Publish(PublishCommand<'a>),
     /// Asks who is in a channel.
-    Presence(ChannelRequest<'a>),
+    Presence(ChannelCommand<'a>),
     /// Asks how many are in a channel.
-    PresenceStats(ChannelRequest<'a>),
+    PresenceStats(ChannelCommand<'a>),
     /// Asks for publications of a channel.
-    History(HistoryRequest<'a>),
+    History(HistoryCommand<'a>),
     /// Calls a method.
-    Rpc(RpcRequest<'a>),
+    Rpc(RpcCommand<'a>),
     /// Shows a new connection token.
-    Refresh(RefreshRequest<'a>),
+    Refresh(RefreshCommand<'a>),
     /// Shows a new subscription token.
-    SubRefresh(SubRefreshRequest<'a>),
+    SubRefresh(SubRefreshCommand<'a>),
 }
 
-impl ClientRequest<'_> {
+impl CommandKind<'_> {
     /// Its place in the order above.
     fn rank(&self) -> u8 {
         match self {
-            ClientRequest::Connect(_) => 0,
-            ClientRequest::Send => 1,
-            ClientRequest::Subscribe(_) => 2,
-            ClientRequest::Unsubscribe(_) => 3,
-            ClientRequest::Publish(_) => 4,
-            ClientRequest::Presence(_) => 5,
-            ClientRequest::PresenceStats(_) => 6,
-            ClientRequest::History(_) => 7,
-            ClientRequest::Rpc(_) => 8,
-            ClientRequest::Refresh(_) => 9,
-            ClientRequest::SubRefresh(_) => 10,
+            CommandKind::Connect(_) => 0,
+            CommandKind::Send => 1,
+            CommandKind::Subscribe(_) => 2,
+            CommandKind::Unsubscribe(_) => 3,
+            CommandKind::Publish(_) => 4,
+            CommandKind::Presence(_) => 5,
+            CommandKind::PresenceStats(_) => 6,
+            CommandKind::History(_) => 7,
+            CommandKind::Rpc(_) => 8,
+            CommandKind::Refresh(_) => 9,
+            CommandKind::SubRefresh(_) => 10,
         }
     }
 }
 
 impl<'a> Command<'a> {
     /// Takes an operation that the command names, unless one counts already that comes before it.
-    fn name(&mut self, operation: ClientRequest<'a>) {
+    fn name(&mut self, operation: CommandKind<'a>) {
         if self.operation.as_ref().is_none_or(|named| operation.rank() <= named.rank()) {
             self.operation = Some(operation);
         }
@@ -86,7 +86,7 @@ impl<'a> Command<'a> {
 /// Opens the session.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct ConnectRequest<'a> {
+pub struct ConnectCommand<'a> {
     /// A connection token, or empty.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub token: Cow<'a, str>,
@@ -95,7 +95,7 @@ pub struct ConnectRequest<'a> {
     pub data: Option<&'a RawValue>,
     /// Positions of server-side subscriptions, for recovery.
     #[serde(borrow, deserialize_with = "objects")]
-    pub subs: HashMap<Cow<'a, str>, SubscribeRequest<'a>>,
+    pub subs: HashMap<Cow<'a, str>, SubscribeCommand<'a>>,
     /// Name of the client's program.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub name: Cow<'a, str>,
@@ -107,7 +107,7 @@ pub struct ConnectRequest<'a> {
 /// Subscribes to a channel, perhaps from a position on.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct SubscribeRequest<'a> {
+pub struct SubscribeCommand<'a> {
     /// The channel.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub channel: Cow<'a, str>,
@@ -146,13 +146,13 @@ pub struct SubscribeRequest<'a> {
     pub kind: i32,
 }
 
-/// The bit of [`SubscribeRequest::flag`] that turns an unrecovered subscription into error 112.
+/// The bit of [`SubscribeCommand::flag`] that turns an unrecovered subscription into error 112.
 pub const FLAG_REJECT_UNRECOVERED: i64 = 2;
 
 /// A request about a channel.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct ChannelRequest<'a> {
+pub struct ChannelCommand<'a> {
     /// The channel.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub channel: Cow<'a, str>,
@@ -161,7 +161,7 @@ pub struct ChannelRequest<'a> {
 /// Publishes into a channel.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct PublishRequest<'a> {
+pub struct PublishCommand<'a> {
     /// The channel.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub channel: Cow<'a, str>,
@@ -179,7 +179,7 @@ pub struct PublishRequest<'a> {
 /// Asks for publications of a channel.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct HistoryRequest<'a> {
+pub struct HistoryCommand<'a> {
     /// The channel.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub channel: Cow<'a, str>,
@@ -209,7 +209,7 @@ pub struct Since<'a> {
 /// Calls a method.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct RpcRequest<'a> {
+pub struct RpcCommand<'a> {
     /// Its argument.
     #[serde(borrow)]
     pub data: Option<&'a RawValue>,
@@ -221,7 +221,7 @@ pub struct RpcRequest<'a> {
 /// Shows a new connection token.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct RefreshRequest<'a> {
+pub struct RefreshCommand<'a> {
     /// The token.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub token: Cow<'a, str>,
@@ -230,7 +230,7 @@ pub struct RefreshRequest<'a> {
 /// Shows a new subscription token.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct SubRefreshRequest<'a> {
+pub struct SubRefreshCommand<'a> {
     /// The channel; a client that leaves it out means the token's.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub channel: Cow<'a, str>,
@@ -329,9 +329,9 @@ mod tests {
         let commands: Vec<_> =
             Commands::read(Encoding::Json, text.as_bytes()).map(|c| c.expect("the case is valid")).collect();
         assert_eq!(commands.len(), 2);
-        assert!(matches!(&commands[0].operation, Some(ClientRequest::Connect(c)) if c.token.is_empty()));
+        assert!(matches!(&commands[0].operation, Some(CommandKind::Connect(c)) if c.token.is_empty()));
         assert!(
-            matches!(&commands[1].operation, Some(ClientRequest::Subscribe(s)) if s.channel == "a" && s.offset == Offset(7))
+            matches!(&commands[1].operation, Some(CommandKind::Subscribe(s)) if s.channel == "a" && s.offset == Offset(7))
         );
     }
 
@@ -355,7 +355,7 @@ mod tests {
         let command: Command<'_> = serde_json::from_str(r#"{"unsubscribe":{"channel":"plain"}}"#).expect("valid");
         assert!(matches!(
             command.operation,
-            Some(ClientRequest::Unsubscribe(ChannelRequest { channel: Cow::Borrowed("plain") }))
+            Some(CommandKind::Unsubscribe(ChannelCommand { channel: Cow::Borrowed("plain") }))
         ));
     }
 
@@ -400,7 +400,7 @@ mod tests {
             r#"{"connect":{},"rpc":null}"#,
         ] {
             let command: Command<'_> = serde_json::from_str(text).expect("valid");
-            assert!(matches!(command.operation, Some(ClientRequest::Connect(_))), "{text}");
+            assert!(matches!(command.operation, Some(CommandKind::Connect(_))), "{text}");
         }
         let none: Command<'_> = serde_json::from_str(r#"{"connect":null,"ping":{}}"#).expect("valid");
         assert!(none.operation.is_none());

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::{
-    ChannelRequest, ClientRequest, Command, ConnectRequest, HistoryRequest, PublishRequest, RefreshRequest, RpcRequest,
-    Since, SubRefreshRequest, SubscribeRequest,
+    ChannelCommand, Command, CommandKind, ConnectCommand, HistoryCommand, PublishCommand, RefreshCommand, RpcCommand,
+    Since, SubRefreshCommand, SubscribeCommand,
 };
 use crate::filter;
 use crate::protobuf::{Malformed, fields, take_varint};
@@ -35,17 +35,17 @@ fn command(message: &[u8]) -> Result<Command<'_>, Malformed> {
                 command.id = value.number()? as u32;
                 return Ok(());
             }
-            4 => ClientRequest::Connect(connect(value.bytes()?)?),
-            5 => ClientRequest::Subscribe(subscribe(value.bytes()?)?),
-            6 => ClientRequest::Unsubscribe(channel(value.bytes()?)?),
-            7 => ClientRequest::Publish(publish(value.bytes()?)?),
-            8 => ClientRequest::Presence(channel(value.bytes()?)?),
-            9 => ClientRequest::PresenceStats(channel(value.bytes()?)?),
-            10 => ClientRequest::History(history(value.bytes()?)?),
-            12 => value.bytes().map(|_| ClientRequest::Send)?,
-            13 => ClientRequest::Rpc(rpc(value.bytes()?)?),
-            14 => ClientRequest::Refresh(refresh(value.bytes()?)?),
-            15 => ClientRequest::SubRefresh(sub_refresh(value.bytes()?)?),
+            4 => CommandKind::Connect(connect(value.bytes()?)?),
+            5 => CommandKind::Subscribe(subscribe(value.bytes()?)?),
+            6 => CommandKind::Unsubscribe(channel(value.bytes()?)?),
+            7 => CommandKind::Publish(publish(value.bytes()?)?),
+            8 => CommandKind::Presence(channel(value.bytes()?)?),
+            9 => CommandKind::PresenceStats(channel(value.bytes()?)?),
+            10 => CommandKind::History(history(value.bytes()?)?),
+            12 => value.bytes().map(|_| CommandKind::Send)?,
+            13 => CommandKind::Rpc(rpc(value.bytes()?)?),
+            14 => CommandKind::Refresh(refresh(value.bytes()?)?),
+            15 => CommandKind::SubRefresh(sub_refresh(value.bytes()?)?),
             _ => return Ok(()),
         };
         command.name(operation);
@@ -59,14 +59,14 @@ fn payload(bytes: &[u8]) -> Option<&RawValue> {
     serde_json::from_slice(bytes).ok()
 }
 
-fn connect(message: &[u8]) -> Result<ConnectRequest<'_>, Malformed> {
-    let mut request = ConnectRequest::default();
+fn connect(message: &[u8]) -> Result<ConnectCommand<'_>, Malformed> {
+    let mut request = ConnectCommand::default();
     fields(message, |tag, value| {
         match tag {
             1 => request.token = Cow::Borrowed(value.text()?),
             2 => request.data = payload(value.bytes()?),
             3 => {
-                let (mut key, mut subscription) = (Cow::default(), SubscribeRequest::default());
+                let (mut key, mut subscription) = (Cow::default(), SubscribeCommand::default());
                 fields(value.bytes()?, |tag, value| {
                     match tag {
                         1 => key = Cow::Borrowed(value.text()?),
@@ -86,8 +86,8 @@ fn connect(message: &[u8]) -> Result<ConnectRequest<'_>, Malformed> {
     Ok(request)
 }
 
-fn subscribe(message: &[u8]) -> Result<SubscribeRequest<'_>, Malformed> {
-    let mut request = SubscribeRequest::default();
+fn subscribe(message: &[u8]) -> Result<SubscribeCommand<'_>, Malformed> {
+    let mut request = SubscribeCommand::default();
     fields(message, |tag, value| {
         match tag {
             1 => request.channel = Cow::Borrowed(value.text()?),
@@ -109,8 +109,8 @@ fn subscribe(message: &[u8]) -> Result<SubscribeRequest<'_>, Malformed> {
     Ok(request)
 }
 
-fn channel(message: &[u8]) -> Result<ChannelRequest<'_>, Malformed> {
-    let mut request = ChannelRequest::default();
+fn channel(message: &[u8]) -> Result<ChannelCommand<'_>, Malformed> {
+    let mut request = ChannelCommand::default();
     fields(message, |tag, value| {
         if tag == 1 {
             request.channel = Cow::Borrowed(value.text()?);
@@ -120,8 +120,8 @@ fn channel(message: &[u8]) -> Result<ChannelRequest<'_>, Malformed> {
     Ok(request)
 }
 
-fn publish(message: &[u8]) -> Result<PublishRequest<'_>, Malformed> {
-    let mut request = PublishRequest::default();
+fn publish(message: &[u8]) -> Result<PublishCommand<'_>, Malformed> {
+    let mut request = PublishCommand::default();
     fields(message, |tag, value| {
         match tag {
             1 => request.channel = Cow::Borrowed(value.text()?),
@@ -135,8 +135,8 @@ fn publish(message: &[u8]) -> Result<PublishRequest<'_>, Malformed> {
     Ok(request)
 }
 
-fn history(message: &[u8]) -> Result<HistoryRequest<'_>, Malformed> {
-    let mut request = HistoryRequest::default();
+fn history(message: &[u8]) -> Result<HistoryCommand<'_>, Malformed> {
+    let mut request = HistoryCommand::default();
     fields(message, |tag, value| {
         match tag {
             1 => request.channel = Cow::Borrowed(value.text()?),
@@ -161,8 +161,8 @@ fn history(message: &[u8]) -> Result<HistoryRequest<'_>, Malformed> {
     Ok(request)
 }
 
-fn rpc(message: &[u8]) -> Result<RpcRequest<'_>, Malformed> {
-    let mut request = RpcRequest::default();
+fn rpc(message: &[u8]) -> Result<RpcCommand<'_>, Malformed> {
+    let mut request = RpcCommand::default();
     fields(message, |tag, value| {
         match tag {
             // Parameters that are no JSON are not the same as none.
@@ -179,8 +179,8 @@ fn rpc(message: &[u8]) -> Result<RpcRequest<'_>, Malformed> {
     Ok(request)
 }
 
-fn refresh(message: &[u8]) -> Result<RefreshRequest<'_>, Malformed> {
-    let mut request = RefreshRequest::default();
+fn refresh(message: &[u8]) -> Result<RefreshCommand<'_>, Malformed> {
+    let mut request = RefreshCommand::default();
     fields(message, |tag, value| {
         if tag == 1 {
             request.token = Cow::Borrowed(value.text()?);
@@ -190,8 +190,8 @@ fn refresh(message: &[u8]) -> Result<RefreshRequest<'_>, Malformed> {
     Ok(request)
 }
 
-fn sub_refresh(message: &[u8]) -> Result<SubRefreshRequest<'_>, Malformed> {
-    let mut request = SubRefreshRequest::default();
+fn sub_refresh(message: &[u8]) -> Result<SubRefreshCommand<'_>, Malformed> {
+    let mut request = SubRefreshCommand::default();
     fields(message, |tag, value| {
         match tag {
             1 => request.channel = Cow::Borrowed(value.text()?),

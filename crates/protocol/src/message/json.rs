@@ -2,10 +2,10 @@
 //! method's result is always there.
 
 use super::{ConnectResult, Push, Reply, SubscribeResult};
-use crate::encode::{self, Object, error, separated, text};
+use crate::encode::{self, ObjectWriter, error, separated, text};
 
 pub(super) fn reply(out: &mut Vec<u8>, command: u32, reply: &Reply<'_>) {
-    let mut object = Object::open(out);
+    let mut object = ObjectWriter::open(out);
     object.number("id", command.into());
     match reply {
         Reply::Error(why) => error(object.key("error"), why),
@@ -24,18 +24,18 @@ pub(super) fn reply(out: &mut Vec<u8>, command: u32, reply: &Reply<'_>) {
             );
         }
         Reply::Rpc(json) => {
-            let mut result = Object::open(object.key("rpc"));
+            let mut result = ObjectWriter::open(object.key("rpc"));
             result.raw("data", Some(json));
             result.close();
         }
         Reply::Refresh { client, version, ttl_s } => {
-            let mut result = Object::open(object.key("refresh"));
+            let mut result = ObjectWriter::open(object.key("refresh"));
             result.text("client", client).text("version", version);
             result.flag("expires", ttl_s.is_some()).number("ttl", ttl_s.unwrap_or(0));
             result.close();
         }
         Reply::SubRefresh { ttl_s } => {
-            let mut result = Object::open(object.key("sub_refresh"));
+            let mut result = ObjectWriter::open(object.key("sub_refresh"));
             result.flag("expires", ttl_s.is_some()).number("ttl", ttl_s.unwrap_or(0));
             result.close();
         }
@@ -50,33 +50,33 @@ pub(super) fn push(out: &mut Vec<u8>, channel: &str, push: &Push<'_>) {
 }
 
 pub(super) fn bare_push(out: &mut Vec<u8>, channel: &str, push: &Push<'_>) {
-    let mut object = Object::open(out);
+    let mut object = ObjectWriter::open(out);
     object.text("channel", channel);
     match push {
         Push::Publication(publication) => object.key("pub").extend_from_slice(publication.json()),
         Push::Unsubscribe(why) => {
-            let mut body = Object::open(object.key("unsubscribe"));
+            let mut body = ObjectWriter::open(object.key("unsubscribe"));
             body.number("code", why.code.into()).text("reason", why.reason);
             body.close();
         }
         Push::Message(data) => {
-            let mut body = Object::open(object.key("message"));
+            let mut body = ObjectWriter::open(object.key("message"));
             body.raw("data", Some(data));
             body.close();
         }
         Push::Subscribe(result) => {
-            let mut body = Object::open(object.key("subscribe"));
+            let mut body = ObjectWriter::open(object.key("subscribe"));
             body.flag("recoverable", result.recoverable).text("epoch", result.epoch).number("offset", result.offset);
             body.flag("positioned", result.positioned).raw("data", result.data);
             body.close();
         }
         Push::Disconnect(why) => {
-            let mut body = Object::open(object.key("disconnect"));
+            let mut body = ObjectWriter::open(object.key("disconnect"));
             body.number("code", why.code.into()).text("reason", &why.reason).flag("reconnect", why.is_reconnect());
             body.close();
         }
         Push::Refresh { ttl_s } => {
-            let mut body = Object::open(object.key("refresh"));
+            let mut body = ObjectWriter::open(object.key("refresh"));
             body.flag("expires", true).number("ttl", *ttl_s);
             body.close();
         }
@@ -86,13 +86,13 @@ pub(super) fn bare_push(out: &mut Vec<u8>, channel: &str, push: &Push<'_>) {
 
 /// The first push of a client that only listens.
 pub(super) fn connect_push(out: &mut Vec<u8>, result: &ConnectResult<'_>) {
-    let mut object = Object::open(out);
+    let mut object = ObjectWriter::open(out);
     connect_result(object.key("connect"), result);
     object.close();
 }
 
 fn connect_result(out: &mut Vec<u8>, result: &ConnectResult<'_>) {
-    let mut object = Object::open(out);
+    let mut object = ObjectWriter::open(out);
     object.text("client", result.client).text("version", result.version);
     object.flag("expires", result.ttl_s.is_some()).number("ttl", result.ttl_s.unwrap_or(0));
     if !result.subs.is_empty() {
@@ -111,7 +111,7 @@ fn connect_result(out: &mut Vec<u8>, result: &ConnectResult<'_>) {
 }
 
 pub(super) fn subscribe_result(out: &mut Vec<u8>, result: &SubscribeResult<'_>) {
-    let mut object = Object::open(out);
+    let mut object = ObjectWriter::open(out);
     object.flag("expires", result.ttl_s.is_some()).number("ttl", result.ttl_s.unwrap_or(0));
     object.flag("recoverable", result.recoverable).text("epoch", result.epoch);
     if !result.missed.is_empty() {

@@ -164,7 +164,7 @@ impl Item<'_> {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Member<'a> {
+struct ObjectMember<'a> {
     #[serde(borrow)]
     info: Info<'a>,
 }
@@ -178,16 +178,16 @@ struct SharedInfo<'a> {
     #[serde(borrow)]
     r#pub: Option<Item<'a>>,
     #[serde(borrow)]
-    join: Option<Member<'a>>,
+    join: Option<ObjectMember<'a>>,
     #[serde(borrow)]
-    leave: Option<Member<'a>>,
+    leave: Option<ObjectMember<'a>>,
     #[serde(borrow)]
-    message: Option<Message<'a>>,
+    message: Option<MessageObject<'a>>,
 }
 
 /// A message for one client that others are given too.
 #[derive(Deserialize)]
-struct Message<'a> {
+struct MessageObject<'a> {
     #[serde(borrow)]
     data: &'a RawValue,
 }

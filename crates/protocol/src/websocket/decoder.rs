@@ -46,10 +46,10 @@ impl Violation {
 /// What outlives one read: the beginning of a frame, and the fragments of a message. A pointer wide, and empty when
 /// idle.
 #[derive(Debug, Default)]
-pub struct Assembly(Option<Box<Parts>>);
+pub struct Assembly(Option<Box<FrameParts>>);
 
 #[derive(Debug, Default)]
-struct Parts {
+struct FrameParts {
     /// A frame of which the rest has not come.
     frame: Vec<u8>,
     /// The kind of the message under way, and its fragments.
@@ -151,7 +151,7 @@ impl Assembly {
         self.drop_delivered();
     }
 
-    fn parts(&mut self) -> &mut Parts {
+    fn parts(&mut self) -> &mut FrameParts {
         self.0.get_or_insert_default()
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use touchline_protocol::command::{ClientRequest, Command, Commands};
+use touchline_protocol::command::{Command, CommandKind, Commands};
 use touchline_protocol::message::Encoding;
 use touchline_protocol::stream::Offset;
 
@@ -63,17 +63,17 @@ fn data(random: &mut Random, depth: usize) -> Value {
 fn name_of(command: &Command<'_>) -> &'static str {
     match &command.operation {
         None => "unheard_of",
-        Some(ClientRequest::Connect(_)) => "connect",
-        Some(ClientRequest::Send) => "send",
-        Some(ClientRequest::Subscribe(_)) => "subscribe",
-        Some(ClientRequest::Unsubscribe(_)) => "unsubscribe",
-        Some(ClientRequest::Publish(_)) => "publish",
-        Some(ClientRequest::Presence(_)) => "presence",
-        Some(ClientRequest::PresenceStats(_)) => "presence_stats",
-        Some(ClientRequest::History(_)) => "history",
-        Some(ClientRequest::Rpc(_)) => "rpc",
-        Some(ClientRequest::Refresh(_)) => "refresh",
-        Some(ClientRequest::SubRefresh(_)) => "sub_refresh",
+        Some(CommandKind::Connect(_)) => "connect",
+        Some(CommandKind::Send) => "send",
+        Some(CommandKind::Subscribe(_)) => "subscribe",
+        Some(CommandKind::Unsubscribe(_)) => "unsubscribe",
+        Some(CommandKind::Publish(_)) => "publish",
+        Some(CommandKind::Presence(_)) => "presence",
+        Some(CommandKind::PresenceStats(_)) => "presence_stats",
+        Some(CommandKind::History(_)) => "history",
+        Some(CommandKind::Rpc(_)) => "rpc",
+        Some(CommandKind::Refresh(_)) => "refresh",
+        Some(CommandKind::SubRefresh(_)) => "sub_refresh",
     }
 }
 
@@ -89,7 +89,7 @@ fn good_commands_are_read_as_they_were_written() {
             assert_eq!(u64::from(read.id), written["id"]);
             let channel =
                 |name: &str| written[name].get("channel").and_then(Value::as_str).unwrap_or_default().to_owned();
-            if let Some(ClientRequest::Subscribe(subscribe)) = &read.operation {
+            if let Some(CommandKind::Subscribe(subscribe)) = &read.operation {
                 assert_eq!(subscribe.channel, channel("subscribe"));
                 assert_eq!(subscribe.recover, written["subscribe"].get("recover").is_some_and(|flag| flag == true));
                 assert_eq!(
@@ -97,7 +97,7 @@ fn good_commands_are_read_as_they_were_written() {
                     Offset(written["subscribe"].get("offset").and_then(Value::as_u64).unwrap_or(0))
                 );
             }
-            if let Some(ClientRequest::Publish(publish)) = &read.operation {
+            if let Some(CommandKind::Publish(publish)) = &read.operation {
                 assert_eq!(publish.channel, channel("publish"));
                 // `null` is absence, as the protocol has it.
                 let data =

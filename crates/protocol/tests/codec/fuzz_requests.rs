@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::json;
 use touchline_protocol::Wire;
 use touchline_protocol::deflate::inflate;
-use touchline_protocol::emulation::EmulationRequest;
+use touchline_protocol::emulation::EmulationCommand;
 use touchline_protocol::lines::{Lines, TooLong};
 use touchline_protocol::message::Encoding;
 use touchline_protocol::protobuf::Fields;
@@ -59,20 +59,20 @@ fn requests_of_emulation_say_the_same_in_both_encodings() {
         let mut protobuf = Vec::new();
         Fields(&mut protobuf).text(1, &node).text(2, &session).text(3, &data);
         let expected =
-            EmulationRequest { session: Cow::from(session), node: Cow::from(node), data: Cow::from(data.into_bytes()) };
-        assert_eq!(EmulationRequest::from_json(&json), Ok(expected.clone()));
-        assert_eq!(EmulationRequest::from_protobuf(&protobuf), Ok(expected));
+            EmulationCommand { session: Cow::from(session), node: Cow::from(node), data: Cow::from(data.into_bytes()) };
+        assert_eq!(EmulationCommand::from_json(&json), Ok(expected.clone()));
+        assert_eq!(EmulationCommand::from_protobuf(&protobuf), Ok(expected));
         for mut bytes in [json, protobuf] {
             random.mutate(&mut bytes);
             let judged = serde_json::from_slice::<serde_json::Value>(&bytes);
-            if let (Ok(read), Ok(judged)) = (EmulationRequest::from_json(&bytes), judged) {
+            if let (Ok(read), Ok(judged)) = (EmulationCommand::from_json(&bytes), judged) {
                 let text = |name: &str| judged.get(name).and_then(|value| value.as_str()).unwrap_or_default();
                 assert_eq!(
                     (&*read.session, &*read.node, &*read.data),
                     (text("session"), text("node"), text("data").as_bytes())
                 );
             }
-            let _ = EmulationRequest::from_protobuf(&bytes);
+            let _ = EmulationCommand::from_protobuf(&bytes);
         }
     });
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use prost::Message as _;
 use serde_json::{Value, json};
-use touchline_protocol::command::{ClientRequest, Commands};
+use touchline_protocol::command::{CommandKind, Commands};
 use touchline_protocol::filter::{Filter, FilterLimits};
 use touchline_protocol::message::{ConnectResult, Encoding, Messages, Push, Reply, SubscribeResult};
 use touchline_protocol::publication::{Content, LogPosition, Publication, Recovered};
@@ -15,19 +15,19 @@ use touchline_protocol::{Disconnect, Error, Unsubscribe};
 use crate::protobuf::{both, proto};
 
 /// The kinds of commands, by their names in JSON.
-fn kind_of_command(operation: &ClientRequest<'_>) -> &'static str {
+fn kind_of_command(operation: &CommandKind<'_>) -> &'static str {
     match operation {
-        ClientRequest::Connect(_) => "connect",
-        ClientRequest::Send => "send",
-        ClientRequest::Subscribe(_) => "subscribe",
-        ClientRequest::Unsubscribe(_) => "unsubscribe",
-        ClientRequest::Publish(_) => "publish",
-        ClientRequest::Presence(_) => "presence",
-        ClientRequest::PresenceStats(_) => "presence_stats",
-        ClientRequest::History(_) => "history",
-        ClientRequest::Rpc(_) => "rpc",
-        ClientRequest::Refresh(_) => "refresh",
-        ClientRequest::SubRefresh(_) => "sub_refresh",
+        CommandKind::Connect(_) => "connect",
+        CommandKind::Send => "send",
+        CommandKind::Subscribe(_) => "subscribe",
+        CommandKind::Unsubscribe(_) => "unsubscribe",
+        CommandKind::Publish(_) => "publish",
+        CommandKind::Presence(_) => "presence",
+        CommandKind::PresenceStats(_) => "presence_stats",
+        CommandKind::History(_) => "history",
+        CommandKind::Rpc(_) => "rpc",
+        CommandKind::Refresh(_) => "refresh",
+        CommandKind::SubRefresh(_) => "sub_refresh",
     }
 }
 
@@ -172,7 +172,7 @@ fn a_filter_nests_so_deep_in_protobuf_too() {
             proto::Command { id: 1, subscribe: Some(subscribe), ..Default::default() }.encode_length_delimited_to_vec();
         let read = Commands::read(Encoding::Protobuf, &bytes).next().expect("a command");
         assert_eq!(read.is_ok(), is_read, "{nodes}");
-        let Ok(Some(ClientRequest::Subscribe(request))) = read.map(|command| command.operation) else { continue };
+        let Ok(Some(CommandKind::Subscribe(request))) = read.map(|command| command.operation) else { continue };
         let limits = FilterLimits { nodes: 64, size: 4_096 };
         assert_eq!(Filter::check(&request.tf.expect("it has a filter"), limits).is_some(), is_good, "{nodes}");
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use prost::Message as _;
 use serde_json::{Value, json};
-use touchline_protocol::command::{ClientRequest, Commands};
+use touchline_protocol::command::{CommandKind, Commands};
 use touchline_protocol::message::{ConnectResult, Encoding, Messages, Push, Reply, SubscribeResult};
 use touchline_protocol::publication::{Content, Delta, LogPosition, Publication, Recovered};
 use touchline_protocol::stream::Offset;
@@ -283,14 +283,14 @@ fn what_is_broken_is_refused_or_read_as_others_read_it() {
                 (theirs.publish.map(|p| p.channel), theirs.subscribe.map(|s| (s.channel, s.offset)));
             match ours.operation {
                 // They hide what comes behind them.
-                Some(ClientRequest::Connect(_) | ClientRequest::Send) => {}
-                Some(ClientRequest::Subscribe(ours)) => {
+                Some(CommandKind::Connect(_) | CommandKind::Send) => {}
+                Some(CommandKind::Subscribe(ours)) => {
                     assert_eq!(subscribe, Some((ours.channel.into_owned(), ours.offset.0)))
                 }
-                Some(ClientRequest::Publish(ours)) => {
+                Some(CommandKind::Publish(ours)) => {
                     assert_eq!((subscribe, publish), (None, Some(ours.channel.into_owned())))
                 }
-                Some(ClientRequest::Unsubscribe(_)) => assert_eq!(subscribe, None),
+                Some(CommandKind::Unsubscribe(_)) => assert_eq!(subscribe, None),
                 _ => assert_eq!((subscribe, publish), (None, None)),
             }
         }

@@ -103,22 +103,22 @@ impl Drop for Index {
 
 /// The one who changes an index. There is one for each, and it can't be cloned: that makes it the only writer.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct IndexWriter {
     index: Arc<Index>,
     live: usize,
     /// Slots that are not free.
     used: usize,
 }
 
-impl Default for Writer {
+impl Default for IndexWriter {
     fn default() -> Self {
         let slots = AtomicPtr::new(Box::into_raw(Box::new(Slots::new(SMALLEST))));
         let index = Index { hasher: DefaultHashBuilder::default(), slots, collector: Collector::new() };
-        Writer { index: Arc::new(index), live: 0, used: 0 }
+        IndexWriter { index: Arc::new(index), live: 0, used: 0 }
     }
 }
 
-impl Writer {
+impl IndexWriter {
     pub(super) fn index(&self) -> &Arc<Index> {
         &self.index
     }
@@ -241,7 +241,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_map(steps in proptest::collection::vec((0..200u32, prop::bool::weighted(0.7)), 0..600)) {
-            let mut writer = Writer::default();
+            let mut writer = IndexWriter::default();
             let mut model = BTreeMap::new();
             for (stamp, (name, is_put)) in (0..).zip(steps) {
                 let name = name.to_string();
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_reader_always_finds_what_is_always_there() {
-        let mut writer = Writer::default();
+        let mut writer = IndexWriter::default();
         (0..100).for_each(|name| writer.put(entry(&format!("stays-{name}"), 0)));
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::entry::Entry;
-use index::{Index, Writer};
+use index::{Index, IndexWriter};
 
 /// A window on the names of a scope. Clones look at the same names.
 #[derive(Debug, Clone)]
 pub struct View {
     names: Arc<Index>,
-    counts: Arc<Counts>,
+    counts: Arc<ScopeCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct ScopeCounts {
     names: AtomicU64,
     members: AtomicU64,
     groups: AtomicU64,
@@ -53,13 +53,13 @@ impl View {
 /// The one who changes what views show.
 #[derive(Debug)]
 pub(crate) struct ViewWriter {
-    names: Writer,
+    names: IndexWriter,
     view: View,
 }
 
 impl Default for ViewWriter {
     fn default() -> Self {
-        let names = Writer::default();
+        let names = IndexWriter::default();
         let view = View { names: Arc::clone(names.index()), counts: Arc::default() };
         ViewWriter { names, view }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use touchline_registry::{
-    EntryChange, Output, OwnerId, Reason, RegisterRefusal, Registered, RegistryEvent, Replica, Settings,
+    EntryChange, Output, OwnerId, Reason, RegisterRefusal, Registered, RegistryEvent, Replica, ReplicaSettings,
 };
 
 pub(crate) fn id(n: u8) -> OwnerId {
@@ -24,7 +24,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    pub(crate) fn new(size: usize, settings: &Settings) -> Self {
+    pub(crate) fn new(size: usize, settings: &ReplicaSettings) -> Self {
         let start_ms = 1_700_000_000_000;
         let make = |index: usize| Replica::new(&format!("node-{index}"), index as u64, settings.clone(), start_ms);
         let mut cluster = Cluster {

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use touchline_registry::{Counters, Entry, OwnerId, Policy, Settings};
+use touchline_registry::{Counters, Entry, OwnerId, Policy, ReplicaSettings};
 
 use node::{Node, Tables};
 use random::Random;
@@ -26,7 +26,7 @@ struct World {
     /// Nodes have policies of their own.
     differ: bool,
     now_ms: u64,
-    settings: Settings,
+    settings: ReplicaSettings,
     nodes: Vec<Option<Node>>,
     /// Messages by arrival; the second number keeps them apart.
     network: BTreeMap<(u64, u64), Flight>,
@@ -52,8 +52,11 @@ const NAMES: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let mut settings =
-            Settings { policy: POLICIES[random.below(4) as usize], classify: Some(node::kind), ..Settings::default() };
+        let mut settings = ReplicaSettings {
+            policy: POLICIES[random.below(4) as usize],
+            classify: Some(node::kind),
+            ..ReplicaSettings::default()
+        };
         // Small enough that gaps outlive the log and snapshots come in pieces.
         settings.message_max = 280 + random.below(400) as usize;
         settings.log_max = 100 + random.below(2_000) as usize;

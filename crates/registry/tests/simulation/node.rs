@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use touchline_registry::{
-    Entry, EntryChange, Output, OwnerId, RegisterRefusal, Registered, RegistryEvent, Replica, Settings,
+    Entry, EntryChange, Output, OwnerId, RegisterRefusal, Registered, RegistryEvent, Replica, ReplicaSettings,
 };
 
 use crate::random::Random;
@@ -47,7 +47,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(name: &str, birth: u64, settings: Settings, now_ms: u64, skew_ms: i64) -> Self {
+    pub(crate) fn new(name: &str, birth: u64, settings: ReplicaSettings, now_ms: u64, skew_ms: i64) -> Self {
         let own_ms = now_ms.saturating_add_signed(skew_ms);
         Node {
             replica: Replica::new(name, birth, settings, own_ms),

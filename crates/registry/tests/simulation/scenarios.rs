@@ -1,14 +1,14 @@
 //! The days that a registry must survive, one by one.
 
 use touchline_registry::{
-    EntryChange, Limits, Output, OwnerId, Policy, Reason, RegisterRefusal, Registered, Replica, Settings, Stamp,
+    EntryChange, Limits, Output, OwnerId, Policy, Reason, RegisterRefusal, Registered, Replica, ReplicaSettings, Stamp,
 };
 
 use crate::cluster::{Cluster, id};
 
 #[test]
 fn a_name_is_seen_everywhere_until_it_is_given_up() {
-    let mut cluster = Cluster::new(3, &Settings::default());
+    let mut cluster = Cluster::new(3, &ReplicaSettings::default());
     cluster.register(0, 1, "bike").expect("free");
     cluster.deliver();
     for node in 0..3 {
@@ -25,7 +25,7 @@ fn a_name_is_seen_everywhere_until_it_is_given_up() {
 
 #[test]
 fn the_same_owner_again_replaces_the_metadata_and_another_is_refused() {
-    let mut cluster = Cluster::new(2, &Settings::default());
+    let mut cluster = Cluster::new(2, &ReplicaSettings::default());
     cluster.register(0, 1, "bike").expect("free");
     let again = cluster.replicas[0].register(id(1), "bike", b"red", false, cluster.now_ms);
     assert!(matches!(again, Ok(Registered::Updated(_))));
@@ -50,7 +50,7 @@ fn the_same_owner_again_replaces_the_metadata_and_another_is_refused() {
 
 #[test]
 fn metadata_is_replaced_only_as_it_was_seen() {
-    let mut cluster = Cluster::new(2, &Settings::default());
+    let mut cluster = Cluster::new(2, &ReplicaSettings::default());
     let Ok(Registered::New(entry)) = cluster.register(0, 1, "bike") else { panic!("free") };
     let updated =
         cluster.replicas[0].update_meta(id(1), "bike", b"1", Some((entry.stamp(), 0))).expect("nobody was faster");
@@ -63,7 +63,7 @@ fn metadata_is_replaced_only_as_it_was_seen() {
 
 #[test]
 fn a_closed_owner_leaves_nothing_anywhere_and_one_event_for_each() {
-    let mut cluster = Cluster::new(2, &Settings::default());
+    let mut cluster = Cluster::new(2, &ReplicaSettings::default());
     for number in 0..50 {
         cluster.register(0, 1, &format!("name-{number}")).expect("free");
     }
@@ -84,7 +84,8 @@ fn a_closed_owner_leaves_nothing_anywhere_and_one_event_for_each() {
 
 #[test]
 fn who_joins_late_has_everything_while_registrations_go_on() {
-    let mut cluster = Cluster::new(3, &Settings { message_max: 4_096, log_max: 16_384, ..Settings::default() });
+    let mut cluster =
+        Cluster::new(3, &ReplicaSettings { message_max: 4_096, log_max: 16_384, ..ReplicaSettings::default() });
     let before = [1, 2].map(|node: usize| cluster.replicas[node].counters().snapshots_installed);
     cluster.cut = vec![(0, 1), (0, 2)];
     for number in 0..20_000_u32 {
@@ -112,7 +113,7 @@ fn who_joins_late_has_everything_while_registrations_go_on() {
 #[test]
 fn a_node_that_leaves_or_falls_silent_is_purged_and_comes_back_with_what_lives() {
     for says_goodbye in [true, false] {
-        let mut cluster = Cluster::new(3, &Settings::default());
+        let mut cluster = Cluster::new(3, &ReplicaSettings::default());
         cluster.register(2, 1, "stays").expect("free");
         cluster.register(2, 2, "dies").expect("free");
         cluster.settle();
@@ -135,7 +136,7 @@ fn a_node_that_leaves_or_falls_silent_is_purged_and_comes_back_with_what_lives()
 #[test]
 fn nothing_is_left_of_an_earlier_life_even_if_its_words_come_late() {
     for clock_back_ms in [0, 3_600_000] {
-        let mut cluster = Cluster::new(2, &Settings::default());
+        let mut cluster = Cluster::new(2, &ReplicaSettings::default());
         cluster.register(1, 1, "old").expect("free");
         cluster.replicas[1].flush();
         let old_words: Vec<_> = cluster.replicas[1]
@@ -146,7 +147,7 @@ fn nothing_is_left_of_an_earlier_life_even_if_its_words_come_late() {
             cluster.replicas[0].receive(words, cluster.now_ms);
         }
         assert_eq!(cluster.owner(0, "old"), Some(id(1)));
-        cluster.replicas[1] = Replica::new("node-1", 99, Settings::default(), cluster.now_ms - clock_back_ms);
+        cluster.replicas[1] = Replica::new("node-1", 99, ReplicaSettings::default(), cluster.now_ms - clock_back_ms);
         cluster.settle();
         cluster.register(1, 2, "new").expect("free");
         cluster.settle();
@@ -161,7 +162,7 @@ fn nothing_is_left_of_an_earlier_life_even_if_its_words_come_late() {
 #[test]
 fn two_who_register_at_once_end_with_one_owner_ten_thousand_times() {
     for (policy, winner) in [(Policy::Newest, 2), (Policy::Oldest, 1), (Policy::Reject, 1)] {
-        let mut cluster = Cluster::new(3, &Settings { policy, ..Settings::default() });
+        let mut cluster = Cluster::new(3, &ReplicaSettings { policy, ..ReplicaSettings::default() });
         for round in 0..10_000 / 3 {
             let name = format!("name-{round}");
             cluster.register(0, 1, &name).ok();
@@ -181,7 +182,7 @@ fn two_who_register_at_once_end_with_one_owner_ten_thousand_times() {
 #[test]
 fn a_name_is_taken_over_only_where_the_newest_stays() {
     for policy in [Policy::Newest, Policy::Oldest, Policy::Reject, Policy::Hook] {
-        let mut cluster = Cluster::new(2, &Settings { policy, ..Settings::default() });
+        let mut cluster = Cluster::new(2, &ReplicaSettings { policy, ..ReplicaSettings::default() });
         cluster.register(0, 1, "phone").expect("free");
         cluster.deliver();
         let taken = cluster.replicas[1].register(id(2), "phone", b"", true, cluster.now_ms);
@@ -196,7 +197,7 @@ fn a_name_is_taken_over_only_where_the_newest_stays() {
 
 #[test]
 fn a_split_heals_by_the_policy_in_any_part_of_it() {
-    let mut cluster = Cluster::new(4, &Settings::default());
+    let mut cluster = Cluster::new(4, &ReplicaSettings::default());
     cluster.cut = vec![(0, 2), (0, 3), (1, 2), (1, 3)];
     cluster.pass(6_000);
     cluster.register(0, 1, "both").expect("free on this side");
@@ -217,7 +218,7 @@ fn a_split_heals_by_the_policy_in_any_part_of_it() {
 
 #[test]
 fn in_a_partial_split_everybody_holds_what_it_can_see() {
-    let mut cluster = Cluster::new(3, &Settings::default());
+    let mut cluster = Cluster::new(3, &ReplicaSettings::default());
     cluster.cut = vec![(0, 2)];
     for node in 0..3_usize {
         cluster.register(node, node as u8 + 1, &format!("of-{node}")).expect("free");
@@ -248,7 +249,7 @@ fn a_digest_finds_what_numbers_cannot() {
         ("an owner's end", |replica| replica.close(owner_that_flips())),
     ];
     for (what, act) in acts {
-        let mut cluster = Cluster::new(2, &Settings::default());
+        let mut cluster = Cluster::new(2, &ReplicaSettings::default());
         cluster.register(0, 9, "flips-9").expect("free");
         cluster.replicas[0].join(id(8), "flips-8", b"", 1).expect("within limits");
         cluster.replicas[0].join(owner_that_flips(), "stays", b"", 1).expect("within limits");
@@ -275,7 +276,7 @@ fn owner_that_flips() -> OwnerId {
 
 #[test]
 fn a_clock_an_hour_ahead_does_not_own_a_name_for_ever() {
-    let mut cluster = Cluster::new(2, &Settings::default());
+    let mut cluster = Cluster::new(2, &ReplicaSettings::default());
     let ahead_ms = cluster.now_ms + 3_600_000;
     cluster.replicas[0].register(id(1), "phone", b"", false, ahead_ms).expect("free");
     cluster.deliver();
@@ -289,7 +290,7 @@ fn a_clock_an_hour_ahead_does_not_own_a_name_for_ever() {
 
 #[test]
 fn a_group_has_each_member_once_with_its_metadata() {
-    let mut cluster = Cluster::new(2, &Settings::default());
+    let mut cluster = Cluster::new(2, &ReplicaSettings::default());
     assert_eq!(cluster.replicas[0].join(id(1), "room", b"a", 1), Ok(true));
     assert_eq!(cluster.replicas[0].join(id(1), "room", b"b", 2), Ok(false));
     assert_eq!(cluster.replicas[1].join(id(2), "room", b"c", 3), Ok(true));
@@ -311,7 +312,7 @@ fn a_group_has_each_member_once_with_its_metadata() {
 #[test]
 fn a_slow_or_failing_backend_falls_back_to_the_newest() {
     for (answer, owner) in [(Some(Some(true)), 1), (Some(Some(false)), 2), (Some(None), 2), (None, 2)] {
-        let mut cluster = Cluster::new(3, &Settings { policy: Policy::Hook, ..Settings::default() });
+        let mut cluster = Cluster::new(3, &ReplicaSettings { policy: Policy::Hook, ..ReplicaSettings::default() });
         cluster.register(0, 1, "name").expect("free");
         cluster.register(1, 2, "name").expect("not heard of the other");
         cluster.deliver();
@@ -334,7 +335,7 @@ fn a_slow_or_failing_backend_falls_back_to_the_newest() {
 fn what_the_backend_decided_is_not_asked_again() {
     // The one that the backend decided for is older, and was decided for behind a split; a third node has claimed the
     // name meanwhile.
-    let mut cluster = Cluster::new(3, &Settings { policy: Policy::Hook, ..Settings::default() });
+    let mut cluster = Cluster::new(3, &ReplicaSettings { policy: Policy::Hook, ..ReplicaSettings::default() });
     cluster.cut = vec![(0, 2), (1, 2)];
     cluster.pass(6_000);
     cluster.register(0, 1, "name").expect("free");
@@ -354,7 +355,7 @@ fn what_the_backend_decided_is_not_asked_again() {
 
 #[test]
 fn a_claim_that_others_had_purged_loses_without_a_question() {
-    let mut cluster = Cluster::new(2, &Settings { policy: Policy::Hook, ..Settings::default() });
+    let mut cluster = Cluster::new(2, &ReplicaSettings { policy: Policy::Hook, ..ReplicaSettings::default() });
     cluster.register(0, 1, "name").expect("free");
     cluster.settle();
     cluster.cut = vec![(0, 1)];
@@ -381,7 +382,7 @@ fn each_command_reaches_the_others_by_itself() {
         |replica, _| replica.leave(id(1), "crew").expect("a member"),
         |replica, _| replica.close(id(2)),
     ];
-    let mut cluster = Cluster::new(2, &Settings::default());
+    let mut cluster = Cluster::new(2, &ReplicaSettings::default());
     let before = cluster.replicas[1].counters();
     for (number, act) in acts.into_iter().enumerate() {
         let sent = cluster.messages;
@@ -398,7 +399,7 @@ fn each_command_reaches_the_others_by_itself() {
 #[test]
 fn bad_input_is_refused_and_changes_nothing() {
     let limits = Limits { key_max: 4, meta_max: 2, entries_of_owner_max: 2 };
-    let mut cluster = Cluster::new(2, &Settings { limits, ..Settings::default() });
+    let mut cluster = Cluster::new(2, &ReplicaSettings { limits, ..ReplicaSettings::default() });
     let replica = &mut cluster.replicas[0];
     for (name, meta) in [("", ""), ("12345", ""), ("1", "123")] {
         assert_eq!(replica.register(id(1), name, meta.as_bytes(), false, 1), Err(RegisterRefusal::TooLong));
@@ -417,7 +418,7 @@ fn bad_input_is_refused_and_changes_nothing() {
 
 #[test]
 fn the_dead_entry_of_a_loser_does_not_come_back_with_a_late_snapshot() {
-    let mut cluster = Cluster::new(3, &Settings { log_max: 0, ..Settings::default() });
+    let mut cluster = Cluster::new(3, &ReplicaSettings { log_max: 0, ..ReplicaSettings::default() });
     cluster.cut = vec![(1, 2)];
     cluster.pass(6_000);
     cluster.register(1, 1, "name").expect("free");
@@ -458,7 +459,7 @@ fn the_dead_entry_of_a_loser_does_not_come_back_with_a_late_snapshot() {
 #[test]
 fn who_comes_back_while_its_node_is_suspected_keeps_its_name() {
     for policy in [Policy::Newest, Policy::Oldest, Policy::Reject] {
-        let mut cluster = Cluster::new(3, &Settings { policy, ..Settings::default() });
+        let mut cluster = Cluster::new(3, &ReplicaSettings { policy, ..ReplicaSettings::default() });
         cluster.register(1, 1, "phone").expect("free");
         cluster.deliver();
         let now_ms = cluster.now_ms;
@@ -476,7 +477,7 @@ fn who_comes_back_while_its_node_is_suspected_keeps_its_name() {
 
 #[test]
 fn a_clock_that_is_set_ahead_is_no_standstill() {
-    let mut cluster = Cluster::new(2, &Settings { policy: Policy::Reject, ..Settings::default() });
+    let mut cluster = Cluster::new(2, &ReplicaSettings { policy: Policy::Reject, ..ReplicaSettings::default() });
     cluster.register(0, 1, "name").expect("free");
     cluster.settle();
     cluster.events.iter_mut().for_each(Vec::clear);
@@ -491,7 +492,7 @@ fn a_clock_that_is_set_ahead_is_no_standstill() {
 
 #[test]
 fn what_is_said_again_is_no_change() {
-    let mut cluster = Cluster::new(2, &Settings::default());
+    let mut cluster = Cluster::new(2, &ReplicaSettings::default());
     let now_ms = cluster.now_ms;
     for _ in 0..5 {
         cluster.replicas[0].register(id(1), "name", b"meta", false, now_ms).expect("its own");

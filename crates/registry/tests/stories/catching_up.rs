@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use touchline_registry::{EntryChange, Reason, Replica, Settings};
+use touchline_registry::{EntryChange, Reason, Replica, ReplicaSettings};
 
 use crate::wire::{Body, claim, record, unclaim};
 use crate::{Story, claims, heartbeat, id};
 
 /// A node that has said `batches` messages of one claim each, all of the same size; gives that size too.
-fn talkative(settings: &Settings, batches: u64) -> Story {
+fn talkative(settings: &ReplicaSettings, batches: u64) -> Story {
     let mut story = Story::following(settings, &[], 0);
     for number in 1..=batches {
         story.register(1, &format!("name-{number:04}"));
@@ -43,7 +43,7 @@ fn answered(story: &mut Story, first: u64) -> Option<Vec<u64>> {
 
 #[test]
 fn what_the_log_still_has_comes_from_it_and_the_rest_as_a_snapshot() {
-    let settings = Settings { log_max: 10 * size_of_a_claim(), ..Settings::default() };
+    let settings = ReplicaSettings { log_max: 10 * size_of_a_claim(), ..ReplicaSettings::default() };
     let mut story = talkative(&settings, 30);
     assert_eq!(answered(&mut story, 30), Some(vec![30]));
     assert_eq!(answered(&mut story, 25), Some((25..=30).collect()));
@@ -56,7 +56,7 @@ fn what_the_log_still_has_comes_from_it_and_the_rest_as_a_snapshot() {
 
 #[test]
 fn a_gap_in_the_middle_of_a_message_is_filled_with_the_whole_of_it() {
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     for names in [&["a", "b", "c"][..], &["d", "e"], &["f"]] {
         names.iter().for_each(|name| story.register(1, name));
         story.here.flush();
@@ -75,7 +75,7 @@ fn a_gap_in_the_middle_of_a_message_is_filled_with_the_whole_of_it() {
 
 #[test]
 fn a_log_of_messages_that_the_carrier_takes_no_more_is_not_used() {
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     (0..20).for_each(|number| story.register(1, &format!("name-{number}")));
     story.here.flush();
     story.register(1, "single");
@@ -89,7 +89,7 @@ fn a_log_of_messages_that_the_carrier_takes_no_more_is_not_used() {
 
 #[test]
 fn a_snapshot_comes_in_pieces_of_messages_that_the_carrier_takes() {
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     (0..40).for_each(|number| story.register(1, &format!("name-{number}")));
     story.said();
     story.here.set_message_max(700);
@@ -119,7 +119,7 @@ fn pieces(story: &mut Story) -> usize {
 fn what_fits_into_one_message_is_the_same_for_news_the_log_and_snapshots() {
     let mut least = None;
     for message_max in 160..400 {
-        let mut story = Story::following(&Settings { message_max, ..Settings::default() }, &[], 0);
+        let mut story = Story::following(&ReplicaSettings { message_max, ..ReplicaSettings::default() }, &[], 0);
         story.register(1, "name-1");
         story.register(1, "name-2");
         let messages = story.said().len();
@@ -132,7 +132,7 @@ fn what_fits_into_one_message_is_the_same_for_news_the_log_and_snapshots() {
     }
     // The log has both in one message, and the carrier takes less than that, or just that.
     let least = least.expect("both fit");
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     story.register(1, "name-1");
     story.register(1, "name-2");
     story.said();
@@ -144,7 +144,7 @@ fn what_fits_into_one_message_is_the_same_for_news_the_log_and_snapshots() {
 
 #[test]
 fn an_entry_that_is_longer_than_a_message_should_be_travels_alone() {
-    let settings = Settings { message_max: 10, ..Settings::default() };
+    let settings = ReplicaSettings { message_max: 10, ..ReplicaSettings::default() };
     let mut story = talkative(&settings, 5);
     assert_eq!(answered(&mut story, 3), Some(vec![3, 4, 5]));
     assert_eq!(pieces(&mut story), 5);
@@ -152,7 +152,7 @@ fn an_entry_that_is_longer_than_a_message_should_be_travels_alone() {
 
 #[test]
 fn a_gap_is_asked_for_by_its_number_and_what_is_known_is_skipped() {
-    let mut story = Story::following(&Settings::default(), &[], 5);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 5);
     story.hear("there", claims(6, &["a", "b"]));
     assert_eq!((story.wanted(), story.changes().len()), (Vec::new(), 2));
     story.hear("there", claims(9, &["d"]));
@@ -173,7 +173,7 @@ fn a_gap_is_asked_for_by_its_number_and_what_is_known_is_skipped() {
 
 #[test]
 fn a_heartbeat_tells_what_is_missing() {
-    let mut story = Story::following(&Settings::default(), &[], 5);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 5);
     story.hear("there", heartbeat(4));
     story.hear("there", heartbeat(5));
     assert_eq!(story.wanted(), []);
@@ -184,7 +184,7 @@ fn a_heartbeat_tells_what_is_missing() {
 #[test]
 fn a_digest_that_differs_is_counted_and_a_snapshot_is_asked_for() {
     for (digest, entries, is_right) in [(0, 0, true), (1, 0, false), (0, 1, false)] {
-        let mut story = Story::following(&Settings::default(), &[], 5);
+        let mut story = Story::following(&ReplicaSettings::default(), &[], 5);
         let (limits, lives) = ((255, 4_096), Vec::new());
         // One of an earlier number is of an earlier time.
         story.hear("there", Body::Heartbeat { last: 4, digest: 77, entries: 7, limits, lives: lives.clone() });
@@ -203,7 +203,7 @@ fn snapshot(last: u64, nonce: u64, (part, parts): (u64, u64), names: &[&str]) ->
 
 #[test]
 fn only_the_pieces_of_one_snapshot_make_one() {
-    let mut story = Story::new(&Settings::default());
+    let mut story = Story::new(&ReplicaSettings::default());
     story.hear("there", heartbeat(5));
     let nonce = story.wanted()[0].1;
     story.hear("there", snapshot(5, nonce, (0, 2), &["early-0"]));
@@ -228,7 +228,7 @@ fn only_the_pieces_of_one_snapshot_make_one() {
 
 #[test]
 fn a_snapshot_in_another_number_of_pieces_is_another_one() {
-    let mut story = Story::new(&Settings::default());
+    let mut story = Story::new(&ReplicaSettings::default());
     story.hear("there", heartbeat(5));
     let nonce = story.wanted()[0].1;
     // The carrier takes less by now.
@@ -243,7 +243,7 @@ fn a_snapshot_in_another_number_of_pieces_is_another_one() {
 #[test]
 fn a_number_of_pieces_that_makes_no_sense_is_refused() {
     for parts in [0, 65_537, u64::MAX] {
-        let mut story = Story::new(&Settings::default());
+        let mut story = Story::new(&ReplicaSettings::default());
         story.hear("there", heartbeat(5));
         let nonce = story.wanted()[0].1;
         (0..2).for_each(|part| story.hear("there", snapshot(5, nonce, (part, parts), &["a"])));
@@ -251,7 +251,7 @@ fn a_number_of_pieces_that_makes_no_sense_is_refused() {
         story.hear("there", snapshot(5, nonce, (0, 1), &["a"]));
         assert!(story.sees_there(), "a good one is still taken");
     }
-    let mut story = Story::new(&Settings::default());
+    let mut story = Story::new(&ReplicaSettings::default());
     story.hear("there", heartbeat(5));
     let nonce = story.wanted()[0].1;
     (0..65_536).for_each(|part| story.hear("there", snapshot(5, nonce, (part, 65_536), &[])));
@@ -260,7 +260,7 @@ fn a_number_of_pieces_that_makes_no_sense_is_refused() {
 
 #[test]
 fn a_snapshot_that_nobody_asked_for_is_not_taken() {
-    let mut story = Story::new(&Settings::default());
+    let mut story = Story::new(&ReplicaSettings::default());
     story.hear("there", heartbeat(5));
     let nonce = story.wanted()[0].1;
     for other in [0, nonce + 1] {
@@ -283,8 +283,8 @@ fn a_snapshot_that_nobody_asked_for_is_not_taken() {
 #[test]
 fn each_snapshot_that_is_asked_for_has_a_number_of_its_own() {
     for (birth, at_least) in [(crate::BIRTH, 3), (u64::MAX, 2)] {
-        let here = Replica::new("here", birth, Settings::default(), crate::START_MS);
-        let mut story = Story { here, ..Story::new(&Settings::default()) };
+        let here = Replica::new("here", birth, ReplicaSettings::default(), crate::START_MS);
+        let mut story = Story { here, ..Story::new(&ReplicaSettings::default()) };
         let mut nonces = BTreeSet::new();
         for node in ["there", "also", "too"] {
             story.hear(node, heartbeat(0));

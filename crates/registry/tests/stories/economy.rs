@@ -1,6 +1,6 @@
 //! How often nodes ask and answer: a bad link must not make a storm of questions and snapshots.
 
-use touchline_registry::{Policy, Settings, Timing};
+use touchline_registry::{Policy, ReplicaSettings, ReplicaTiming};
 
 use crate::wire::{Body, Life, claim, record};
 use crate::{BIRTH, START_MS, Story, claims, heartbeat, id};
@@ -18,7 +18,7 @@ fn snapshots(story: &mut Story) -> usize {
 
 #[test]
 fn what_is_missing_is_asked_for_once_in_a_while() {
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     for (at_ms, asked) in [(0, 1), (1, 0), (299, 0), (300, 1), (301, 0), (599, 0), (600, 1)] {
         story.now_ms = START_MS + at_ms;
         story.hear("there", claims(3, &["c"]));
@@ -34,7 +34,7 @@ fn what_is_missing_is_asked_for_once_in_a_while() {
 
 #[test]
 fn a_snapshot_is_asked_for_again_only_when_no_piece_comes() {
-    let mut story = Story::new(&Settings::default());
+    let mut story = Story::new(&ReplicaSettings::default());
     story.hear("there", heartbeat(5));
     let nonce = story.wanted()[0].1;
     let piece = |part| Body::Snapshot { last: 5, doubt: 0, nonce, part, parts: 9, operations: Vec::new() };
@@ -52,7 +52,7 @@ fn a_snapshot_is_asked_for_again_only_when_no_piece_comes() {
 
 #[test]
 fn a_node_gets_one_snapshot_in_an_interval() {
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     story.register(1, "bike");
     story.said();
     for (at_ms, sent) in [(0, 1), (1, 0), (999, 0), (1_000, 1), (1_001, 0), (2_000, 1)] {
@@ -67,7 +67,7 @@ fn a_node_gets_one_snapshot_in_an_interval() {
 
 #[test]
 fn only_questions_to_this_life_are_answered() {
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     story.register(1, "bike");
     story.said();
     let (order, birth) = LIFE;
@@ -84,7 +84,7 @@ fn only_questions_to_this_life_are_answered() {
 
 #[test]
 fn commands_of_one_moment_travel_together() {
-    let mut story = Story::following(&Settings { message_max: 1_000, ..Settings::default() }, &[], 0);
+    let mut story = Story::following(&ReplicaSettings { message_max: 1_000, ..ReplicaSettings::default() }, &[], 0);
     (0..100).for_each(|number| story.register(1, &format!("name-{number:04}")));
     let mut next = 1;
     let messages = story.messages();
@@ -105,8 +105,14 @@ fn commands_of_one_moment_travel_together() {
 #[test]
 fn a_clock_that_is_set_ahead_changes_no_interval() {
     let day = |set_at: Option<usize>| {
-        let timing = Timing { heartbeat_ms: 1_700, retry_ms: 900, snapshot_interval_ms: 1_300, ..Timing::default() };
-        let mut story = Story::following(&Settings { timing, policy: Policy::Hook, ..Settings::default() }, &[], 0);
+        let timing = ReplicaTiming {
+            heartbeat_ms: 1_700,
+            retry_ms: 900,
+            snapshot_interval_ms: 1_300,
+            ..ReplicaTiming::default()
+        };
+        let mut story =
+            Story::following(&ReplicaSettings { timing, policy: Policy::Hook, ..ReplicaSettings::default() }, &[], 0);
         story.register(1, "bike");
         let mut told = Vec::new();
         for step in 0..260 {

@@ -1,6 +1,6 @@
 //! Nodes that fall silent, stand still, are purged and begin a new life.
 
-use touchline_registry::{EntryChange, Policy, Reason, RegisterRefusal, Registered, Settings, Timing};
+use touchline_registry::{EntryChange, Policy, Reason, RegisterRefusal, Registered, ReplicaSettings, ReplicaTiming};
 
 use crate::wire::{Body, Life, Message, TRUST, claim, record};
 use crate::{BIRTH, OTHER_LIFE, START_MS, Story, claims, heartbeat, id};
@@ -20,7 +20,7 @@ fn beat(story: &mut Story, last: u64, ours: Option<Life>) {
 
 #[test]
 fn a_node_that_is_not_followed_for_the_timeout_is_purged() {
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     story.hear("there", claims(1, &["bike"]));
     let silent_since_ms = story.now_ms;
     // It is heard, and something of it is missing all the time.
@@ -45,7 +45,7 @@ fn a_node_that_is_not_followed_for_the_timeout_is_purged() {
 #[test]
 fn who_says_something_that_is_not_known_is_not_late() {
     for says in [|at| claims(at, &["a"]), heartbeat] {
-        let mut story = Story::following(&Settings::default(), &[], 0);
+        let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
         for number in 1..100 {
             story.pass(100);
             story.hear("there", says(if matches!(says(1), Body::Delta { .. }) { number } else { 0 }));
@@ -57,7 +57,7 @@ fn who_says_something_that_is_not_known_is_not_late() {
 #[test]
 fn a_node_that_stood_still_gives_the_others_their_time_again() {
     for (stood_ms, is_given) in [(2_500, false), (2_501, true)] {
-        let mut story = Story::following(&Settings::default(), &[], 0);
+        let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
         story.pass(3_600);
         story.stand_still(stood_ms);
         assert_eq!(story.sees_there(), is_given, "{stood_ms}");
@@ -73,8 +73,8 @@ fn a_node_that_stood_still_gives_the_others_their_time_again() {
 #[test]
 fn a_node_that_stood_still_asks_and_answers_at_once() {
     for (stood_ms, is_given) in [(2_500, false), (2_501, true)] {
-        let timing = Timing { retry_ms: 10_000, snapshot_interval_ms: 10_000, ..Timing::default() };
-        let mut story = Story::following(&Settings { timing, ..Settings::default() }, &[], 0);
+        let timing = ReplicaTiming { retry_ms: 10_000, snapshot_interval_ms: 10_000, ..ReplicaTiming::default() };
+        let mut story = Story::following(&ReplicaSettings { timing, ..ReplicaSettings::default() }, &[], 0);
         let want = || Body::Want { to: "here".into(), life: LIFE, first: 0, nonce: 9 };
         for expected in [2, if is_given { 2 } else { 0 }] {
             story.hear("there", heartbeat(1));
@@ -88,7 +88,7 @@ fn a_node_that_stood_still_asks_and_answers_at_once() {
 
 #[test]
 fn a_node_that_stood_still_gives_the_backend_its_time_again() {
-    let mut story = Story::following(&Settings { policy: Policy::Hook, ..Settings::default() }, &[], 0);
+    let mut story = Story::following(&ReplicaSettings { policy: Policy::Hook, ..ReplicaSettings::default() }, &[], 0);
     story.register(1, "bike");
     let later = claim(0, &record(id(200), (START_MS + 1) << 16, 0, "bike", ""));
     story.hear("there", Body::Delta { first: 1, count: 1, operations: later });
@@ -106,7 +106,7 @@ fn a_node_that_stood_still_gives_the_backend_its_time_again() {
 
 #[test]
 fn while_the_backend_is_asked_the_name_is_still_its_owners() {
-    let mut story = Story::following(&Settings { policy: Policy::Hook, ..Settings::default() }, &[], 0);
+    let mut story = Story::following(&ReplicaSettings { policy: Policy::Hook, ..ReplicaSettings::default() }, &[], 0);
     story.register(1, "bike");
     let later = claim(3, &record(id(200), (START_MS + 1) << 16, 0, "bike", ""));
     // Of equal ranks nobody has decided anything yet.
@@ -136,7 +136,7 @@ fn while_the_backend_is_asked_the_name_is_still_its_owners() {
 
 #[test]
 fn what_the_backend_decided_counts_above_what_it_decided_before() {
-    let mut story = Story::following(&Settings { policy: Policy::Hook, ..Settings::default() }, &[], 0);
+    let mut story = Story::following(&ReplicaSettings { policy: Policy::Hook, ..ReplicaSettings::default() }, &[], 0);
     story.register(1, "bike");
     let later = claim(0, &record(id(200), (START_MS + 1) << 16, 0, "bike", ""));
     story.hear("there", Body::Delta { first: 1, count: 1, operations: later });
@@ -155,7 +155,8 @@ fn what_the_backend_decided_counts_above_what_it_decided_before() {
 fn a_node_that_was_away_gives_way_only_to_what_is_still_there() {
     let later = || claim(0, &record(id(200), (START_MS + 1) << 16, 0, "bike", ""));
     for (has_it_still, operations) in [(true, later()), (false, Vec::new())] {
-        let mut story = Story::following(&Settings { policy: Policy::Hook, ..Settings::default() }, &[], 0);
+        let mut story =
+            Story::following(&ReplicaSettings { policy: Policy::Hook, ..ReplicaSettings::default() }, &[], 0);
         story.register(1, "bike");
         story.hear("there", Body::Delta { first: 1, count: 1, operations: later() });
         story.stand_still(5_001);
@@ -175,7 +176,7 @@ fn a_node_that_was_away_gives_way_only_to_what_is_still_there() {
 #[test]
 fn what_counts_follows_suspicion_and_policy_at_once() {
     let of = |node: u8, at: u64| claim(0, &record(id(node), at << 16, 0, "bike", ""));
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     story.hear("also", heartbeat(0));
     let Some((_, Body::Want { nonce, .. })) = story.said().pop() else { panic!("a snapshot is asked for") };
     story.hear("also", Body::Snapshot { last: 1, doubt: 0, nonce, part: 0, parts: 1, operations: of(101, 5) });
@@ -198,7 +199,7 @@ fn what_counts_follows_suspicion_and_policy_at_once() {
 
 #[test]
 fn a_link_that_is_there_again_gives_the_others_their_time_and_tells_them_at_once() {
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     story.pass(5_950);
     story.messages();
     story.here.joined(story.now_ms);
@@ -214,7 +215,7 @@ fn a_link_that_is_there_again_gives_the_others_their_time_and_tells_them_at_once
 fn a_node_that_was_away_looks_at_its_connections_and_says_nothing_until_then() {
     // Just not for too long; for too long; and with a clock that went back, which hides for how long.
     for (by_ms, is_away) in [(5_000, false), (5_001, true), (-1, true)] {
-        let mut story = Story::following(&Settings::default(), &[], 0);
+        let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
         story.register(1, "bike");
         story.said();
         story.now_ms = story.now_ms.saturating_add_signed(by_ms);
@@ -244,7 +245,7 @@ fn a_node_that_was_away_looks_at_its_connections_and_says_nothing_until_then() {
 
 #[test]
 fn who_was_away_takes_only_new_snapshots() {
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     story.hear("there", claims(1, &["kept", "ended"]));
     story.stand_still(5_001);
     story.here.probed(story.now_ms);
@@ -265,7 +266,7 @@ fn who_was_away_takes_only_new_snapshots() {
 #[test]
 fn what_is_of_long_ago_never_comes_to_count() {
     let of = |node: u8, at: u64, name: &str| claim(0, &record(id(node), at << 16, 0, name, ""));
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     story.hear("also", heartbeat(0));
     let follow = |story: &mut Story, operations: Vec<u8>| {
         let mut nonces = story.said().into_iter().filter_map(|(to, body)| match body {
@@ -294,7 +295,7 @@ fn what_is_of_long_ago_never_comes_to_count() {
 
 #[test]
 fn a_host_that_does_not_answer_is_not_waited_for() {
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     story.stand_still(5_001);
     story.pass(9_999);
     assert_eq!((story.messages(), story.here.counters().reincarnations), (Vec::new(), 0));
@@ -317,7 +318,7 @@ fn who_is_purged_elsewhere_begins_a_new_life_above_all_that_is_known() {
         ((5, 5), START_MS + 1),
         ((u64::MAX, 1), u64::MAX),
     ] {
-        let mut story = Story::following(&Settings::default(), &[], 0);
+        let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
         story.hear("there", outdated(LIFE, known));
         assert_eq!(
             (story.here.counters().reincarnations, story.probes),
@@ -337,7 +338,7 @@ fn who_is_purged_elsewhere_begins_a_new_life_above_all_that_is_known() {
 fn a_word_that_is_not_of_this_life_begins_no_new_one() {
     let (order, birth) = LIFE;
     let to = |name: &str, past| Body::Outdated { to: name.into(), past, known: (order + 9, 9) };
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     for body in [
         to("also", LIFE),
         to("here", (order + 1, birth)),
@@ -352,7 +353,7 @@ fn a_word_that_is_not_of_this_life_begins_no_new_one() {
 #[test]
 fn who_is_purged_after_it_stood_still_looks_at_its_connections_first() {
     for (after_ms, looks) in [(0, true), (9_999, true), (10_000, false)] {
-        let mut story = Story::following(&Settings::default(), &[], 0);
+        let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
         story.stand_still(2_501);
         for _ in 0..after_ms / 1_000 {
             story.pass(1_000);
@@ -382,7 +383,7 @@ fn who_is_purged_after_it_stood_still_looks_at_its_connections_first() {
 
 #[test]
 fn a_new_life_says_nothing_of_the_operations_before_it() {
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     story.register(1, "bike");
     story.said();
     story.register(1, "boat");
@@ -415,7 +416,7 @@ fn a_node_is_trusted_again_when_all_others_have_what_it_has() {
         (None, 0, false),
     ];
     for (says, clock_set_by_ms, is_trusted) in cases {
-        let mut story = Story::following(&Settings::default(), &[], 0);
+        let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
         story.register(1, "bike");
         story.hear("there", outdated(LIFE, LIFE));
         story.said();
@@ -435,7 +436,7 @@ fn a_node_is_trusted_again_when_all_others_have_what_it_has() {
         assert_eq!(trusts(&mut story), !is_trusted, "once");
     }
     // A node that had no names has nothing to doubt.
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     story.hear("there", outdated(LIFE, LIFE));
     for _ in 0..100 {
         beat(&mut story, 0, Some(new));
@@ -447,7 +448,7 @@ fn a_node_is_trusted_again_when_all_others_have_what_it_has() {
 #[test]
 fn a_node_in_sight_whose_entries_are_missing_delays_trust() {
     let new = (LIFE.0 + 1, BIRTH);
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     story.register(1, "bike");
     story.hear("there", outdated(LIFE, LIFE));
     let lives = vec![("here".to_owned(), new)];
@@ -476,7 +477,7 @@ fn a_node_in_sight_whose_entries_are_missing_delays_trust() {
 #[test]
 fn a_name_that_is_contested_delays_trust() {
     let new = (LIFE.0 + 1, BIRTH);
-    let mut story = Story::following(&Settings { policy: Policy::Oldest, ..Settings::default() }, &[], 0);
+    let mut story = Story::following(&ReplicaSettings { policy: Policy::Oldest, ..ReplicaSettings::default() }, &[], 0);
     story.register(1, "bike");
     story.here.suspect("there", true, story.now_ms);
     story.hear("there", outdated(LIFE, LIFE));
@@ -503,7 +504,7 @@ fn a_name_that_is_contested_delays_trust() {
 fn a_later_life_of_a_node_takes_the_place_of_the_one_before() {
     // The same process, which others had purged: what it had stays until its snapshot. Another process: it has nothing.
     for (life, is_same) in [((2, 1), true), ((2, 2), false)] {
-        let mut story = Story::following(&Settings::default(), &[], 0);
+        let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
         story.hear("there", claims(1, &["bike"]));
         story.said();
         story.hear_of("there", life, heartbeat(1));
@@ -527,7 +528,7 @@ fn a_later_life_of_a_node_takes_the_place_of_the_one_before() {
 #[test]
 fn a_farewell_counts_for_its_life_and_those_before() {
     for (life, is_gone) in [((0, 9), false), ((1, 0), false), (OTHER_LIFE, true), ((1, 2), true)] {
-        let mut story = Story::following(&Settings::default(), &[], 0);
+        let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
         story.hear_of("there", life, Body::Goodbye);
         assert_eq!(story.sees_there(), !is_gone, "{life:?}");
         // And for words of it that come late.
@@ -535,7 +536,7 @@ fn a_farewell_counts_for_its_life_and_those_before() {
         story.hear_of("there", life, heartbeat(0));
         assert_eq!(story.said().len(), 1);
     }
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     story.register(1, "bike");
     story.here.goodbye();
     let said = story.said();

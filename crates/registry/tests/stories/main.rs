@@ -10,7 +10,7 @@ mod memory;
 mod wire;
 mod words;
 
-use touchline_registry::{EntryChange, Output, OwnerId, Reason, RegistryEvent, Replica, Settings};
+use touchline_registry::{EntryChange, Output, OwnerId, Reason, RegistryEvent, Replica, ReplicaSettings};
 
 use wire::{Body, Life, Message};
 
@@ -41,7 +41,7 @@ struct Story {
 }
 
 impl Story {
-    fn new(settings: &Settings) -> Story {
+    fn new(settings: &ReplicaSettings) -> Story {
         let here = Replica::new("here", BIRTH, settings.clone(), START_MS);
         let now_ms = START_MS;
         let (events, questions, lost, nodes, differing) = Default::default();
@@ -49,7 +49,7 @@ impl Story {
     }
 
     /// It follows another node, *there*, which has said nothing but this.
-    fn following(settings: &Settings, operations: &[u8], last: u64) -> Story {
+    fn following(settings: &ReplicaSettings, operations: &[u8], last: u64) -> Story {
         let mut story = Story::new(settings);
         story.hear("there", heartbeat(last));
         let nonce = story.wanted().first().expect("a snapshot is asked for").1;

@@ -1,6 +1,6 @@
 //! What nodes say to each other is what `docs/registry.md` says; what is no such word is counted, and changes nothing.
 
-use touchline_registry::{EntryChange, Limits, Output, Policy, Reason, Replica, Settings, Stamp};
+use touchline_registry::{EntryChange, Limits, Output, Policy, Reason, Replica, ReplicaSettings, Stamp};
 
 use crate::wire::{Body, Message, TRUST, claim, close, join, leave, record, unclaim};
 use crate::{BIRTH, OTHER_LIFE, START_MS, Story, claims, heartbeat, id};
@@ -9,7 +9,7 @@ const STAMP: u64 = START_MS << 16;
 
 #[test]
 fn each_command_is_said_once_as_one_operation() {
-    let mut story = Story::new(&Settings::default());
+    let mut story = Story::new(&ReplicaSettings::default());
     let here = &mut story.here;
     here.register(id(1), "bike", b"red", false, START_MS).expect("free");
     here.update_meta(id(1), "bike", b"", None).expect("owned");
@@ -34,7 +34,7 @@ fn each_command_is_said_once_as_one_operation() {
 
 #[test]
 fn each_operation_of_another_node_is_carried_out() {
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     let bike = |revision, meta| record(id(1), STAMP, revision, "bike", meta);
     let crew = |member, meta| record(id(member), STAMP, 0, "crew", meta);
     let (name, group) = ("bike".to_owned(), "crew".to_owned());
@@ -61,7 +61,7 @@ fn each_operation_of_another_node_is_carried_out() {
 #[test]
 fn each_reason_is_told_as_it_came() {
     let texts = ["normal", "closed", "conflict", "node_up", "node_down", "taken_over"];
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     for (byte, text) in (0..).zip(texts) {
         let operations = [claim(0, &record(id(1), STAMP, 0, "bike", "")), unclaim("bike", byte)].concat();
         story.hear("there", Body::Delta { first: 1 + 2 * u64::from(byte), count: 2, operations });
@@ -75,7 +75,7 @@ fn each_reason_is_told_as_it_came() {
 /// ever.
 #[test]
 fn a_heartbeat_tells_what_the_node_has_and_the_digest_of_it_never_changes() {
-    let mut story = Story::new(&Settings::default());
+    let mut story = Story::new(&ReplicaSettings::default());
     let beat = |story: &mut Story| {
         let now_ms = story.now_ms;
         story.here.joined(now_ms);
@@ -100,7 +100,7 @@ fn a_heartbeat_tells_what_the_node_has_and_the_digest_of_it_never_changes() {
 
 #[test]
 fn a_heartbeat_tells_whose_entries_are_here() {
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     // Of this one no snapshot has come.
     story.hear_of("also", (3, 4), heartbeat(0));
     story.messages();
@@ -113,7 +113,7 @@ fn a_heartbeat_tells_whose_entries_are_here() {
 
 #[test]
 fn a_heartbeat_comes_when_it_is_due() {
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     let start_ms = story.now_ms;
     let mut beats = Vec::new();
     for _ in 0..350 {
@@ -126,7 +126,7 @@ fn a_heartbeat_comes_when_it_is_due() {
 
 #[test]
 fn what_is_no_message_is_counted_and_nothing_else() {
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     let good =
         |node: &str, policy, body| Message { node: node.into(), life: OTHER_LIFE, clock: 1, policy, body }.write();
     let mut another_version = good("there", 0, Body::Goodbye);
@@ -159,7 +159,7 @@ fn a_broken_operation_is_counted_and_a_snapshot_is_asked_for() {
     let cut = whole.split_last().map(|(_, rest)| rest.to_vec()).expect("bytes");
     let broken = [vec![7], cut, unclaim("bike", 6), leave("crew", id(1), 0).into_iter().take(9).collect(), Vec::new()];
     for operation in broken {
-        let mut story = Story::following(&Settings::default(), &[], 0);
+        let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
         let operations = [whole.clone(), operation.clone()].concat();
         story.hear("there", Body::Delta { first: 1, count: 2, operations });
         assert_eq!(story.here.counters().malformed, 1, "{operation:?}");
@@ -167,7 +167,7 @@ fn a_broken_operation_is_counted_and_a_snapshot_is_asked_for() {
         assert!(story.here.lookup("bike").is_some(), "what was whole counts");
     }
     // More operations than the message says.
-    let mut story = Story::following(&Settings::default(), &[], 0);
+    let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     story.hear("there", Body::Delta { first: 1, count: 1, operations: [whole, unclaim("boat", 0)].concat() });
     assert_eq!((story.here.counters().malformed, story.wanted().len()), (1, 1));
 }
@@ -178,12 +178,12 @@ fn a_record_that_is_none_is_counted() {
     let too_short = record(id(1), STAMP, 0, "bike", "")[..33].to_vec();
     for bad in [not_utf8, too_short, Vec::new()] {
         for operation in [claim(0, &bad), join(&bad)] {
-            let mut story = Story::following(&Settings::default(), &[], 0);
+            let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
             story.hear("there", Body::Delta { first: 1, count: 1, operations: operation.clone() });
             assert_eq!((story.here.counters().malformed, story.changes().len()), (1, 0));
             // In a snapshot too; the rest of it counts.
             let mut story = Story::following(
-                &Settings::default(),
+                &ReplicaSettings::default(),
                 &[operation, claim(0, &record(id(1), STAMP, 0, "boat", ""))].concat(),
                 2,
             );
@@ -194,7 +194,7 @@ fn a_record_that_is_none_is_counted() {
         }
     }
     let story = Story::following(
-        &Settings::default(),
+        &ReplicaSettings::default(),
         &[&claim(0, &record(id(1), STAMP, 0, "boat", ""))[..], &[9]].concat(),
         2,
     );
@@ -203,7 +203,7 @@ fn a_record_that_is_none_is_counted() {
 
 #[test]
 fn its_own_words_that_come_back_are_no_news() {
-    let mut story = Story::new(&Settings::default());
+    let mut story = Story::new(&ReplicaSettings::default());
     story.register(1, "bike");
     story.messages();
     story.hear_of("here", (START_MS, BIRTH), Body::Goodbye);
@@ -214,7 +214,8 @@ fn its_own_words_that_come_back_are_no_news() {
 #[test]
 fn nodes_with_other_options_are_told_once_and_all_follow_the_strictest() {
     let limits = Limits { key_max: 10, meta_max: 10, ..Limits::default() };
-    let mut story = Story::following(&Settings { policy: Policy::Oldest, limits, ..Settings::default() }, &[], 0);
+    let mut story =
+        Story::following(&ReplicaSettings { policy: Policy::Oldest, limits, ..ReplicaSettings::default() }, &[], 0);
     assert_eq!(
         (story.here.counters().differences, &*story.differing),
         (1, &["there".to_owned()][..]),
@@ -250,7 +251,7 @@ fn nodes_with_other_options_are_told_once_and_all_follow_the_strictest() {
 
 #[test]
 fn a_mark_of_doubt_is_taken_away_by_its_word() {
-    let mut story = Story::new(&Settings { policy: Policy::Oldest, ..Settings::default() });
+    let mut story = Story::new(&ReplicaSettings { policy: Policy::Oldest, ..ReplicaSettings::default() });
     story.hear("there", heartbeat(0));
     let nonce = story.wanted()[0].1;
     let operations = claim(0, &record(id(1), 1 << 16, 0, "bike", ""));
@@ -269,7 +270,7 @@ fn a_mark_of_doubt_is_taken_away_by_its_word() {
 
 #[test]
 fn a_life_that_is_over_is_told_so_and_only_so_many_are_remembered() {
-    let mut story = Story::new(&Settings::default());
+    let mut story = Story::new(&ReplicaSettings::default());
     let name = |number: u64| format!("node-{number}");
     for number in 0..1_025 {
         story.now_ms += 1;
@@ -287,7 +288,7 @@ fn a_life_that_is_over_is_told_so_and_only_so_many_are_remembered() {
 #[test]
 fn what_the_carrier_does_not_take_is_refused() {
     for node in ["n".to_owned(), "n".repeat(200)] {
-        let mut here = Replica::new(&node, u64::MAX, Settings::default(), START_MS);
+        let mut here = Replica::new(&node, u64::MAX, ReplicaSettings::default(), START_MS);
         here.set_message_max(700);
         let longest =
             (1..=255).take_while(|length| here.may_join(id(1), &"k".repeat(*length), &[0; 200]).is_ok()).last();

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request, StatusCode};
-use touchline_protocol::emulation::EmulationRequest;
+use touchline_protocol::emulation::EmulationCommand;
 use touchline_protocol::protobuf::Malformed;
 
 use super::body::RequestBody;
@@ -39,7 +39,7 @@ async fn forward(node: &Node, request: Request<RequestBody>) -> HttpResponse {
             return respond::text(status, "the body is larger than emulation.max_request_body_size, or broken off\n");
         }
     };
-    let read = if is_protobuf { EmulationRequest::from_protobuf(&body) } else { EmulationRequest::from_json(&body) };
+    let read = if is_protobuf { EmulationCommand::from_protobuf(&body) } else { EmulationCommand::from_json(&body) };
     let forwarded =
         read.map(|request| node.emulate(&request.session, &request.node, Bytes::copy_from_slice(&request.data)));
     match forwarded {

@@ -17,7 +17,7 @@ use crate::node::Node;
 use crate::shard::RateLimiter;
 
 /// Counts the frames of one connection.
-pub(super) struct Gauge {
+pub(super) struct BufferGauge {
     node: Arc<Node>,
     shard: ShardId,
     scanner: FrameScanner,
@@ -27,9 +27,16 @@ pub(super) struct Gauge {
     pause: Option<Pin<Box<Sleep>>>,
 }
 
-impl Gauge {
+impl BufferGauge {
     pub(super) fn new(node: Arc<Node>, shard: ShardId, timer: Rc<StreamsTimer>) -> Self {
-        Gauge { node, shard, scanner: FrameScanner::new(), rate_limiter: RateLimiter::default(), timer, pause: None }
+        BufferGauge {
+            node,
+            shard,
+            scanner: FrameScanner::new(),
+            rate_limiter: RateLimiter::default(),
+            timer,
+            pause: None,
+        }
     }
 
     /// Ready when the connection may be read.

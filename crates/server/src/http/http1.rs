@@ -14,18 +14,18 @@ use hyper_util::rt::TokioIo;
 
 use super::body::{BodyBudget, RequestBody, Rest};
 use super::respond::HttpResponse;
-use super::rewind::{Rewind, Stream, Watch};
+use super::rewind::{ConnectionWatch, HttpStream, Rewind};
 use super::route::{self, Routed};
 use super::stream::Admitted;
 use super::takeover::{Taken, Takeover};
-use super::timeouts::{Stage, TimeoutTimer};
+use super::timeouts::{RequestStage, TimeoutTimer};
 use super::{HEAD_MAX, Origin};
 use crate::handshake::{HEADERS_MAX, Negotiated};
 use crate::mailbox::{AdoptedConnection, Message};
 use crate::shard::AcceptedSocket;
 
 /// Serves the requests of one connection. `prefix` holds the bytes that have been read from it already.
-pub(super) async fn serve(origin: Origin, stream: Stream, prefix: Bytes) {
+pub(super) async fn serve(origin: Origin, stream: HttpStream, prefix: Bytes) {
     let origin = Rc::new(origin);
     let node = &origin.node;
     let takeover = Rc::new(Takeover::default());
@@ -46,7 +46,11 @@ pub(super) async fn serve(origin: Origin, stream: Stream, prefix: Bytes) {
         .max_headers(HEADERS_MAX)
         .half_close(false)
         .serve_connection(
-            TokioIo::new(Rewind::new(prefix, stream, Watch::Requests(Rc::clone(&timer), Rc::clone(&origin.pass)))),
+            TokioIo::new(Rewind::new(
+                prefix,
+                stream,
+                ConnectionWatch::Requests(Rc::clone(&timer), Rc::clone(&origin.pass)),
+            )),
             service,
         );
     let mut draining = node.draining.subscribe();
@@ -91,7 +95,7 @@ async fn answer(
     rest: &Rest,
     request: Request<RequestBody>,
 ) -> HttpResponse {
-    timer.enter(Stage::Request);
+    timer.enter(RequestStage::Request);
     let mut answer = match route::answer(origin, request).await {
         Routed::Answer(answer) => answer,
         Routed::Upgrade(answer, negotiated) => {
@@ -103,7 +107,7 @@ async fn answer(
     if rest.is_given_up() || origin.is_late {
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    timer.enter(Stage::Waiting);
+    timer.enter(RequestStage::Waiting);
     answer
 }
 

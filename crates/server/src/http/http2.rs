@@ -23,9 +23,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::UnixStream;
 
 use super::body::{BodyBudget, RequestBody};
-use super::gauge::Gauge;
+use super::gauge::BufferGauge;
 use super::respond;
-use super::rewind::{Rewind, Stream, Watch};
+use super::rewind::{ConnectionWatch, HttpStream, Rewind};
 use super::route::{self, Routed};
 use super::stream::Admitted;
 use super::timeouts::{Overrun, StreamsTimer};
@@ -65,7 +65,7 @@ const PARTING: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
 
 /// Serves the streams of one connection. `prefix` holds the bytes that have been read from it already.
-pub(super) async fn serve(origin: Origin, stream: Stream, prefix: Bytes) {
+pub(super) async fn serve(origin: Origin, stream: HttpStream, prefix: Bytes) {
     let origin = Rc::new(origin);
     let node = Arc::clone(&origin.node);
     let timer = Rc::new(StreamsTimer::new(node.clock.ticks(), &node.settings.http_server));
@@ -79,7 +79,7 @@ pub(super) async fn serve(origin: Origin, stream: Stream, prefix: Bytes) {
             async move { Ok::<_, Infallible>(answer(&origin, request, under_way).await) }
         })
     };
-    let gauge = Gauge::new(Arc::clone(&node), origin.shard, Rc::clone(&timer));
+    let gauge = BufferGauge::new(Arc::clone(&node), origin.shard, Rc::clone(&timer));
     let mut connection = Box::pin(
         http2::Builder::new(LocalExecutor)
             .timer(TokioTimer::new())
@@ -91,7 +91,10 @@ pub(super) async fn serve(origin: Origin, stream: Stream, prefix: Bytes) {
             .keep_alive_interval(KEEP_ALIVE.0)
             .keep_alive_timeout(KEEP_ALIVE.1)
             .enable_connect_protocol()
-            .serve_connection(TokioIo::new(Rewind::new(prefix, stream, Watch::Frames(Box::new(gauge)))), service),
+            .serve_connection(
+                TokioIo::new(Rewind::new(prefix, stream, ConnectionWatch::Frames(Box::new(gauge)))),
+                service,
+            ),
     );
     let mut draining = node.draining.subscribe();
     let is_late = origin.is_late;

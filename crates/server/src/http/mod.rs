@@ -39,7 +39,7 @@ use crate::proxy_protocol;
 use crate::shard::Pass;
 use crate::tls::Tls;
 use crate::transport::Transport;
-use rewind::Stream;
+use rewind::HttpStream;
 
 /// Bytes of a request's head, and of hyper's read buffer.
 pub(crate) const HEAD_MAX: usize = 16 * 1024;
@@ -62,7 +62,7 @@ struct Origin {
 }
 
 /// An accepted connection that a task is about to serve.
-pub(crate) struct Caller {
+pub(crate) struct HttpCaller {
     pub(crate) node: Arc<Node>,
     pub(crate) shard: ShardId,
     pub(crate) remote: Remote,
@@ -113,8 +113,8 @@ pub(crate) struct Port {
 }
 
 /// Runs the work of a connection until it ends or the pass is revoked.
-async fn run_until_revoked(caller: Caller, work: impl AsyncFnOnce(Origin)) {
-    let Caller { node, shard, remote, side, pass } = caller;
+async fn run_until_revoked(caller: HttpCaller, work: impl AsyncFnOnce(Origin)) {
+    let HttpCaller { node, shard, remote, side, pass } = caller;
     let pass = Rc::new(pass);
     let is_late = *node.draining.borrow();
     if is_late {
@@ -132,13 +132,13 @@ async fn run_until_revoked(caller: Caller, work: impl AsyncFnOnce(Origin)) {
 
 /// Serves the requests of one connection. `prefix` holds the bytes that have been read from it already. If a request
 /// takes the connection over, the socket moves to the shard.
-pub(crate) async fn serve(caller: Caller, socket: StdTcpStream, prefix: Bytes) {
+pub(crate) async fn serve(caller: HttpCaller, socket: StdTcpStream, prefix: Bytes) {
     let Ok(stream) = TcpStream::from_std(socket) else { return };
     run_until_revoked(caller, async |origin| {
         if prefix.len() >= PREFACE_DISTINCT && (prefix.starts_with(PREFACE) || PREFACE.starts_with(&prefix)) {
-            http2::serve(origin, Stream::Plain(stream), prefix).await;
+            http2::serve(origin, HttpStream::Plain(stream), prefix).await;
         } else {
-            http1::serve(origin, Stream::Plain(stream), prefix).await;
+            http1::serve(origin, HttpStream::Plain(stream), prefix).await;
         }
     })
     .await;
@@ -146,7 +146,7 @@ pub(crate) async fn serve(caller: Caller, socket: StdTcpStream, prefix: Bytes) {
 
 /// Reads the PROXY header where the port expects one, does the TLS handshake where the port speaks TLS, and then serves
 /// what the port serves.
-pub(crate) async fn prepare(caller: Caller, socket: StdTcpStream, port: Port) {
+pub(crate) async fn prepare(caller: HttpCaller, socket: StdTcpStream, port: Port) {
     let Ok(mut stream) = TcpStream::from_std(socket) else { return };
     run_until_revoked(caller, async |mut origin| {
         if port.is_introduced {
@@ -202,15 +202,15 @@ async fn serve_tls(mut origin: Origin, stream: TcpStream, tls: &Tls, is_for_line
     if is_for_lines {
         adopt_lines(origin, stream);
     } else if is_http2 {
-        http2::serve(origin, Stream::Tls(stream), Bytes::new()).await;
+        http2::serve(origin, HttpStream::Tls(stream), Bytes::new()).await;
     } else {
-        http1::serve(origin, Stream::Tls(stream), Bytes::new()).await;
+        http1::serve(origin, HttpStream::Tls(stream), Bytes::new()).await;
     }
 }
 
 /// Lets the shard adopt a connection that speaks lines.
 fn adopt_lines(origin: Origin, stream: Box<TlsStream<TcpStream>>) {
-    let (Ok(admission), Ok(socket)) = (origin.node.admit(origin.remote), Stream::Tls(stream).into_arrival()) else {
+    let (Ok(admission), Ok(socket)) = (origin.node.admit(origin.remote), HttpStream::Tls(stream).into_arrival()) else {
         return;
     };
     origin.node.send(

@@ -13,25 +13,25 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
-use super::gauge::Gauge;
+use super::gauge::BufferGauge;
 use super::timeouts::TimeoutTimer;
 use crate::shard::{AcceptedSocket, Pass};
 
 /// A socket, with TLS or without.
-pub(super) enum Stream {
+pub(super) enum HttpStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-impl Stream {
+impl HttpStream {
     /// The socket in the form that the shard adopts.
     ///
     /// # Errors
     /// When the runtime can't release the socket.
     pub(super) fn into_arrival(self) -> io::Result<AcceptedSocket> {
         Ok(match self {
-            Stream::Plain(socket) => AcceptedSocket::Tcp(socket.into_std()?),
-            Stream::Tls(stream) => {
+            HttpStream::Plain(socket) => AcceptedSocket::Tcp(socket.into_std()?),
+            HttpStream::Tls(stream) => {
                 let (socket, session) = stream.into_inner();
                 AcceptedSocket::Tls(socket.into_std()?, Box::new(session))
             }
@@ -47,18 +47,18 @@ const PARTING_SIZE: usize = 16 * 1024 * 1024;
 const PARTING_PIECE: usize = 8 * 1024;
 
 /// What is notified of the bytes that are read.
-pub(super) enum Watch {
+pub(super) enum ConnectionWatch {
     /// HTTP/1: the timer learns when a request begins, and the pass when the last answer has been sent.
     Requests(Rc<TimeoutTimer>, Rc<Pass>),
     /// HTTP/2: the gauge counts the frames.
-    Frames(Box<Gauge>),
+    Frames(Box<BufferGauge>),
 }
 
 /// A socket, the bytes that were read from it before, and what is notified of later bytes.
 pub(super) struct Rewind {
     prefix: Bytes,
-    stream: Stream,
-    watch: Watch,
+    stream: HttpStream,
+    watch: ConnectionWatch,
     /// The last write was refused: the socket's buffer was full.
     owes: bool,
     parting: Option<Box<Parting>>,
@@ -73,7 +73,7 @@ struct Parting {
 }
 
 impl Rewind {
-    pub(super) fn new(prefix: Bytes, stream: Stream, watch: Watch) -> Self {
+    pub(super) fn new(prefix: Bytes, stream: HttpStream, watch: ConnectionWatch) -> Self {
         Rewind { prefix, stream, watch, owes: false, parting: None }
     }
 
@@ -82,7 +82,7 @@ impl Rewind {
         self.owes
     }
 
-    pub(super) fn into_inner(self) -> Stream {
+    pub(super) fn into_inner(self) -> HttpStream {
         self.stream
     }
 }
@@ -91,8 +91,8 @@ impl Rewind {
 macro_rules! each {
     ($stream:expr, $socket:ident => $work:expr) => {
         match $stream {
-            Stream::Plain($socket) => $work,
-            Stream::Tls($socket) => $work,
+            HttpStream::Plain($socket) => $work,
+            HttpStream::Tls($socket) => $work,
         }
     };
 }
@@ -112,7 +112,7 @@ impl Rewind {
 impl Rewind {
     fn note_write(&mut self, outcome: &Poll<io::Result<usize>>) {
         self.owes = outcome.is_pending();
-        if let (Watch::Requests(timer, _), Poll::Ready(Ok(1..))) = (&self.watch, outcome) {
+        if let (ConnectionWatch::Requests(timer, _), Poll::Ready(Ok(1..))) = (&self.watch, outcome) {
             timer.note_written();
         }
     }
@@ -124,7 +124,7 @@ impl AsyncRead for Rewind {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Watch::Frames(gauge) = &mut self.watch {
+        if let ConnectionWatch::Frames(gauge) = &mut self.watch {
             ready!(gauge.poll_ready(context));
         }
         let before = buffer.filled().len();
@@ -134,9 +134,9 @@ impl AsyncRead for Rewind {
             let owes = self.owes;
             match &mut self.watch {
                 // Bytes that arrive while an answer is being written are read ahead; they do not begin a request.
-                Watch::Requests(timer, _) if !owes => timer.note_read(),
-                Watch::Requests(..) => {}
-                Watch::Frames(gauge) => gauge.note_read(read),
+                ConnectionWatch::Requests(timer, _) if !owes => timer.note_read(),
+                ConnectionWatch::Requests(..) => {}
+                ConnectionWatch::Frames(gauge) => gauge.note_read(read),
             }
         }
         outcome
@@ -172,7 +172,7 @@ impl AsyncWrite for Rewind {
         let Rewind { stream, parting, watch, .. } = &mut *self;
         if parting.is_none() {
             ready!(each!(stream, socket => Pin::new(socket).poll_shutdown(context)))?;
-            if let Watch::Requests(_, pass) = watch {
+            if let ConnectionWatch::Requests(_, pass) = watch {
                 pass.part();
             }
         }
@@ -184,7 +184,7 @@ impl AsyncWrite for Rewind {
 
 impl Parting {
     /// Ready when the client has closed its side too, or when [`PARTING_TIME`] or [`PARTING_SIZE`] is used up.
-    fn poll(&mut self, stream: &mut Stream, context: &mut Context<'_>) -> Poll<()> {
+    fn poll(&mut self, stream: &mut HttpStream, context: &mut Context<'_>) -> Poll<()> {
         while self.end.as_mut().poll(context).is_pending() {
             let mut piece = [MaybeUninit::uninit(); PARTING_PIECE];
             let mut buffer = ReadBuf::uninit(&mut piece);

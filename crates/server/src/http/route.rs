@@ -104,22 +104,22 @@ async fn inner(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
     match probe_of(origin, path) {
         None => respond::text(StatusCode::NOT_FOUND, "not found\n"),
         Some(_) if !is_read(&request) => respond::method_not_allowed("GET, HEAD"),
-        Some(Probe::Live) => live(node).await,
-        Some(Probe::Ready) => health(node),
-        Some(Probe::Metrics) => metrics(node, request.headers()),
+        Some(ProbeReply::Live) => live(node).await,
+        Some(ProbeReply::Ready) => health(node),
+        Some(ProbeReply::Metrics) => metrics(node, request.headers()),
     }
 }
 
 /// The probe that a path names. None = the path names none, or this port does not serve it.
-fn probe_of(origin: &Origin, path: &str) -> Option<Probe> {
+fn probe_of(origin: &Origin, path: &str) -> Option<ProbeReply> {
     let settings = &origin.node.settings;
     let is_health = path == prefix(&settings.health.handler_prefix, "/health");
     match path {
         _ if !origin.side.serves_operators() => None,
-        "/livez" if settings.health.enabled => Some(Probe::Live),
-        _ if settings.health.enabled && (is_health || path == "/readyz") => Some(Probe::Ready),
+        "/livez" if settings.health.enabled => Some(ProbeReply::Live),
+        _ if settings.health.enabled && (is_health || path == "/readyz") => Some(ProbeReply::Ready),
         _ if settings.prometheus.enabled && path == prefix(&settings.prometheus.handler_prefix, "/metrics") => {
-            Some(Probe::Metrics)
+            Some(ProbeReply::Metrics)
         }
         _ => None,
     }
@@ -133,7 +133,7 @@ fn is_api(origin: &Origin, path: &str) -> bool {
 }
 
 /// An endpoint for operators.
-enum Probe {
+enum ProbeReply {
     /// `/livez`: whether every event loop responds.
     Live,
     /// `/health` and `/readyz`: whether the node can serve.
@@ -204,7 +204,7 @@ fn metrics(node: &Node, headers: &HeaderMap) -> HttpResponse {
         registry.register_collector(Box::new(StoreCollector(Arc::clone(store.metrics()))));
     }
     if let Some(stats) = node.stats() {
-        registry.register_collector(Box::new(StatsCollector(Arc::clone(stats.figures()))));
+        registry.register_collector(Box::new(StatsCollector(Arc::clone(stats.metrics()))));
     }
     let buffered = node.shards.iter().map(|shard| shard.http_buffered()).sum::<usize>() as i64;
     registry.register("http_buffered_bytes", "Bytes held for requests and streams of HTTP", ConstGauge::new(buffered));

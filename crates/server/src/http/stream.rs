@@ -17,7 +17,7 @@ use crate::admission::{Admission, Denial};
 use crate::agent::Agent;
 use crate::node::Node;
 use crate::proxies::Remote;
-use crate::settings::StreamSettings;
+use crate::settings::HttpStreamSettings;
 use crate::transport::Transport;
 
 /// The media type of requests and answers in Protobuf.
@@ -36,7 +36,7 @@ pub(super) struct Admitted {
 }
 
 /// The transport with an endless answer that is served at this path, and its settings. None = none is.
-pub(super) fn transport_of(node: &Node, path: &str) -> Option<(Transport, StreamSettings)> {
+pub(super) fn transport_of(node: &Node, path: &str) -> Option<(Transport, HttpStreamSettings)> {
     let settings = &node.settings;
     let transports = [
         (Transport::HttpStream, &settings.http_stream, "/connection/http_stream"),
@@ -58,7 +58,7 @@ pub(super) async fn admit(
     node: &Arc<Node>,
     peer: Remote,
     transport: Transport,
-    settings: &StreamSettings,
+    settings: &HttpStreamSettings,
     request: Request<RequestBody>,
 ) -> Result<Admitted, RefusalResponse> {
     let origin = cors::check(node, peer, request.uri(), request.headers())?;
@@ -129,7 +129,7 @@ const UNCACHED: [(&str, &str); 4] = [
     ("x-accel-buffering", "no"),
 ];
 
-fn coding_of(settings: &StreamSettings, headers: &HeaderMap) -> Coding {
+fn coding_of(settings: &HttpStreamSettings, headers: &HeaderMap) -> Coding {
     let mut fields = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     match settings.compression && fields.any(accepts_gzip) {
         true => Coding::Gzip { from: settings.compression_min_size as u32 },

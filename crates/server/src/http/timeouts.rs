@@ -9,7 +9,7 @@ use crate::settings::HttpServerSettings;
 
 /// The stage of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum RequestStage {
     /// Between requests: no byte of the next one has arrived. Limit: `http_server.idle_timeout`.
     Waiting,
     /// A request has begun, and its head is incomplete. Limit: `http_server.header_timeout`.
@@ -22,7 +22,7 @@ pub(super) enum Stage {
 pub(super) struct TimeoutTimer {
     ticks: Ticks,
     limits: [Duration; 3],
-    stage: Cell<Stage>,
+    stage: Cell<RequestStage>,
     since_us: Cell<u64>,
 }
 
@@ -30,25 +30,25 @@ impl TimeoutTimer {
     /// The timer of a connection of which a part of the first head has been read.
     pub(super) fn new(ticks: Ticks, settings: &HttpServerSettings) -> Self {
         let limits = [settings.idle_timeout, settings.header_timeout, settings.request_timeout];
-        TimeoutTimer { ticks, limits, stage: Cell::new(Stage::Head), since_us: Cell::new(ticks.elapsed_us()) }
+        TimeoutTimer { ticks, limits, stage: Cell::new(RequestStage::Head), since_us: Cell::new(ticks.elapsed_us()) }
     }
 
-    pub(super) fn enter(&self, stage: Stage) {
+    pub(super) fn enter(&self, stage: RequestStage) {
         self.stage.set(stage);
         self.since_us.set(self.ticks.elapsed_us());
     }
 
     /// The socket has accepted bytes of an answer: the time between two requests begins with the last of them.
     pub(super) fn note_written(&self) {
-        if self.stage.get() == Stage::Waiting {
-            self.enter(Stage::Waiting);
+        if self.stage.get() == RequestStage::Waiting {
+            self.enter(RequestStage::Waiting);
         }
     }
 
     /// Bytes have arrived; they may be the first of a request.
     pub(super) fn note_read(&self) {
-        if self.stage.get() == Stage::Waiting {
-            self.enter(Stage::Head);
+        if self.stage.get() == RequestStage::Waiting {
+            self.enter(RequestStage::Head);
         }
     }
 
@@ -59,7 +59,9 @@ impl TimeoutTimer {
             let spent = Duration::from_micros(self.ticks.elapsed_us() - self.since_us.get());
             match limit.checked_sub(spent) {
                 // A later stage may have a shorter limit: check again by then.
-                Some(left) if !left.is_zero() => tokio::time::sleep(left.min(self.limits[Stage::Head as usize])).await,
+                Some(left) if !left.is_zero() => {
+                    tokio::time::sleep(left.min(self.limits[RequestStage::Head as usize])).await
+                }
                 _ => return,
             }
         }

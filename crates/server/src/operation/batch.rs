@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::value::RawValue;
 use touchline_protocol::Error;
-use touchline_protocol::encode::Object;
+use touchline_protocol::encode::ObjectWriter;
 
 use super::call::{Call, object};
-use super::{Json, Reply, write_error, write_result, yield_sometimes};
+use super::{Json, OperationReply, write_error, write_result, yield_sometimes};
 use crate::node::Node;
 
 /// Operations in one request.
@@ -48,10 +48,10 @@ struct BatchRequest<'a> {
 ///
 /// # Errors
 /// When the body, or the parameters of any command, have another shape: then nothing has been done.
-pub(super) async fn batch(node: &Node, body: &[u8]) -> Result<Reply, serde_json::Error> {
+pub(super) async fn batch(node: &Node, body: &[u8]) -> Result<OperationReply, serde_json::Error> {
     let request: BatchRequest<'_> = object(if body.trim_ascii().is_empty() { b"{}" } else { body })?;
     if request.commands.len() > COMMANDS_MAX {
-        return Ok(Reply::of(&Err(Error::BAD_REQUEST)));
+        return Ok(OperationReply::of(&Err(Error::BAD_REQUEST)));
     }
     let mut calls = Vec::with_capacity(request.commands.len());
     for command in &request.commands {
@@ -67,7 +67,7 @@ pub(super) async fn batch(node: &Node, body: &[u8]) -> Result<Reply, serde_json:
             Some(call) => (call.method, call.run(node).await),
             None => ("", Err(Error::BAD_REQUEST)),
         };
-        let mut object = Object::open(&mut out);
+        let mut object = ObjectWriter::open(&mut out);
         match &outcome {
             Ok(result) => object.key(method).extend_from_slice(result),
             Err(error) => write_error(object.key("error"), error),
@@ -76,12 +76,12 @@ pub(super) async fn batch(node: &Node, body: &[u8]) -> Result<Reply, serde_json:
         yield_sometimes(index).await;
     }
     out.extend_from_slice(b"]}");
-    Ok(Reply { body: out, error: None, is_unknown: false })
+    Ok(OperationReply { body: out, error: None, is_unknown: false })
 }
 
 /// One command of `POST /api`.
 #[derive(Deserialize)]
-struct Line<'a> {
+struct BatchLine<'a> {
     #[serde(default)]
     id: u32,
     #[serde(borrow)]
@@ -90,7 +90,7 @@ struct Line<'a> {
     params: Option<&'a RawValue>,
 }
 
-impl Line<'_> {
+impl BatchLine<'_> {
     /// The operation's name: it may be written in capitals, or as a number.
     fn operation(&self) -> String {
         let written = self.method.get();
@@ -106,19 +106,19 @@ impl Line<'_> {
 ///
 /// # Errors
 /// When something in the body is not a command: then nothing has been done.
-pub(super) async fn lines(node: &Node, body: &[u8]) -> Result<Reply, serde_json::Error> {
+pub(super) async fn lines(node: &Node, body: &[u8]) -> Result<OperationReply, serde_json::Error> {
     let values = serde_json::Deserializer::from_slice(body).into_iter::<&RawValue>();
     let mut lines = Vec::new();
     for value in values {
-        lines.push(object::<Line<'_>>(value?.get().as_bytes())?);
+        lines.push(object::<BatchLine<'_>>(value?.get().as_bytes())?);
         if lines.len() > COMMANDS_MAX {
-            return Ok(Reply::of(&Err(Error::BAD_REQUEST)));
+            return Ok(OperationReply::of(&Err(Error::BAD_REQUEST)));
         }
     }
     if lines.is_empty() {
         return Err(serde_json::Error::custom("expected a command, found none"));
     }
-    let mut reply = Reply { body: Vec::new(), error: None, is_unknown: false };
+    let mut reply = OperationReply { body: Vec::new(), error: None, is_unknown: false };
     let is_single = lines.len() == 1;
     for (index, line) in lines.iter().enumerate() {
         let method = line.operation();
@@ -143,7 +143,7 @@ fn write_line(out: &mut Vec<u8>, id: u32, outcome: &Result<Json, Error>) {
     if id == 0 {
         return write_result(out, outcome);
     }
-    let mut object = Object::open(out);
+    let mut object = ObjectWriter::open(out);
     object.number("id", id.into());
     match outcome {
         Ok(result) => object.key("result").extend_from_slice(result),

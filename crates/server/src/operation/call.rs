@@ -22,11 +22,11 @@ use crate::node::Node;
 pub(super) struct Call<'a> {
     pub(super) method: &'a str,
     params: &'a [u8],
-    request: Request<'a>,
+    request: CallRequest<'a>,
 }
 
 /// The parameters, by operation.
-enum Request<'a> {
+enum CallRequest<'a> {
     Publish(PublishRequest<'a>),
     Broadcast(BroadcastRequest<'a>),
     // Boxed, because it is large: the others would be moved with as many bytes.
@@ -63,37 +63,37 @@ impl<'a> Call<'a> {
         let params = params.trim_ascii();
         let params = if params.is_empty() { b"{}" } else { params };
         let request = match method {
-            "publish" => Request::Publish(object(params)?),
-            "broadcast" => Request::Broadcast(object(params)?),
-            "subscribe" => Request::Subscribe(Box::new(object(params)?)),
-            "unsubscribe" => Request::Unsubscribe(object(params)?),
-            "disconnect" => Request::Disconnect(object(params)?),
-            "refresh" => Request::Refresh(object(params)?),
-            "presence" => Request::Presence(object(params)?),
-            "presence_stats" => Request::PresenceStats(object(params)?),
-            "history" => Request::History(object(params)?),
-            "history_remove" => Request::HistoryRemove(object(params)?),
-            "channel_set" => Request::ChannelSet(object(params)?),
-            "channel_get" => Request::ChannelGet(object(params)?),
-            "channel_remove" => Request::ChannelRemove(object(params)?),
-            "channels_search" => Request::ChannelsSearch(object(params)?),
-            "channels_similar" => Request::ChannelsSimilar(object(params)?),
-            "stats_audience" => Request::StatsAudience(object(params)?),
-            "stats_top" => Request::StatsTop(object(params)?),
-            "stats_events" => Request::StatsEvents(object(params)?),
-            "channels" => Request::Channels(object(params)?),
-            "info" => object::<serde::de::IgnoredAny>(params).map(|_| Request::Info)?,
+            "publish" => CallRequest::Publish(object(params)?),
+            "broadcast" => CallRequest::Broadcast(object(params)?),
+            "subscribe" => CallRequest::Subscribe(Box::new(object(params)?)),
+            "unsubscribe" => CallRequest::Unsubscribe(object(params)?),
+            "disconnect" => CallRequest::Disconnect(object(params)?),
+            "refresh" => CallRequest::Refresh(object(params)?),
+            "presence" => CallRequest::Presence(object(params)?),
+            "presence_stats" => CallRequest::PresenceStats(object(params)?),
+            "history" => CallRequest::History(object(params)?),
+            "history_remove" => CallRequest::HistoryRemove(object(params)?),
+            "channel_set" => CallRequest::ChannelSet(object(params)?),
+            "channel_get" => CallRequest::ChannelGet(object(params)?),
+            "channel_remove" => CallRequest::ChannelRemove(object(params)?),
+            "channels_search" => CallRequest::ChannelsSearch(object(params)?),
+            "channels_similar" => CallRequest::ChannelsSimilar(object(params)?),
+            "stats_audience" => CallRequest::StatsAudience(object(params)?),
+            "stats_top" => CallRequest::StatsTop(object(params)?),
+            "stats_events" => CallRequest::StatsEvents(object(params)?),
+            "channels" => CallRequest::Channels(object(params)?),
+            "info" => object::<serde::de::IgnoredAny>(params).map(|_| CallRequest::Info)?,
             method if METHODS.contains(&method) => {
-                object::<serde::de::IgnoredAny>(params).map(|_| Request::Registry)?
+                object::<serde::de::IgnoredAny>(params).map(|_| CallRequest::Registry)?
             }
-            _ => Request::Unknown,
+            _ => CallRequest::Unknown,
         };
         Ok(Call { method, params, request })
     }
 
     /// Whether no operation has this name. `rpc` has one: applications define its methods, and this server has none.
     pub(super) fn is_unknown(&self) -> bool {
-        matches!(self.request, Request::Unknown) && self.method != "rpc"
+        matches!(self.request, CallRequest::Unknown) && self.method != "rpc"
     }
 
     /// Runs the operation on all nodes that it concerns.
@@ -131,28 +131,28 @@ impl<'a> Call<'a> {
     /// The operation's error.
     pub(super) async fn run_here(self, node: &Node) -> Result<Json, Error> {
         match self.request {
-            Request::Publish(request) => publish::publish(node, request).await,
-            Request::Broadcast(request) => publish::broadcast(node, request).await,
-            Request::Subscribe(request) => connections::subscribe(node, *request).await,
-            Request::Unsubscribe(request) => connections::unsubscribe(node, request).await,
-            Request::Disconnect(request) => connections::disconnect(node, request).await,
-            Request::Refresh(request) => connections::refresh(node, request).await,
-            Request::Presence(request) => presence::presence(node, request).await,
-            Request::PresenceStats(request) => presence::presence_stats(node, request).await,
-            Request::History(request) => history::history(node, request).await,
-            Request::HistoryRemove(request) => history::history_remove(node, request).await,
-            Request::ChannelSet(request) => channel_directory::set(node, request).await,
-            Request::ChannelGet(request) => channel_directory::get(node, request).await,
-            Request::ChannelRemove(request) => channel_directory::remove(node, request).await,
-            Request::ChannelsSearch(request) => channel_directory::search(node, request).await,
-            Request::ChannelsSimilar(request) => channel_directory::similar(node, request).await,
-            Request::StatsAudience(request) => stats::audience(node, request).await,
-            Request::StatsTop(request) => stats::top(node, request).await,
-            Request::StatsEvents(request) => stats::events(node, request).await,
-            Request::Channels(request) => channels::channels(node, request).await,
-            Request::Info => info::info(node).await,
-            Request::Registry => registry::run(node, self.method, self.params).await,
-            Request::Unknown => Err(Error::METHOD_NOT_FOUND),
+            CallRequest::Publish(request) => publish::publish(node, request).await,
+            CallRequest::Broadcast(request) => publish::broadcast(node, request).await,
+            CallRequest::Subscribe(request) => connections::subscribe(node, *request).await,
+            CallRequest::Unsubscribe(request) => connections::unsubscribe(node, request).await,
+            CallRequest::Disconnect(request) => connections::disconnect(node, request).await,
+            CallRequest::Refresh(request) => connections::refresh(node, request).await,
+            CallRequest::Presence(request) => presence::presence(node, request).await,
+            CallRequest::PresenceStats(request) => presence::presence_stats(node, request).await,
+            CallRequest::History(request) => history::history(node, request).await,
+            CallRequest::HistoryRemove(request) => history::history_remove(node, request).await,
+            CallRequest::ChannelSet(request) => channel_directory::set(node, request).await,
+            CallRequest::ChannelGet(request) => channel_directory::get(node, request).await,
+            CallRequest::ChannelRemove(request) => channel_directory::remove(node, request).await,
+            CallRequest::ChannelsSearch(request) => channel_directory::search(node, request).await,
+            CallRequest::ChannelsSimilar(request) => channel_directory::similar(node, request).await,
+            CallRequest::StatsAudience(request) => stats::audience(node, request).await,
+            CallRequest::StatsTop(request) => stats::top(node, request).await,
+            CallRequest::StatsEvents(request) => stats::events(node, request).await,
+            CallRequest::Channels(request) => channels::channels(node, request).await,
+            CallRequest::Info => info::info(node).await,
+            CallRequest::Registry => registry::run(node, self.method, self.params).await,
+            CallRequest::Unknown => Err(Error::METHOD_NOT_FOUND),
         }
     }
 }

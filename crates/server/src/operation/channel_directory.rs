@@ -4,8 +4,8 @@
 use serde::Deserialize;
 use tokio::sync::oneshot;
 use touchline_protocol::Error;
-use touchline_protocol::encode::{self, Object};
-use touchline_store::{Description, Search, SearchResult, Store, StoreRefusal};
+use touchline_protocol::encode::{self, ObjectWriter};
+use touchline_store::{ChannelDescription, Search, SearchResult, Store, StoreRefusal};
 
 use super::{Json, done, nullable, plain};
 use crate::node::Node;
@@ -46,7 +46,7 @@ pub(super) async fn set(node: &Node, request: SetRequest) -> Result<Json, Error>
     if !fits || tags.len() > TAGS_MAX || tags.iter().any(|tag| tag.len() > TEXT_MAX) {
         return Err(Error::BAD_REQUEST);
     }
-    let description = Description { channel, title, description, kind, tags };
+    let description = ChannelDescription { channel, title, description, kind, tags };
     plain([&description.title, &description.kind].into_iter().chain(&description.tags))?;
     // A description may have line breaks.
     plain(description.description.split(['\n', '\r', '\t']))?;
@@ -138,15 +138,15 @@ async fn found(node: &Node, find: Search) -> Result<Vec<SearchResult>, Error> {
 async fn list(node: &Node, find: Search) -> Result<Json, Error> {
     let found = found(node, find).await?;
     let mut out = Vec::new();
-    let mut object = Object::open(&mut out);
+    let mut object = ObjectWriter::open(&mut out);
     encode::list(object.key("channels"), &found, |out, found| write(out, found, true));
     object.close();
     Ok(out)
 }
 
 fn write(out: &mut Vec<u8>, found: &SearchResult, is_ranked: bool) {
-    let SearchResult { description: Description { channel, title, description, kind, tags }, score } = found;
-    let mut object = Object::open(out);
+    let SearchResult { description: ChannelDescription { channel, title, description, kind, tags }, score } = found;
+    let mut object = ObjectWriter::open(out);
     object.text("channel", channel).text("title", title).text("description", description).text("type", kind);
     encode::list(object.key("tags"), tags, |out, tag| encode::text(out, tag));
     if is_ranked {

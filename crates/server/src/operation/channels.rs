@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use touchline_protocol::Error;
-use touchline_protocol::encode::{Object, number, text};
+use touchline_protocol::encode::{ObjectWriter, number, text};
 
 use super::{Json, nullable};
 use crate::glob::Glob;
@@ -36,7 +36,7 @@ pub(super) async fn channels(node: &Node, request: ChannelsRequest) -> Result<Js
     };
     let inspection = |reply| Inspection::Channels { pattern: pattern.clone(), reply };
     let mut out = Vec::new();
-    let mut object = Object::open(&mut out);
+    let mut object = ObjectWriter::open(&mut out);
     let list = object.key("channels");
     list.push(b'{');
     for (index, (name, subscribers)) in node.inspect(inspection).await.into_iter().flatten().enumerate() {

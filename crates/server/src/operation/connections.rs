@@ -73,7 +73,7 @@ pub(super) struct SubscribeRequest<'a> {
     #[serde(deserialize_with = "nullable")]
     b64data: String,
     #[serde(deserialize_with = "object")]
-    recover_since: Option<Since>,
+    recover_since: Option<RecoverSince>,
     #[serde(deserialize_with = "nullable")]
     expire_at: i64,
     #[serde(rename = "override", deserialize_with = "object_or_default")]
@@ -82,7 +82,7 @@ pub(super) struct SubscribeRequest<'a> {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Since {
+struct RecoverSince {
     offset: u64,
     epoch: String,
 }

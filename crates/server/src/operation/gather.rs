@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use touchline_protocol::Error;
-use touchline_protocol::encode::{self, Object};
+use touchline_protocol::encode::{self, ObjectWriter};
 
 use super::Json;
 
@@ -24,14 +24,14 @@ struct NodeError {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Channels<'a> {
-    channels: BTreeMap<String, Count>,
+struct NodeChannels<'a> {
+    channels: BTreeMap<String, ClientCount>,
     #[serde(borrow)]
     nodes: Vec<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct Count {
+struct ClientCount {
     num_clients: u64,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn merge(method: &str, own: Json, answers: &[Bytes]) -> Result<Json, 
     if method == "info" {
         out.extend_from_slice(b"{\"nodes\":[");
         for (index, node) in parts
-            .filter_map(|json| serde_json::from_str::<Channels<'_>>(json).ok())
+            .filter_map(|json| serde_json::from_str::<NodeChannels<'_>>(json).ok())
             .flat_map(|part| part.nodes)
             .enumerate()
         {
@@ -61,7 +61,7 @@ pub(super) fn merge(method: &str, own: Json, answers: &[Bytes]) -> Result<Json, 
         return Ok(out);
     }
     let mut all: BTreeMap<String, u64> = BTreeMap::new();
-    for part in parts.filter_map(|json| serde_json::from_str::<Channels<'_>>(json).ok()) {
+    for part in parts.filter_map(|json| serde_json::from_str::<NodeChannels<'_>>(json).ok()) {
         for (name, count) in part.channels {
             *all.entry(name).or_default() += count.num_clients;
         }
@@ -73,7 +73,7 @@ pub(super) fn merge(method: &str, own: Json, answers: &[Bytes]) -> Result<Json, 
         }
         encode::text(&mut out, name);
         out.push(b':');
-        let mut object = Object::open(&mut out);
+        let mut object = ObjectWriter::open(&mut out);
         object.number("num_clients", *clients);
         object.close();
     }

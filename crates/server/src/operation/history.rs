@@ -21,14 +21,14 @@ pub(super) struct HistoryRequest {
     #[serde(deserialize_with = "nullable")]
     limit: i64,
     #[serde(deserialize_with = "object")]
-    since: Option<Since>,
+    since: Option<HistorySince>,
     #[serde(deserialize_with = "nullable")]
     reverse: bool,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Since {
+struct HistorySince {
     offset: u64,
     epoch: String,
 }

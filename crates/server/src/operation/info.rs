@@ -1,7 +1,7 @@
 //! `info`.
 
 use touchline_protocol::Error;
-use touchline_protocol::encode::Object;
+use touchline_protocol::encode::ObjectWriter;
 
 use super::Json;
 use crate::mailbox::Inspection;
@@ -17,7 +17,7 @@ pub(super) async fn info(node: &Node) -> Result<Json, Error> {
     let subscriptions: u64 = node.shards.iter().map(|shard| shard.metrics.subscriptions.get()).sum();
     let up_s = node.clock.elapsed_us() as f64 / 1e6;
     let mut out = b"{\"nodes\":[".to_vec();
-    let mut object = Object::open(&mut out);
+    let mut object = ObjectWriter::open(&mut out);
     object.text("uid", &node.id).text("name", &node.settings.node.name).text("version", crate::VERSION);
     for (name, value) in [
         ("num_clients", node.connections()),
@@ -30,7 +30,7 @@ pub(super) async fn info(node: &Node) -> Result<Json, Error> {
     }
     let metrics = object.key("metrics");
     metrics.extend_from_slice(format!("{{\"interval\":{up_s:.3},\"items\":").as_bytes());
-    let mut items = Object::open(metrics);
+    let mut items = ObjectWriter::open(metrics);
     for (name, value) in NodeCollector::of(node).values() {
         touchline_protocol::encode::number(items.key(name), value);
     }

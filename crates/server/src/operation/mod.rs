@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use touchline_protocol::Error;
 use touchline_protocol::data::is_plain_text;
-use touchline_protocol::encode::Object;
+use touchline_protocol::encode::ObjectWriter;
 
 use self::call::Call;
 use crate::node::Node;
@@ -44,7 +44,7 @@ pub(crate) enum ErrorMode {
 }
 
 /// A reply of the server API.
-pub(crate) struct Reply {
+pub(crate) struct OperationReply {
     body: Vec<u8>,
     /// The error of the one requested operation. None = it succeeded, or the request was a batch.
     pub(crate) error: Option<Error>,
@@ -52,11 +52,11 @@ pub(crate) struct Reply {
     is_unknown: bool,
 }
 
-impl Reply {
+impl OperationReply {
     fn of(outcome: &Result<Json, Error>) -> Self {
         let mut body = Vec::new();
         write_result(&mut body, outcome);
-        Reply { body, error: outcome.as_ref().err().copied(), is_unknown: false }
+        OperationReply { body, error: outcome.as_ref().err().copied(), is_unknown: false }
     }
 
     /// The body. When the HTTP status reports errors, the body of an error is the bare error object.
@@ -93,14 +93,14 @@ impl Reply {
 ///
 /// # Errors
 /// When the body is not JSON of the operation's shape.
-pub(crate) async fn serve(node: &Node, method: &str, body: &[u8]) -> Result<Reply, serde_json::Error> {
+pub(crate) async fn serve(node: &Node, method: &str, body: &[u8]) -> Result<OperationReply, serde_json::Error> {
     match method {
         "" => batch::lines(node, body).await,
         "batch" => batch::batch(node, body).await,
         _ => {
             let call = Call::read(method, body)?;
             let is_unknown = call.is_unknown();
-            Ok(Reply { is_unknown, ..Reply::of(&call.run(node).await) })
+            Ok(OperationReply { is_unknown, ..OperationReply::of(&call.run(node).await) })
         }
     }
 }
@@ -119,7 +119,7 @@ const BROADCAST_OVERHEAD: usize = 64;
 /// Encodes an operation as a message to other nodes.
 pub(crate) fn broadcast_message(method: &str, params: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(params.len() + 40);
-    let mut object = Object::open(&mut out);
+    let mut object = ObjectWriter::open(&mut out);
     object.text("method", method);
     let params = params.trim_ascii();
     object.raw("params", (!params.is_empty()).then_some(params));
@@ -154,7 +154,7 @@ async fn yield_sometimes(index: usize) {
 
 /// `{"result":…}` or `{"error":…}`.
 fn write_result(out: &mut Vec<u8>, outcome: &Result<Json, Error>) {
-    let mut object = Object::open(out);
+    let mut object = ObjectWriter::open(out);
     match outcome {
         Ok(result) => object.key("result").extend_from_slice(result),
         Err(error) => write_error(object.key("error"), error),
@@ -163,7 +163,7 @@ fn write_result(out: &mut Vec<u8>, outcome: &Result<Json, Error>) {
 }
 
 fn write_error(out: &mut Vec<u8>, error: &Error) {
-    let mut object = Object::open(out);
+    let mut object = ObjectWriter::open(out);
     object.number("code", error.code.into()).text("message", error.message);
     object.close();
 }

@@ -27,7 +27,7 @@ async fn run(node: &Node, channel: &str, request: DirectoryRequest) -> Result<Js
     }
     let requester = Requester { owner: OwnerId([0; 16]), user: Box::default(), is_backend: true };
     match node.ask_directory(requester, request).await {
-        Response::Answer(reply) => Ok(reply.json().into()),
+        Response::Directory(reply) => Ok(reply.json().into()),
         Response::Refused(error) => Err(error),
         _ => Err(Error::INTERNAL),
     }

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use touchline_engine::request::{Publish, StreamPosition};
 use touchline_engine::{Request, Response};
 use touchline_protocol::Error;
-use touchline_protocol::encode::Object;
+use touchline_protocol::encode::ObjectWriter;
 use touchline_protocol::publication::{Content, Tags};
 
 use super::{Json, nullable, payload, plain, write_result, yield_sometimes};
@@ -136,7 +136,7 @@ async fn publish_one(node: &Node, channel: &str, publish: Publish) -> Result<Jso
 
 fn published(position: Option<StreamPosition>) -> Json {
     let mut out = Vec::with_capacity(40);
-    let mut object = Object::open(&mut out);
+    let mut object = ObjectWriter::open(&mut out);
     if let Some(position) = position {
         object.number("offset", position.offset.0).text("epoch", position.epoch.as_str());
     }

@@ -62,7 +62,7 @@ async fn run_directory(node: &Node, method: &str, params: &[u8]) -> Result<Json,
         node.ask_directory(requester, request).await
     };
     match response {
-        Response::Answer(reply) => Ok(reply.json().into()),
+        Response::Directory(reply) => Ok(reply.json().into()),
         Response::Refused(error) => Err(error),
         _ => Err(Error::INTERNAL),
     }

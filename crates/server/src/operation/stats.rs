@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use tokio::sync::oneshot;
 use touchline_protocol::Error;
-use touchline_protocol::encode::{self, Object};
+use touchline_protocol::encode::{self, ObjectWriter};
 use touchline_store::StoreRefusal;
 use touchline_store::stats::{Curve, EventCount, Range, RankBy, RankedItem, StatsQuery, StatsResult};
 
@@ -68,9 +68,9 @@ pub(super) async fn audience(node: &Node, request: StatsRequest) -> Result<Json,
         return Err(Error::INTERNAL);
     };
     let mut out = Vec::new();
-    let mut object = Object::open(&mut out);
+    let mut object = ObjectWriter::open(&mut out);
     encode::list(object.key("points"), points, |out, point| {
-        let mut object = Object::open(out);
+        let mut object = ObjectWriter::open(out);
         numbers(
             &mut object,
             [("time", point.time_s), ("current", point.current), ("peak", point.peak), ("users", point.users)],
@@ -99,9 +99,9 @@ pub(super) async fn top(node: &Node, request: StatsRequest) -> Result<Json, Erro
         return Err(Error::INTERNAL);
     };
     let mut out = Vec::new();
-    let mut object = Object::open(&mut out);
+    let mut object = ObjectWriter::open(&mut out);
     encode::list(object.key("top"), ranked, |out, ranked: RankedItem| {
-        let mut object = Object::open(out);
+        let mut object = ObjectWriter::open(out);
         encode::text(object.key(name), &ranked.name);
         numbers(&mut object, [(figures[0], ranked.figures[0]), (figures[1], ranked.figures[1])]);
         object.close();
@@ -119,9 +119,9 @@ pub(super) async fn events(node: &Node, request: StatsRequest) -> Result<Json, E
     let query = StatsQuery::Events { name: request.event, by: request.by, range, step_s, limit: POINTS_MAX as usize };
     let StatsResult::Events(counted) = query_stats(node, query).await? else { return Err(Error::INTERNAL) };
     let mut out = Vec::new();
-    let mut object = Object::open(&mut out);
+    let mut object = ObjectWriter::open(&mut out);
     encode::list(object.key("points"), counted, |out, EventCount { time_s, name, value, count }| {
-        let mut object = Object::open(out);
+        let mut object = ObjectWriter::open(out);
         numbers(&mut object, [("time", time_s)]);
         object.text("event", &name);
         if has_property {
@@ -135,7 +135,7 @@ pub(super) async fn events(node: &Node, request: StatsRequest) -> Result<Json, E
 }
 
 /// Writes numbers, zeros included.
-fn numbers<const N: usize>(object: &mut Object<'_>, numbers: [(&str, u64); N]) {
+fn numbers<const N: usize>(object: &mut ObjectWriter<'_>, numbers: [(&str, u64); N]) {
     for (name, number) in numbers {
         encode::number(object.key(name), number);
     }

@@ -121,7 +121,7 @@ impl QueuedRequest {
 #[cfg(test)]
 mod tests {
     use touchline_engine::directory::{DirectoryEffect, ScopeId, ScopeOptions, Target};
-    use touchline_registry::Timing;
+    use touchline_registry::ReplicaTiming;
 
     use super::*;
 
@@ -129,9 +129,9 @@ mod tests {
 
     fn directory(members: u32) -> Directory<ReplyTo> {
         let options = ScopeOptions { name: "devices".into(), ..ScopeOptions::default() };
-        let mut directory = Directory::new("here", &[options], &Timing::default(), 7, false, NOW);
+        let mut directory = Directory::new("here", &[options], &ReplicaTiming::default(), 7, false, NOW);
         for number in 0..members {
-            directory.ask(
+            directory.execute(
                 &requester(number),
                 DirectoryRequest::Join { scope: ScopeId(0), group: "all".into(), meta: "1".into() },
                 None,
@@ -166,7 +166,7 @@ mod tests {
         let mut effects = Vec::new();
         for _ in 0..10_000 {
             walks.step(directory, NOW);
-            effects.extend(directory.acts());
+            effects.extend(directory.effects());
         }
         assert!(walks.is_empty() && walks.turn.is_empty() && walks.queues.is_empty());
         effects
@@ -187,12 +187,12 @@ mod tests {
         let mut before = 0;
         while reply.try_recv().is_err() {
             walks.step(&mut directory, NOW);
-            for effect in directory.acts() {
-                let DirectoryEffect::Answer(ReplyTo::Operation(_, sender), Ok(content)) = effect else {
+            for effect in directory.effects() {
+                let DirectoryEffect::Reply(ReplyTo::Operation(_, sender), Ok(content)) = effect else {
                     panic!("the effect is not a reply")
                 };
                 before += 1;
-                let _ = sender.send(touchline_engine::Response::Answer(content));
+                let _ = sender.send(touchline_engine::Response::Directory(content));
             }
         }
         assert_eq!(before, 2, "the other client's first request, then this one");

@@ -13,7 +13,9 @@ use touchline_engine::duration;
 pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Namespace};
 
 pub use self::tls::{AutocertSettings, ClientAuth, ClientUser, InternalTlsSettings, TlsSettings};
-pub use self::transports::{EmulationSettings, StreamSettings, TcpSettings, UniWebSocketSettings, WebSocketSettings};
+pub use self::transports::{
+    EmulationSettings, HttpStreamSettings, TcpSettings, UniWebSocketSettings, WebSocketSettings,
+};
 use crate::proxies::{BadNetwork, Proxies};
 use crate::transport::Transport;
 
@@ -31,17 +33,17 @@ pub struct Settings {
     /// The WebSocket transport.
     pub websocket: WebSocketSettings,
     /// HTTP streaming.
-    pub http_stream: StreamSettings,
+    pub http_stream: HttpStreamSettings,
     /// Server-sent events.
-    pub sse: StreamSettings,
+    pub sse: HttpStreamSettings,
     /// The endpoint to which clients of HTTP streaming and server-sent events send their commands.
     pub emulation: EmulationSettings,
     /// WebSocket for clients that only listen.
     pub uni_websocket: UniWebSocketSettings,
     /// HTTP streaming for clients that only listen.
-    pub uni_http_stream: StreamSettings,
+    pub uni_http_stream: HttpStreamSettings,
     /// Server-sent events for clients that only listen.
-    pub uni_sse: StreamSettings,
+    pub uni_sse: HttpStreamSettings,
     /// Lines over bare TCP.
     pub tcp: TcpSettings,
     /// Names and groups.

@@ -44,7 +44,7 @@ const COMPRESSION_MIN_SIZE: usize = 256;
 /// A transport that is an endless answer.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct StreamSettings {
+pub struct HttpStreamSettings {
     /// Served or not.
     pub enabled: bool,
     /// Its path; empty = the default one, `/connection/` and the section's name.
@@ -60,9 +60,9 @@ pub struct StreamSettings {
     pub ping_interval: Duration,
 }
 
-impl Default for StreamSettings {
+impl Default for HttpStreamSettings {
     fn default() -> Self {
-        StreamSettings {
+        HttpStreamSettings {
             enabled: false,
             handler_prefix: String::new(),
             max_request_body_size: 0,
@@ -73,7 +73,7 @@ impl Default for StreamSettings {
     }
 }
 
-impl StreamSettings {
+impl HttpStreamSettings {
     /// Largest body of the request, bytes.
     pub fn max_request_body_size(&self) -> usize {
         if self.max_request_body_size == 0 { BODY_MAX } else { self.max_request_body_size }

@@ -20,7 +20,7 @@ use super::half_open::{Closed, HalfOpenEntry};
 use super::socket::Socket;
 use crate::agent::Agent;
 use crate::handshake::{self, HEADERS_MAX, HandshakeRefusal, Headers, Negotiated};
-use crate::http::{self, Caller, Port, Side};
+use crate::http::{self, HttpCaller, Port, Side};
 use crate::node::Node;
 use crate::proxies::Remote;
 use crate::tls::Tls;
@@ -266,8 +266,8 @@ impl Shard {
         }
     }
 
-    fn caller(&mut self, remote: Remote, side: Side) -> Caller {
-        Caller { node: Arc::clone(&self.node), shard: self.id, remote, side, pass: self.pass() }
+    fn caller(&mut self, remote: Remote, side: Side) -> HttpCaller {
+        HttpCaller { node: Arc::clone(&self.node), shard: self.id, remote, side, pass: self.pass() }
     }
 
     /// Serves lines over TCP, which need no handshake.
@@ -335,18 +335,18 @@ impl Shard {
             Err(_) => return,
         };
         let verdict = match connection.side {
-            Side::Inner => Verdict::ForHttp,
-            _ if self.drain.is_some() => Verdict::ForHttp,
+            Side::Inner => HandshakeVerdict::ForHttp,
+            _ if self.drain.is_some() => HandshakeVerdict::ForHttp,
             _ => grant(&self.node, connection.remote, &self.scratch[..length]),
         };
-        let Opening { response, head, negotiated } = match verdict {
-            Verdict::Granted(opening) => opening,
-            Verdict::Full => {
+        let FirstBytes { response, head, negotiated } = match verdict {
+            HandshakeVerdict::Granted(opening) => opening,
+            HandshakeVerdict::Full => {
                 // The whole request was read, so no reset destroys the response on its way.
                 let _ = connection.socket.write(FULL);
                 return;
             }
-            Verdict::ForHttp => return self.hand_to_http(connection, known, length),
+            HandshakeVerdict::ForHttp => return self.hand_to_http(connection, known, length),
         };
         // A new socket has room for so few bytes.
         if matches!(connection.socket.write(&response), Ok(written) if written == response.len()) {
@@ -396,7 +396,7 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConn
     Content-Type: text/plain; charset=utf-8\r\nContent-Length: 29\r\n\r\nno room for more connections\n";
 
 /// A granted handshake.
-struct Opening {
+struct FirstBytes {
     /// The head of the response.
     response: Vec<u8>,
     /// The length of the request's head, bytes.
@@ -405,9 +405,9 @@ struct Opening {
 }
 
 /// What serves a connection, by its first bytes.
-enum Verdict {
+enum HandshakeVerdict {
     /// A good handshake.
-    Granted(Opening),
+    Granted(FirstBytes),
     /// A good handshake, but the node accepts no more clients.
     Full,
     /// Hyper serves it.
@@ -415,24 +415,24 @@ enum Verdict {
 }
 
 /// Examines a whole, good handshake without a body. Hyper serves everything else.
-fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> Verdict {
+fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> HandshakeVerdict {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
-    let Ok(httparse::Status::Complete(head)) = request.parse(bytes) else { return Verdict::ForHttp };
-    let Some(target) = request.path else { return Verdict::ForHttp };
+    let Ok(httparse::Status::Complete(head)) = request.parse(bytes) else { return HandshakeVerdict::ForHttp };
+    let Some(target) = request.path else { return HandshakeVerdict::ForHttp };
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     if request.method != Some("GET") || request.version != Some(1) || head > http::HEAD_MAX {
-        return Verdict::ForHttp;
+        return HandshakeVerdict::ForHttp;
     }
-    let Some(transport) = handshake::transport_of(node, path) else { return Verdict::ForHttp };
+    let Some(transport) = handshake::transport_of(node, path) else { return HandshakeVerdict::ForHttp };
     let headers: &[httparse::Header<'_>] = request.headers;
     if headers.value(&CONTENT_LENGTH).is_some() || headers.value(&TRANSFER_ENCODING).is_some() {
-        return Verdict::ForHttp;
+        return HandshakeVerdict::ForHttp;
     }
     let granted = match handshake::examine(node, remote, transport, query, &headers) {
         Ok(granted) => granted,
-        Err(HandshakeRefusal::Full) if head == bytes.len() => return Verdict::Full,
-        Err(_) => return Verdict::ForHttp,
+        Err(HandshakeRefusal::Full) if head == bytes.len() => return HandshakeVerdict::Full,
+        Err(_) => return HandshakeVerdict::ForHttp,
     };
     let mut response =
         b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: "
@@ -449,5 +449,5 @@ fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> Verdict {
     response.extend_from_slice(b"\r\n\r\n");
     let negotiated =
         Negotiated { transport, wire: granted.wire, agent: Agent::of(&headers), admission: granted.admission };
-    Verdict::Granted(Opening { response, head, negotiated })
+    HandshakeVerdict::Granted(FirstBytes { response, head, negotiated })
 }

@@ -81,7 +81,7 @@ impl Shard {
             Submitted::Append { namespace, payload, idempotency_key: key } => {
                 let Some(cluster) = &self.node.cluster else { return };
                 let node = Arc::clone(&self.node);
-                let done = move |appended: Option<touchline_cluster::AppendedAt>| {
+                let done = move |appended: Option<touchline_cluster::StreamAppendedAt>| {
                     let response = appended.map_or(Response::Refused(Error::CLUSTER_UNREACHABLE), |at| {
                         let epoch = cluster_events::epoch_of(at.life);
                         Response::Published(Some(StreamPosition { offset: at.offset, epoch }))

@@ -29,7 +29,7 @@ pub(super) struct Connection {
     pub(super) due: Due,
     /// Output that the socket did not take; None = the socket is not blocked.
     pub(super) queue: Option<Box<Queue>>,
-    pub(super) stage: Stage,
+    pub(super) stage: ConnectionStage,
     /// When the wheel reports the connection, Unix milliseconds; 0 = it is not booked.
     pub(super) booked_ms: u64,
     /// Neighbours in the list of the user's connections.
@@ -59,7 +59,7 @@ pub(super) struct Connection {
 
 /// The stage of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum ConnectionStage {
     /// The session runs.
     Open,
     /// The server has sent a close frame and waits for the client's, until this time (tenths of a second of the node's

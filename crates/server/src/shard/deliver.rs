@@ -11,7 +11,7 @@ use touchline_protocol::{Disconnect, Publication, Wire};
 use touchline_registry::OwnerId;
 
 use super::budget::ANSWERS_AHEAD;
-use super::connections::{Connection, Connections, Stage};
+use super::connections::{Connection, ConnectionStage, Connections};
 use super::outbox::{NEVER, Outbox, Written};
 use super::queue::{OutputKind, Queue};
 use super::read::CLOSE_TENTHS;
@@ -57,8 +57,10 @@ pub(super) fn push_many(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &En
     let mut notes =
         Notes { connections, outbox, held_max, accepted_us: 0, expires_us: NEVER, made, others, delivered: 0 };
     for (owner, slot) in clients {
-        let is_there =
-            notes.connections.get(*slot).is_some_and(|c| c.stage == Stage::Open && c.session.owner() == *owner);
+        let is_there = notes
+            .connections
+            .get(*slot)
+            .is_some_and(|c| c.stage == ConnectionStage::Open && c.session.owner() == *owner);
         if is_there {
             notes.note(*slot, DeliveryForm::Plain, |wire| push.framed(wire));
         } else {
@@ -212,7 +214,7 @@ impl Shard {
         // A full socket is no error; a broken one shows when it is read.
         let _ = connection.socket.flush();
         let Some(queued_before) = connection.queue.as_ref().map(|queue| queue.bytes()) else {
-            let is_ending = matches!(connection.stage, Stage::Ending(_));
+            let is_ending = matches!(connection.stage, ConnectionStage::Ending(_));
             return if is_ending {
                 self.after_write(slot, Written::Nothing, 0)
             };
@@ -223,7 +225,7 @@ impl Shard {
 
     fn after_write(&mut self, slot: u32, written: Written, queued_before: usize) {
         if let (Written::All(bytes), 0, Some(connection)) = (&written, queued_before, self.connections.get(slot))
-            && connection.stage == Stage::Open
+            && connection.stage == ConnectionStage::Open
             && !connection.is_held
             && connection.buffered == 0
         {
@@ -265,7 +267,7 @@ impl Shard {
             self.unread.push(slot);
         }
         let is_charged = connection.buffered > 0 || connection.queue.is_some();
-        if matches!(connection.stage, Stage::Ending(_)) && queued == 0 {
+        if matches!(connection.stage, ConnectionStage::Ending(_)) && queued == 0 {
             let is_full = connection.socket.finish().is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
             return if !is_full {
                 self.remove(slot)
@@ -273,7 +275,10 @@ impl Shard {
         }
         let client = &self.node.settings.client;
         let is_beyond = |queue: &Queue| queue.is_beyond(client.queue_max_size, client.queue_max_entries);
-        if !is_reading && connection.stage == Stage::Open && connection.queue.as_deref().is_some_and(is_beyond) {
+        if !is_reading
+            && connection.stage == ConnectionStage::Open
+            && connection.queue.as_deref().is_some_and(is_beyond)
+        {
             self.disconnect(slot, Disconnect::SLOW);
         }
         if is_charged {
@@ -292,7 +297,7 @@ impl Shard {
         if let Some(drain) = &mut self.drain {
             // Clients that came after the drain began are disconnected too.
             if drain.slots.is_empty() {
-                let open = |slot: &u32| self.connections.get(*slot).is_some_and(|c| c.stage == Stage::Open);
+                let open = |slot: &u32| self.connections.get(*slot).is_some_and(|c| c.stage == ConnectionStage::Open);
                 drain.slots = self.connections.slots().filter(open).collect();
             }
             if is_done && let Some(done) = drain.done.take() {
@@ -305,8 +310,8 @@ impl Shard {
     pub(super) fn book(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let wanted_ms = match connection.stage {
-            Stage::Closing(until) | Stage::Ending(until) => self.node.clock.at(until),
-            Stage::Open => connection.session.deadline_ms(&self.node.session.client),
+            ConnectionStage::Closing(until) | ConnectionStage::Ending(until) => self.node.clock.at(until),
+            ConnectionStage::Open => connection.session.deadline_ms(&self.node.session.client),
         };
         if connection.booked_ms <= self.now_ms || wanted_ms.saturating_add(TICK_MS) < connection.booked_ms {
             connection.booked_ms = self.wheel.book(slot, wanted_ms);
@@ -358,15 +363,17 @@ impl Shard {
         let clock = &self.node.clock;
         let is_over = |until| clock.at(until) <= self.now_ms;
         match connection.stage {
-            Stage::Ending(until)
+            ConnectionStage::Ending(until)
                 if is_over(until) && is_moving(connection, clock, u64::from(CLOSE_TENTHS) * TENTH_US) =>
             {
                 // The peer still takes its last output.
-                connection.stage = Stage::Ending(tenths(self.now_us) + CLOSE_TENTHS);
+                connection.stage = ConnectionStage::Ending(tenths(self.now_us) + CLOSE_TENTHS);
             }
-            Stage::Closing(until) | Stage::Ending(until) if is_over(until) => return self.remove(slot),
-            Stage::Closing(_) | Stage::Ending(_) => {}
-            Stage::Open => {
+            ConnectionStage::Closing(until) | ConnectionStage::Ending(until) if is_over(until) => {
+                return self.remove(slot);
+            }
+            ConnectionStage::Closing(_) | ConnectionStage::Ending(_) => {}
+            ConnectionStage::Open => {
                 if connection.session.deadline_ms(&self.node.session.client) <= self.now_ms {
                     self.wait_for_pong(slot);
                     self.with_session(slot, |session, context| session.tick(context));

@@ -6,7 +6,7 @@ use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
 use super::Shard;
-use super::connections::Stage;
+use super::connections::ConnectionStage;
 use crate::mailbox::{ClientCommand, Inspection, UserAction, UserCommand};
 use crate::registry_actor::RegistryMessage;
 
@@ -26,7 +26,8 @@ impl Shard {
 
     /// Runs a command for one client. Its slot may have another occupant by now.
     pub(super) fn run_client_command(&mut self, owner: OwnerId, slot: u32, command: ClientCommand) {
-        let is_there = self.connections.get(slot).is_some_and(|c| c.stage == Stage::Open && c.session.owner() == owner);
+        let is_there =
+            self.connections.get(slot).is_some_and(|c| c.stage == ConnectionStage::Open && c.session.owner() == owner);
         match command {
             ClientCommand::Directory { reply_to, .. } if !is_there => {
                 self.node.reply(reply_to, Response::Refused(Error::NOT_REGISTERED))

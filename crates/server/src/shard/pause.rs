@@ -9,7 +9,7 @@ use touchline_protocol::Disconnect;
 
 use super::Shard;
 use super::budget::ANSWERS_AHEAD;
-use super::connections::{Connection, Stage};
+use super::connections::{Connection, ConnectionStage};
 use super::input::Input;
 use super::queue::OutputKind;
 
@@ -18,7 +18,7 @@ impl Shard {
     /// earlier answers.
     pub(super) fn must_wait(&mut self, slot: u32) -> bool {
         let Some(connection) = self.connections.get_mut(slot) else { return false };
-        if connection.stage != Stage::Open {
+        if connection.stage != ConnectionStage::Open {
             // Only its close frame matters.
             connection.is_held = false;
             return connection.is_throttled;
@@ -37,7 +37,7 @@ impl Shard {
         if !connection.is_held && !matches!(connection.input, Input::Held(_)) {
             return true;
         }
-        while self.connections.get(slot).is_some_and(|c| c.stage == Stage::Open && c.session.is_deferring()) {
+        while self.connections.get(slot).is_some_and(|c| c.stage == ConnectionStage::Open && c.session.is_deferring()) {
             let mut commands = 0;
             if !self.connections.get(slot).is_some_and(|connection| connection.is_throttled) {
                 self.decide(slot, OutputKind::Answer, |session, context| commands = session.resume(context));
@@ -80,7 +80,7 @@ impl Shard {
     pub(super) fn give_reply(&mut self, slot: u32, ticket: Ticket, response: Response) {
         let work = response.work() as usize;
         let before = self.connections.get(slot).map_or(0, |connection| connection.buffered);
-        self.decide(slot, OutputKind::Answer, |session, context| session.answer(ticket, response, context));
+        self.decide(slot, OutputKind::Answer, |session, context| session.handle_reply(ticket, response, context));
         if work > 0 {
             self.charge(slot, work, 0);
         }

@@ -16,7 +16,7 @@ use touchline_protocol::wire::Framing;
 use touchline_store::stats::Row;
 
 use super::budget::ANSWERS_AHEAD;
-use super::connections::{Connection, NONE, Stage};
+use super::connections::{Connection, ConnectionStage, NONE};
 use super::half_open::HalfOpenEntry;
 use super::input::Input;
 use super::outbox::Due;
@@ -102,7 +102,7 @@ impl Shard {
             input: Input::of(negotiated.transport),
             due: Due::default(),
             queue: None,
-            stage: Stage::Open,
+            stage: ConnectionStage::Open,
             booked_ms: 0,
             next_of_user: NONE,
             previous_of_user: NONE,
@@ -196,7 +196,7 @@ impl Shard {
     fn handle_end_of_input(&mut self, slot: u32) {
         if let Some(connection) = self.connections.get_mut(slot)
             && connection.transport == Transport::Tcp
-            && connection.stage == Stage::Open
+            && connection.stage == ConnectionStage::Open
             && connection.session.is_awaiting()
         {
             // The reply causes another read, which meets this end of input again.
@@ -209,9 +209,9 @@ impl Shard {
             .filter(|connection| connection.transport == Transport::Tcp)
             .map(|connection| connection.stage)
         {
-            Some(Stage::Open) => self.end(slot),
+            Some(ConnectionStage::Open) => self.end(slot),
             // Its output is still being written.
-            Some(Stage::Ending(_)) => {}
+            Some(ConnectionStage::Ending(_)) => {}
             _ => self.remove(slot),
         }
     }
@@ -280,7 +280,7 @@ impl Shard {
 
     fn serve_event(&mut self, slot: u32, event: FrameEvent<'_>) {
         let Some(connection) = self.connections.get(slot) else { return };
-        if connection.stage != Stage::Open {
+        if connection.stage != ConnectionStage::Open {
             // The server has sent a close frame: only the client's own matters. Its other frames are charged all the
             // same.
             return if matches!(event, FrameEvent::Close { .. }) { self.end(slot) } else { self.charge(slot, 1, 0) };
@@ -358,7 +358,7 @@ impl Shard {
 
     /// Lets a session decide, then performs its effects. `kind`: the kind of its output.
     pub(super) fn decide(&mut self, slot: u32, kind: OutputKind, decide: impl FnOnce(&mut Session, &mut Context<'_>)) {
-        if self.connections.get(slot).is_none_or(|connection| connection.stage != Stage::Open) {
+        if self.connections.get(slot).is_none_or(|connection| connection.stage != ConnectionStage::Open) {
             return;
         }
         let Some((connection, mut context)) = self.context(slot) else { return };
@@ -442,7 +442,7 @@ impl Shard {
                 self.node.send(home, message)
             }
         }
-        for (ticket, requester, request) in self.effects.asks.drain(..) {
+        for (ticket, requester, request) in self.effects.directory_requests.drain(..) {
             let connection = ConnectionId { shard: self.id, slot, generation };
             let reply_to = ticket.map_or(ReplyTo::Discard, |ticket| ReplyTo::Session(connection, ticket));
             self.node.send_to_registry(RegistryMessage::Request { requester, request, reply_to });
@@ -452,8 +452,10 @@ impl Shard {
     /// Ends a connection with a reason: the client gets it, and has [`CLOSE_TENTHS`] to close.
     pub(super) fn disconnect(&mut self, slot: u32, why: Disconnect) {
         let until = tenths(self.now_us) + CLOSE_TENTHS;
-        let Some(connection) = self.connections.get_mut(slot).filter(|c| c.stage == Stage::Open) else { return };
-        connection.stage = Stage::Closing(until);
+        let Some(connection) = self.connections.get_mut(slot).filter(|c| c.stage == ConnectionStage::Open) else {
+            return;
+        };
+        connection.stage = ConnectionStage::Closing(until);
         if why == Disconnect::SLOW {
             // A client that has not read in time loses its queue: it has to recover.
             self.outbox.discard(&mut connection.due);
@@ -488,7 +490,7 @@ impl Shard {
     fn end(&mut self, slot: u32) {
         let until = tenths(self.now_us) + CLOSE_TENTHS;
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        connection.stage = Stage::Ending(until);
+        connection.stage = ConnectionStage::Ending(until);
         // The outbox visits the connection even if it has no output, and then the socket is closed.
         self.note_own(slot, Bytes::new());
         self.book(slot);

@@ -24,7 +24,7 @@ pub(crate) enum AcceptedSocket {
 /// The socket of a connection.
 pub(super) enum Socket {
     Tcp(TcpStream),
-    Tls(Box<Tls>),
+    Tls(Box<TlsSession>),
     Pair(UnixStream),
 }
 
@@ -33,7 +33,7 @@ impl From<AcceptedSocket> for Socket {
         match accepted {
             AcceptedSocket::Tcp(socket) => Socket::Tcp(TcpStream::from_std(socket)),
             AcceptedSocket::Tls(socket, session) => {
-                Socket::Tls(Box::new(Tls::new(TcpStream::from_std(socket), *session)))
+                Socket::Tls(Box::new(TlsSession::new(TcpStream::from_std(socket), *session)))
             }
             AcceptedSocket::Pair(socket) => Socket::Pair(UnixStream::from_std(socket)),
         }
@@ -138,15 +138,15 @@ impl Write for Socket {
 const WAITING_MAX: usize = 32 * 1024;
 
 /// A socket with TLS. The shard's own buffers drive the session, which holds none while it is idle.
-pub(super) struct Tls {
+pub(super) struct TlsSession {
     socket: TcpStream,
     session: ServerConnection,
 }
 
-impl Tls {
+impl TlsSession {
     fn new(socket: TcpStream, mut session: ServerConnection) -> Self {
         session.set_buffer_limit(Some(WAITING_MAX));
-        Tls { socket, session }
+        TlsSession { socket, session }
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {

@@ -19,14 +19,14 @@ const LOCK: i64 = 0x746f_7563_686c_696e;
 
 /// The address of PostgreSQL, with its login and TLS settings.
 #[derive(Clone)]
-pub(crate) struct Address {
+pub(crate) struct PostgresAddress {
     config: Config,
     tls: Option<MakeRustlsConnect>,
     /// How long a request may take before the connection is given up.
     pub(crate) timeout: Duration,
 }
 
-impl std::fmt::Debug for Address {
+impl std::fmt::Debug for PostgresAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The configuration may hold a password, which the `Debug` of `Config` does not show.
         f.debug_tuple("Address").field(&self.config).finish()
@@ -105,7 +105,7 @@ impl From<Failure> for OpenError {
     }
 }
 
-impl Address {
+impl PostgresAddress {
     /// Reads `postgres://user:password@host/database?…`. Over the network TLS is required unless the address says
     /// `sslmode=disable`; `tls_ca` holds certificates of authorities (PEM) besides the system's, empty = none.
     pub(crate) fn new(url: &str, tls_ca: &str, timeout: Duration) -> Result<Self, OpenError> {
@@ -128,7 +128,7 @@ impl Address {
                 "the URL names no host: postgres://USER:PASSWORD@HOST/DATABASE".to_owned(),
             ));
         }
-        Ok(Address { config, tls, timeout })
+        Ok(PostgresAddress { config, tls, timeout })
     }
 
     /// Hosts, ports and the database, for error texts: neither user nor password.
@@ -167,13 +167,13 @@ pub(crate) struct PostgresClient {
 
 impl PostgresClient {
     /// Connects.
-    pub(crate) async fn to(address: &Address) -> Result<Self, Failure> {
+    pub(crate) async fn to(address: &PostgresAddress) -> Result<Self, Failure> {
         PostgresClient::listening(address, |_| {}).await
     }
 
     /// Connects, and calls a function with the payload of every notification.
     pub(crate) async fn listening(
-        address: &Address,
+        address: &PostgresAddress,
         on_notification: impl FnMut(String) + Send + 'static,
     ) -> Result<Self, Failure> {
         let unreachable = |source| Failure::Unreachable { address: address.name(), source };

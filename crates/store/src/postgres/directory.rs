@@ -5,12 +5,16 @@ use std::collections::BTreeSet;
 use tokio_postgres::{Client, Error, Row};
 
 use crate::StoreRefusal;
-use crate::search::{COMPARED_MAX, Description, Search, SearchResult, in_order, rarest};
-use crate::tfidf::{Counts, Weights, gather, rank, stems};
+use crate::search::{COMPARED_MAX, ChannelDescription, Search, SearchResult, in_order, rarest};
+use crate::tfidf::{Weights, WordCounts, gather, rank, stems};
 
 /// Replaces the description of a channel.
-pub(super) async fn describe(client: &Client, description: &Description, weights: &Weights) -> Result<(), Error> {
-    let Description { channel, title, description, kind, tags } = description;
+pub(super) async fn describe(
+    client: &Client,
+    description: &ChannelDescription,
+    weights: &Weights,
+) -> Result<(), Error> {
+    let ChannelDescription { channel, title, description, kind, tags } = description;
     let tags = serde_json::to_string(tags).unwrap_or_default();
     let (terms, weights): (Vec<&str>, Vec<i64>) =
         weights.iter().map(|(term, weight)| (&**term, *weight as i64)).unzip();
@@ -100,7 +104,7 @@ async fn similar(client: &Client, channel: &str, limit: usize) -> Result<Option<
 }
 
 /// The words of some channels, and the counts of these words.
-async fn vectors(client: &Client, ids: &[i64]) -> Result<(Vec<(String, Weights)>, Counts), Error> {
+async fn vectors(client: &Client, ids: &[i64]) -> Result<(Vec<(String, Weights)>, WordCounts), Error> {
     let select = "SELECT i.channel, t.term, t.weight, n.channels FROM touchline.channel_info i \
          JOIN touchline.channel_term t ON t.info = i.id JOIN touchline.term n ON n.term = t.term \
          WHERE i.id = ANY($1) ORDER BY i.id, t.term";
@@ -108,10 +112,10 @@ async fn vectors(client: &Client, ids: &[i64]) -> Result<(Vec<(String, Weights)>
     Ok(gather(rows.iter().map(|row| (row.get(0), row.get(1), number(row, 2), number(row, 3)))))
 }
 
-async fn counts(client: &Client, terms: &[String]) -> Result<Counts, Error> {
+async fn counts(client: &Client, terms: &[String]) -> Result<WordCounts, Error> {
     let rows =
         client.query("SELECT term, channels FROM touchline.term WHERE term = ANY($1) OR term = ''", &[&terms]).await?;
-    Ok(Counts(rows.iter().map(|row| (row.get(0), number(row, 1))).collect()))
+    Ok(WordCounts(rows.iter().map(|row| (row.get(0), number(row, 1))).collect()))
 }
 
 async fn shown(client: &Client, ranked: Vec<(String, f64)>) -> Result<Vec<SearchResult>, Error> {
@@ -120,14 +124,14 @@ async fn shown(client: &Client, ranked: Vec<(String, f64)>) -> Result<Vec<Search
     Ok(in_order(ranked, descriptions))
 }
 
-async fn descriptions(client: &Client, channels: &[&String]) -> Result<Vec<Description>, Error> {
+async fn descriptions(client: &Client, channels: &[&String]) -> Result<Vec<ChannelDescription>, Error> {
     let select = "SELECT channel, title, description, type, tags FROM touchline.channel_info WHERE channel = ANY($1)";
     Ok(client.query(select, &[&channels]).await?.iter().map(description).collect())
 }
 
-fn description(row: &Row) -> Description {
+fn description(row: &Row) -> ChannelDescription {
     let tags = serde_json::from_str(row.get(4)).unwrap_or_default();
-    Description { channel: row.get(0), title: row.get(1), description: row.get(2), kind: row.get(3), tags }
+    ChannelDescription { channel: row.get(0), title: row.get(1), description: row.get(2), kind: row.get(3), tags }
 }
 
 fn ids(rows: &[Row]) -> Vec<i64> {

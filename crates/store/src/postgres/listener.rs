@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use touchline_protocol::stream::Offset;
 
-use super::connection::{Address, Failure, PostgresClient};
+use super::connection::{Failure, PostgresAddress, PostgresClient};
 use super::inbox;
 use crate::{AppendedAt, EventSink, StoreEvent};
 
@@ -16,7 +16,7 @@ const STABLE: Duration = Duration::from_secs(20);
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Listens until the runtime ends; notifications of the node `me` itself are skipped.
-pub(super) async fn serve(address: Address, me: String, events: EventSink) {
+pub(super) async fn serve(address: PostgresAddress, me: String, events: EventSink) {
     let mut told = String::new();
     loop {
         let began = Instant::now();
@@ -32,7 +32,7 @@ pub(super) async fn serve(address: Address, me: String, events: EventSink) {
     }
 }
 
-async fn listen(address: &Address, me: String, events: EventSink) -> Result<(), Failure> {
+async fn listen(address: &PostgresAddress, me: String, events: EventSink) -> Result<(), Failure> {
     let notified_events = EventSink::clone(&events);
     let on_notification = move |text: String| {
         if let Some(event) = read(&text, &me) {
@@ -71,7 +71,7 @@ fn read(text: &str, me: &str) -> Option<StoreEvent> {
     }
     let mut numbers = what.splitn(3, '/').map(|number| number.parse::<i64>().ok().map(|number| number as u64));
     let (offset, epoch, run) = (numbers.next()??, numbers.next()??, numbers.next()??);
-    Some(StoreEvent::Grown { channel, placed: AppendedAt { offset: Offset(offset), epoch, run } })
+    Some(StoreEvent::Advanced { channel, placed: AppendedAt { offset: Offset(offset), epoch, run } })
 }
 
 #[cfg(test)]
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn notifications_of_other_nodes_are_read() {
         let expected = AppendedAt { offset: Offset(7), epoch: u64::MAX - 1, run: 5 };
-        let Some(StoreEvent::Grown { channel, placed }) = read("a 7/-2/5 match: 1", "b") else {
+        let Some(StoreEvent::Advanced { channel, placed }) = read("a 7/-2/5 match: 1", "b") else {
             panic!("a notification of new publications")
         };
         assert_eq!((&*channel, placed), ("match: 1", expected));

@@ -16,26 +16,26 @@ use std::thread::JoinHandle;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Sender, UnboundedSender, channel, unbounded_channel};
 
-pub(crate) use connection::{Address, Failure, PostgresClient};
+pub(crate) use connection::{Failure, PostgresAddress, PostgresClient};
 
 use crate::batch::{ReadRequest, WriteRequest};
 use crate::migrate::PRIMARY;
 use crate::panics::caught_in;
 use crate::runs::RunBook;
-use crate::{EventSink, OpenError, Settings, StoreMetrics, StoreRefusal};
+use crate::{EventSink, OpenError, PrimaryOptions, StoreMetrics, StoreRefusal};
 
 /// A handle of the thread.
-pub(crate) struct Primary {
+pub(crate) struct PostgresPrimary {
     writes: Sender<WriteRequest>,
     reads: UnboundedSender<ReadRequest>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Primary {
+impl PostgresPrimary {
     /// Connects once, to check the schema if the server can be reached, and starts the thread.
     pub(crate) fn open(
-        address: &Address,
-        settings: &Settings,
+        address: &PostgresAddress,
+        settings: &PrimaryOptions,
         events: EventSink,
         metrics: Arc<StoreMetrics>,
     ) -> Result<Self, OpenError> {
@@ -68,15 +68,22 @@ impl Primary {
                 let read_requests = Arc::new(tokio::sync::Mutex::new(read_requests));
                 for _ in 0..settings.pool_size.max(1) {
                     let (events, writes, metrics) = (Arc::clone(&events), weak_writes.clone(), Arc::clone(&metrics));
-                    let reader = reader::Reader::new(address.clone(), events, writes, metrics, Arc::clone(&runs));
+                    let reader =
+                        reader::PostgresReader::new(address.clone(), events, writes, metrics, Arc::clone(&runs));
                     tokio::spawn(reader.serve(Arc::clone(&read_requests)));
                 }
                 if !settings.notifier.is_empty() {
                     tokio::spawn(listener::serve(address.clone(), settings.notifier.clone(), Arc::clone(&events)));
                 }
                 let writer_events = EventSink::clone(&events);
-                let writer =
-                    writer::Writer::new(address, &settings, is_checked, writer_events, Arc::clone(&metrics), runs);
+                let writer = writer::PostgresWriter::new(
+                    address,
+                    &settings,
+                    is_checked,
+                    writer_events,
+                    Arc::clone(&metrics),
+                    runs,
+                );
                 let Err(panicked) = caught_in(writer.serve(&mut write_requests)).await else { return };
                 metrics.fail(&panicked);
                 // The writer has ended: every write is refused until the store is closed.
@@ -89,7 +96,7 @@ impl Primary {
         };
         let thread = std::thread::Builder::new().name("store".into()).spawn(work).map_err(of_system)?;
         checked.recv().unwrap_or(Ok(()))?;
-        Ok(Primary { writes, reads, thread: Mutex::new(Some(thread)) })
+        Ok(PostgresPrimary { writes, reads, thread: Mutex::new(Some(thread)) })
     }
 
     /// Queues a write. It is returned if the queue has no room for it, or if the writer has ended.

@@ -10,10 +10,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, WeakSender};
 use tokio_postgres::{Client, Row};
 use touchline_protocol::stream::{Offset, Run, RunStart};
 
-use super::connection::{Address, Failure, PostgresClient, with_timeout};
+use super::connection::{Failure, PostgresAddress, PostgresClient, with_timeout};
 use super::{directory, inbox, lease};
 use crate::batch::{HistoryLoad, ReadRequest, ReadResult, WriteRequest};
-use crate::runs::{KnownRuns, RunBook, Runs};
+use crate::runs::{ChannelRuns, KnownRuns, RunBook};
 use crate::{EventSink, KeptPublication, StoreMetrics, StoreRefusal, StoredHistory, readable};
 
 /// A channel and its history in one statement, so both are of one moment; one row without a publication if the history
@@ -35,8 +35,8 @@ const SELECT: &str = "SELECT c.epoch, c.top, c.floor, \
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// One of the tasks that read.
-pub(super) struct Reader {
-    address: Address,
+pub(super) struct PostgresReader {
+    address: PostgresAddress,
     /// None at first and after a failure.
     link: Option<PostgresClient>,
     events: EventSink,
@@ -45,15 +45,15 @@ pub(super) struct Reader {
     runs: Arc<RunBook>,
 }
 
-impl Reader {
+impl PostgresReader {
     pub(super) fn new(
-        address: Address,
+        address: PostgresAddress,
         events: EventSink,
         writes: WeakSender<WriteRequest>,
         metrics: Arc<StoreMetrics>,
         runs: Arc<RunBook>,
     ) -> Self {
-        Reader { address, link: None, events, writes, metrics, runs }
+        PostgresReader { address, link: None, events, writes, metrics, runs }
     }
 
     /// Serves until all senders of requests are dropped.
@@ -142,8 +142,10 @@ pub(super) async fn history(
     };
     let newest = Run { number: first.try_get::<_, i64>(7)? as u64, id: first.try_get::<_, i64>(8)? as u64 };
     let start = |(number, first)| RunStart { number, first: Offset(first) };
-    let runs =
-        Runs { known: known(client, book, newest).await?, first: numbers(9).zip(numbers(10)).map(start).collect() };
+    let runs = ChannelRuns {
+        known: known(client, book, newest).await?,
+        first: numbers(9).zip(numbers(10)).map(start).collect(),
+    };
     Ok(Some(StoredHistory { epoch, top: Offset(top), floor: Offset(floor), kept, runs }.whole()))
 }
 

@@ -11,14 +11,14 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::Instant;
 use tokio_postgres::Statement;
 
-use super::connection::{Address, Failure, PostgresClient, with_timeout};
+use super::connection::{Failure, PostgresAddress, PostgresClient, with_timeout};
 use super::lease::Lease;
 use super::parts::Items;
 use super::{inbox, reader};
-use crate::batch::{Done, WriteRequest, WriteResult, now_ms};
+use crate::batch::{Committed, WriteRequest, WriteResult, now_ms};
 use crate::migrate::PRIMARY;
 use crate::runs::RunBook;
-use crate::{Append, EventSink, RetentionOf, Settings, StoreEvent, StoreMetrics};
+use crate::{Append, EventSink, PrimaryOptions, RetentionOf, StoreEvent, StoreMetrics};
 
 /// Between two removals of old rows, and between two attempts to write to a database that fails.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
@@ -43,8 +43,8 @@ const BEGIN_AT: &str = "WITH begun AS (UPDATE touchline.channel SET run = (SELEC
      ON CONFLICT (channel, run) DO UPDATE SET first = least(known.first, excluded.first)";
 
 /// The writer's task and all it owns.
-pub(super) struct Writer {
-    address: Address,
+pub(super) struct PostgresWriter {
+    address: PostgresAddress,
     /// None at first and after a failure.
     link: Option<(PostgresClient, Statement)>,
     /// The schema was checked.
@@ -65,16 +65,16 @@ pub(super) struct Writer {
     runs: Arc<RunBook>,
 }
 
-impl Writer {
+impl PostgresWriter {
     pub(super) fn new(
-        address: Address,
-        settings: &Settings,
+        address: PostgresAddress,
+        settings: &PrimaryOptions,
         is_checked: bool,
         events: EventSink,
         metrics: Arc<StoreMetrics>,
         runs: Arc<RunBook>,
     ) -> Self {
-        Writer {
+        PostgresWriter {
             address,
             link: None,
             is_checked,
@@ -138,10 +138,11 @@ impl Writer {
             Ok(results) => {
                 self.metrics.succeed();
                 let known = self.runs.known();
-                let dones = batch.drain(..).zip(results).filter_map(|(write, result)| Done::of(write, result, &known));
-                let mut dones: Vec<Done> = dones.collect();
+                let dones =
+                    batch.drain(..).zip(results).filter_map(|(write, result)| Committed::of(write, result, &known));
+                let mut dones: Vec<Committed> = dones.collect();
                 self.read(&mut dones).await;
-                Done::tell_all(dones, &self.events, &self.metrics);
+                Committed::tell_all(dones, &self.events, &self.metrics);
             }
             Err(error) => {
                 self.fail(&error);
@@ -151,15 +152,15 @@ impl Writer {
     }
 
     /// Reads the histories that have to be reported.
-    async fn read(&self, dones: &mut [Done]) {
+    async fn read(&self, dones: &mut [Committed]) {
         let Some((PostgresClient { client }, _)) = &self.link else { return };
         for done in dones {
-            let Done::Unread(load) = done else { continue };
+            let Committed::Unread(load) = done else { continue };
             let read = with_timeout(self.address.timeout, reader::history(client, load, &self.runs)).await;
             let history = read
                 .inspect_err(|error| tracing::warn!(%error, "the primary database could not be read"))
                 .unwrap_or_default();
-            *done = Done::Made { channel: load.channel.clone(), load: load.id, history };
+            *done = Committed::Made { channel: load.channel.clone(), load: load.id, history };
         }
     }
 
@@ -192,7 +193,7 @@ impl Writer {
     async fn write(&mut self, batch: &[WriteRequest]) -> Result<Vec<WriteResult>, Failure> {
         for write in batch {
             if let WriteRequest::BeginRun { channel, lost, first } = write {
-                self.begin_run(*lost, Some((channel, (*first).0))).await?;
+                self.begin_run(*lost, Some((channel, first.0))).await?;
             }
         }
         match self.try_write(batch, false).await {
@@ -245,7 +246,7 @@ impl Writer {
     async fn publish_outbox(&mut self) {
         match with_timeout(self.address.timeout, self.publish_outbox_batch()).await {
             Ok((dones, has_more)) => {
-                Done::tell_all(dones, &self.events, &self.metrics);
+                Committed::tell_all(dones, &self.events, &self.metrics);
                 if has_more {
                     self.outbox_filled.notify_one();
                 }
@@ -254,7 +255,7 @@ impl Writer {
         }
     }
 
-    async fn publish_outbox_batch(&mut self) -> Result<(Vec<Done>, bool), Failure> {
+    async fn publish_outbox_batch(&mut self) -> Result<(Vec<Committed>, bool), Failure> {
         match self.try_publish_outbox(false).await {
             Err(failure) if failure.is_of_item() => {
                 self.roll_back().await?;
@@ -265,7 +266,7 @@ impl Writer {
     }
 
     /// Publishes one batch of the outbox; what is to be reported, and whether there may be more rows.
-    async fn try_publish_outbox(&mut self, in_parts: bool) -> Result<(Vec<Done>, bool), Failure> {
+    async fn try_publish_outbox(&mut self, in_parts: bool) -> Result<(Vec<Committed>, bool), Failure> {
         let (now_ms, limit) = (now_ms(), i64::try_from(self.commit_size).unwrap_or(i64::MAX));
         let (retention, notifier, known) =
             (RetentionOf::clone(&self.retention), self.notifier.clone(), self.runs.known());
@@ -301,7 +302,7 @@ impl Writer {
                 continue;
             }
             published.push(id);
-            dones.extend(Done::of(write, result, &known));
+            dones.extend(Committed::of(write, result, &known));
         }
         client.execute("DELETE FROM touchline.outbox WHERE id = ANY($1)", &[&published]).await?;
         client.batch_execute("COMMIT").await?;

@@ -21,7 +21,7 @@ const KNOWN_MAX: usize = 100_000;
 
 /// A channel as its row is, or will be once the transaction is committed.
 #[derive(Debug, Clone)]
-struct Channel {
+struct ChannelRow {
     id: i64,
     epoch: u64,
     top: u64,
@@ -46,7 +46,7 @@ struct Channel {
 pub(super) struct ChannelRows {
     /// The current run.
     run: Run,
-    known: HashMap<ChannelName, Channel>,
+    known: HashMap<ChannelName, ChannelRow>,
     changed: Vec<ChannelName>,
 }
 
@@ -271,7 +271,7 @@ impl ChannelRows {
 
 /// Notes that a run assigns its first offset in a channel, the channel's top, and deletes the runs of which no
 /// publication is kept.
-fn begin_run(connection: &Connection, channel: &mut Channel, number: u64) -> rusqlite::Result<()> {
+fn begin_run(connection: &Connection, channel: &mut ChannelRow, number: u64) -> rusqlite::Result<()> {
     let insert = "INSERT INTO channel_run (channel, run, first) VALUES (?1, ?2, ?3)";
     connection.prepare_cached(insert)?.execute(params![channel.id, number, channel.top])?;
     // The run of the oldest publication stays: its first offset is the end of the run before.
@@ -284,11 +284,11 @@ fn begin_run(connection: &Connection, channel: &mut Channel, number: u64) -> rus
 
 /// The channel, from the cache, from its row, or as a new row with this epoch.
 fn find_or_make<'k>(
-    known: &'k mut HashMap<ChannelName, Channel>,
+    known: &'k mut HashMap<ChannelName, ChannelRow>,
     connection: &Connection,
     name: &ChannelName,
     epoch: u64,
-) -> rusqlite::Result<&'k mut Channel> {
+) -> rusqlite::Result<&'k mut ChannelRow> {
     if find(known, connection, name)?.is_none() {
         let insert = "INSERT INTO channel \
              (name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run) \
@@ -300,10 +300,10 @@ fn find_or_make<'k>(
 
 /// The channel, from the cache or from its row; none = it does not exist.
 fn find<'k>(
-    known: &'k mut HashMap<ChannelName, Channel>,
+    known: &'k mut HashMap<ChannelName, ChannelRow>,
     connection: &Connection,
     name: &ChannelName,
-) -> rusqlite::Result<Option<&'k mut Channel>> {
+) -> rusqlite::Result<Option<&'k mut ChannelRow>> {
     let free = match known.entry(name.clone()) {
         Entry::Occupied(channel) => return Ok(Some(channel.into_mut())),
         Entry::Vacant(free) => free,
@@ -311,7 +311,7 @@ fn find<'k>(
     let select = "SELECT id, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run \
          FROM channel WHERE name = ?1";
     let found = connection.prepare_cached(select)?.query_row([&**name], |row| {
-        Ok(Channel {
+        Ok(ChannelRow {
             id: row.get(0)?,
             epoch: row.get::<_, i64>(1)? as u64,
             top: row.get(2)?,

@@ -3,14 +3,18 @@
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use crate::search::{COMPARED_MAX, Description, Search, SearchResult, in_order, rarest};
-use crate::tfidf::{Counts, Weights, gather, rank, stems};
+use crate::search::{COMPARED_MAX, ChannelDescription, Search, SearchResult, in_order, rarest};
+use crate::tfidf::{Weights, WordCounts, gather, rank, stems};
 use crate::{StoreRefusal, sqlite::json};
 
 /// Replaces the description of a channel.
-pub(super) fn describe(connection: &Connection, description: &Description, weights: &Weights) -> rusqlite::Result<()> {
+pub(super) fn describe(
+    connection: &Connection,
+    description: &ChannelDescription,
+    weights: &Weights,
+) -> rusqlite::Result<()> {
     forget(connection, &description.channel)?;
-    let Description { channel, title, description, kind, tags } = description;
+    let ChannelDescription { channel, title, description, kind, tags } = description;
     let insert = "INSERT INTO channel_info (channel, title, description, type, tags) VALUES (?1, ?2, ?3, ?4, ?5)";
     connection.prepare_cached(insert)?.execute(params![channel, title, description, kind, json(tags)])?;
     let id = connection.last_insert_rowid();
@@ -127,7 +131,7 @@ fn similar(connection: &Connection, channel: &str, limit: usize) -> rusqlite::Re
 }
 
 /// The words of some channels, and the counts of these words.
-fn vectors(connection: &Connection, ids: &[i64]) -> rusqlite::Result<(Vec<(String, Weights)>, Counts)> {
+fn vectors(connection: &Connection, ids: &[i64]) -> rusqlite::Result<(Vec<(String, Weights)>, WordCounts)> {
     let select = "SELECT i.channel, t.term, t.weight, n.channels \
          FROM json_each(?1) wanted JOIN channel_info i ON i.id = wanted.value JOIN channel_term t ON t.info = i.id \
          JOIN term n ON n.term = t.term ORDER BY i.id, t.term";
@@ -136,11 +140,11 @@ fn vectors(connection: &Connection, ids: &[i64]) -> rusqlite::Result<(Vec<(Strin
     Ok(gather(rows.collect::<rusqlite::Result<Vec<_>>>()?))
 }
 
-fn counts(connection: &Connection, terms: &[String]) -> rusqlite::Result<Counts> {
+fn counts(connection: &Connection, terms: &[String]) -> rusqlite::Result<WordCounts> {
     let select = "SELECT term, channels FROM term WHERE term IN (SELECT value FROM json_each(?1)) OR term = ''";
     let mut select = connection.prepare_cached(select)?;
     let rows = select.query_map([json(terms)], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(Counts(rows.collect::<rusqlite::Result<_>>()?))
+    Ok(WordCounts(rows.collect::<rusqlite::Result<_>>()?))
 }
 
 fn shown(connection: &Connection, ranked: Vec<(String, f64)>) -> rusqlite::Result<Vec<SearchResult>> {
@@ -149,16 +153,22 @@ fn shown(connection: &Connection, ranked: Vec<(String, f64)>) -> rusqlite::Resul
     Ok(in_order(ranked, descriptions))
 }
 
-fn descriptions(connection: &Connection, channels: &[&String]) -> rusqlite::Result<Vec<Description>> {
+fn descriptions(connection: &Connection, channels: &[&String]) -> rusqlite::Result<Vec<ChannelDescription>> {
     let select = "SELECT channel, title, description, type, tags FROM channel_info \
          WHERE channel IN (SELECT value FROM json_each(?1))";
     let mut select = connection.prepare_cached(select)?;
     select.query_map([json(channels)], description)?.collect()
 }
 
-fn description(row: &Row<'_>) -> rusqlite::Result<Description> {
+fn description(row: &Row<'_>) -> rusqlite::Result<ChannelDescription> {
     let tags = serde_json::from_str(&row.get::<_, String>(4)?).unwrap_or_default();
-    Ok(Description { channel: row.get(0)?, title: row.get(1)?, description: row.get(2)?, kind: row.get(3)?, tags })
+    Ok(ChannelDescription {
+        channel: row.get(0)?,
+        title: row.get(1)?,
+        description: row.get(2)?,
+        kind: row.get(3)?,
+        tags,
+    })
 }
 
 fn column<T: FromSql>(

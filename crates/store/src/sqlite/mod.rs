@@ -26,13 +26,13 @@ use crate::batch::{ReadRequest, WriteRequest};
 use crate::migrate::{self, Database, PRIMARY};
 use crate::panics::caught;
 use crate::runs::{self, KnownRuns};
-use crate::{DamagedRow, EventSink, OpenError, Settings, StoreMetrics, StoreRefusal};
+use crate::{DamagedRow, EventSink, OpenError, PrimaryOptions, StoreMetrics, StoreRefusal};
 
 /// How long a statement waits for a lock that another connection of this process holds.
 const BUSY: Duration = Duration::from_secs(10);
 
 /// A handle of the threads.
-pub(crate) struct Primary {
+pub(crate) struct SqlitePrimary {
     writes: SyncSender<WriteRequest>,
     /// None once the store is closed.
     reads: Mutex<Option<Sender<ReadRequest>>>,
@@ -42,11 +42,11 @@ pub(crate) struct Primary {
     lock: File,
 }
 
-impl Primary {
+impl SqlitePrimary {
     /// Opens the file, which is made if it does not exist, and starts the threads.
     pub(crate) fn open(
         path: &Path,
-        settings: &Settings,
+        settings: &PrimaryOptions,
         events: EventSink,
         metrics: Arc<StoreMetrics>,
     ) -> Result<Self, OpenError> {
@@ -59,7 +59,7 @@ impl Primary {
         let read_requests = Arc::new(Mutex::new(read_requests));
         let mut threads = Vec::new();
         for _ in 0..settings.pool_size.max(1) {
-            let reader = reader::Reader::new(
+            let reader = reader::SqliteReader::new(
                 path.to_owned(),
                 Arc::clone(&events),
                 writes.clone(),
@@ -71,7 +71,7 @@ impl Primary {
         }
         let log = log::Log::new(path.to_owned(), Arc::clone(&metrics));
         let (thread_events, thread_metrics) = (EventSink::clone(&events), Arc::clone(&metrics));
-        let writer = writer::Writer::new(
+        let writer = writer::SqliteWriter::new(
             path.to_owned(),
             connection,
             settings,
@@ -92,7 +92,7 @@ impl Primary {
         };
         threads.push(thread("store-write", path, write)?);
         threads.push(thread("store-log", path, move || log.serve())?);
-        Ok(Primary { writes, reads: Mutex::new(Some(reads)), metrics, threads: Mutex::new(threads), lock })
+        Ok(SqlitePrimary { writes, reads: Mutex::new(Some(reads)), metrics, threads: Mutex::new(threads), lock })
     }
 
     /// Queues a write. It is returned if the queue has no room for it, or if the writer has ended.

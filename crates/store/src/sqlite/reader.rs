@@ -11,11 +11,11 @@ use touchline_protocol::stream::{Offset, RunStart};
 use super::{connect, directory, inbox, next, note_damage, unreadable};
 use crate::batch::{HistoryLoad, ReadRequest, ReadResult, WriteRequest, now_ms};
 use crate::panics::caught;
-use crate::runs::{KnownRuns, Runs};
+use crate::runs::{ChannelRuns, KnownRuns};
 use crate::{EventSink, KeptPublication, StoreMetrics, StoreRefusal, StoredHistory, intact, readable};
 
 /// One of the threads that read.
-pub(super) struct Reader {
+pub(super) struct SqliteReader {
     path: PathBuf,
     /// None at first and after a failure.
     connection: Option<Connection>,
@@ -25,7 +25,7 @@ pub(super) struct Reader {
     runs: KnownRuns,
 }
 
-impl Reader {
+impl SqliteReader {
     pub(super) fn new(
         path: PathBuf,
         events: EventSink,
@@ -33,7 +33,7 @@ impl Reader {
         metrics: Arc<StoreMetrics>,
         runs: KnownRuns,
     ) -> Self {
-        Reader { path, connection: None, events, writes, metrics, runs }
+        SqliteReader { path, connection: None, events, writes, metrics, runs }
     }
 
     /// Serves until all senders of requests are dropped.
@@ -113,7 +113,7 @@ pub(super) fn history(
             top: Offset(top),
             floor: Offset(floor),
             kept,
-            runs: Runs { known: KnownRuns::clone(known), first },
+            runs: ChannelRuns { known: KnownRuns::clone(known), first },
         }
         .whole(),
     ))

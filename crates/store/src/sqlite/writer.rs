@@ -12,10 +12,10 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::channel_rows::{ChannelRows, STEP};
 use super::{connect, directory, inbox, note_damage, reader, refusal_of, unreadable};
-use crate::batch::{Done, WriteRequest, WriteResult, now_ms};
+use crate::batch::{Committed, WriteRequest, WriteResult, now_ms};
 use crate::panics::caught;
 use crate::runs::KnownRuns;
-use crate::{EventSink, Settings, StoreMetrics};
+use crate::{EventSink, PrimaryOptions, StoreMetrics};
 
 /// Between two removals of old rows, and between two attempts to write to a database that fails.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 const TRIM_INTERVAL_BUSY: Duration = Duration::from_millis(20);
 
 /// The writer's thread and all it owns.
-pub(super) struct Writer {
+pub(super) struct SqliteWriter {
     path: PathBuf,
     /// None after a failure, until the next attempt.
     connection: Option<Connection>,
@@ -41,18 +41,18 @@ pub(super) struct Writer {
     runs: KnownRuns,
 }
 
-impl Writer {
+impl SqliteWriter {
     pub(super) fn new(
         path: PathBuf,
         connection: Connection,
-        settings: &Settings,
+        settings: &PrimaryOptions,
         events: EventSink,
         metrics: Arc<StoreMetrics>,
         is_log_long: Arc<AtomicBool>,
         runs: KnownRuns,
     ) -> Self {
         let (commit_delay, commit_size) = (settings.commit_delay, settings.commit_size.max(1));
-        Writer {
+        SqliteWriter {
             path,
             connection: Some(connection),
             channels: ChannelRows::new(runs.last().copied().unwrap_or_default()),
@@ -117,8 +117,8 @@ impl Writer {
             Ok(results) => {
                 self.metrics.succeed();
                 let dones =
-                    batch.drain(..).zip(results).filter_map(|(write, result)| Done::of(write, result, &self.runs));
-                Done::tell_all(dones.map(|done| self.read(done)), &self.events, &self.metrics);
+                    batch.drain(..).zip(results).filter_map(|(write, result)| Committed::of(write, result, &self.runs));
+                Committed::tell_all(dones.map(|done| self.read(done)), &self.events, &self.metrics);
                 self.empty_log();
             }
             Err(error) => {
@@ -129,14 +129,14 @@ impl Writer {
     }
 
     /// Reads a history that has to be reported.
-    fn read(&self, done: Done) -> Done {
-        let (Done::Unread(load), Some(connection)) = (&done, &self.connection) else { return done };
+    fn read(&self, done: Committed) -> Committed {
+        let (Committed::Unread(load), Some(connection)) = (&done, &self.connection) else { return done };
         let read = caught(|| reader::history(connection, load, &self.runs))
             .unwrap_or_else(|panicked| Err(unreadable(panicked)));
         let history = read
             .inspect_err(|error| tracing::warn!(%error, "the primary database could not be read"))
             .unwrap_or_default();
-        Done::Made { channel: load.channel.clone(), load: load.id, history }
+        Committed::Made { channel: load.channel.clone(), load: load.id, history }
     }
 
     /// Writes a batch in one transaction. An item that the database refuses for its values is left out, and the others

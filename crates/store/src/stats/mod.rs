@@ -1,7 +1,7 @@
 //! The stats database: connections, audiences and traffic by the minute, and events that clients report. It is large,
 //! and its loss is acceptable.
 //!
-//! [`Stats::record`] never blocks: rows go to the database in batches, and rows that the queue has no room for are
+//! [`SqliteStats::record`] never blocks: rows go to the database in batches, and rows that the queue has no room for are
 //! dropped and counted.
 
 mod curve;
@@ -17,9 +17,9 @@ use touchline_protocol::stream::ChannelName;
 
 pub use curve::{Curve, Point};
 
-use crate::postgres::Address;
+use crate::postgres::PostgresAddress;
 use crate::sketch::Sketch;
-use crate::{OpenError, StoreRefusal, Url};
+use crate::{DatabaseUrl, OpenError, StoreRefusal};
 
 /// Rows in one batch, at most.
 const BATCH: usize = 10_000;
@@ -32,10 +32,10 @@ const DAY: u64 = 1_440;
 
 /// How to open the stats database.
 #[derive(Clone)]
-pub struct StatsSettings {
+pub struct StatsOptions {
     /// Address of the database.
-    pub url: Url,
-    /// As in [`crate::Settings::tls_ca`].
+    pub url: DatabaseUrl,
+    /// As in [`crate::PrimaryOptions::tls_ca`].
     pub tls_ca: String,
     /// How long PostgreSQL may take for a request.
     pub timeout: Duration,
@@ -285,8 +285,8 @@ pub struct Stats {
 }
 
 enum StatsBackend {
-    Sqlite(sqlite::Stats),
-    Postgres(postgres::Stats),
+    Sqlite(sqlite::SqliteStats),
+    Postgres(postgres::PostgresStats),
 }
 
 impl Stats {
@@ -294,13 +294,15 @@ impl Stats {
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub fn open(settings: &StatsSettings) -> Result<Self, OpenError> {
+    pub fn open(settings: &StatsOptions) -> Result<Self, OpenError> {
         let metrics = Arc::<StatsMetrics>::default();
         let backend = match &settings.url {
-            Url::Sqlite(path) => StatsBackend::Sqlite(sqlite::Stats::open(path, settings, Arc::clone(&metrics))?),
-            Url::Postgres(url) => {
-                let address = Address::new(url, &settings.tls_ca, settings.timeout)?;
-                StatsBackend::Postgres(postgres::Stats::open(&address, settings, Arc::clone(&metrics))?)
+            DatabaseUrl::Sqlite(path) => {
+                StatsBackend::Sqlite(sqlite::SqliteStats::open(path, settings, Arc::clone(&metrics))?)
+            }
+            DatabaseUrl::Postgres(url) => {
+                let address = PostgresAddress::new(url, &settings.tls_ca, settings.timeout)?;
+                StatsBackend::Postgres(postgres::PostgresStats::open(&address, settings, Arc::clone(&metrics))?)
             }
         };
         Ok(Stats { backend, metrics, queue_size: settings.queue_size as u64 })
@@ -333,7 +335,7 @@ impl Stats {
     }
 
     /// The counters of the statistics.
-    pub fn figures(&self) -> &Arc<StatsMetrics> {
+    pub fn metrics(&self) -> &Arc<StatsMetrics> {
         &self.metrics
     }
 

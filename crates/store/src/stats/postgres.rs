@@ -13,12 +13,12 @@ use tokio_postgres::{Client, Error};
 
 use super::curve::{Seen, draw};
 use super::{
-    BATCH, DAY, DELAY, EventCount, PendingQuery, RankBy, RankedItem, Row, StatsCommand, StatsMetrics, StatsQuery,
-    StatsResult, StatsSettings,
+    BATCH, DAY, DELAY, EventCount, PendingQuery, RankBy, RankedItem, Row, StatsCommand, StatsMetrics, StatsOptions,
+    StatsQuery, StatsResult,
 };
 use crate::batch::now_ms;
 use crate::migrate::STATS;
-use crate::postgres::{Address, Failure, PostgresClient};
+use crate::postgres::{Failure, PostgresAddress, PostgresClient};
 use crate::sketch::Sketch;
 use crate::{OpenError, StoreRefusal};
 
@@ -26,17 +26,17 @@ use crate::{OpenError, StoreRefusal};
 const TRIM_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A handle of the thread.
-pub(super) struct Stats {
+pub(super) struct PostgresStats {
     commands: UnboundedSender<StatsCommand>,
     queries: UnboundedSender<PendingQuery>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Stats {
+impl PostgresStats {
     /// Connects once, to check the schema if the server can be reached, and starts the thread.
     pub(super) fn open(
-        address: &Address,
-        settings: &StatsSettings,
+        address: &PostgresAddress,
+        settings: &StatsOptions,
         metrics: Arc<StatsMetrics>,
     ) -> Result<Self, OpenError> {
         let of_system = |source| OpenError::File { path: "a thread for PostgreSQL".into(), source };
@@ -47,7 +47,7 @@ impl Stats {
         let (address, settings) = (address.clone(), settings.clone());
         let work = move || {
             runtime.block_on(async {
-                let mut writer = Writer {
+                let mut writer = PostgresStatsWriter {
                     address: address.clone(),
                     settings: settings.clone(),
                     link: None,
@@ -73,7 +73,7 @@ impl Stats {
         };
         let thread = std::thread::Builder::new().name("stats".into()).spawn(work).map_err(of_system)?;
         checked.recv().unwrap_or(Ok(()))?;
-        Ok(Stats { commands, queries, thread: Mutex::new(Some(thread)) })
+        Ok(PostgresStats { commands, queries, thread: Mutex::new(Some(thread)) })
     }
 
     pub(super) fn send(&self, command: StatsCommand) {
@@ -92,9 +92,9 @@ impl Stats {
     }
 }
 
-struct Writer {
-    address: Address,
-    settings: StatsSettings,
+struct PostgresStatsWriter {
+    address: PostgresAddress,
+    settings: StatsOptions,
     /// None at first and after a failure.
     link: Option<PostgresClient>,
     /// Days (since 1970) that have their partitions.
@@ -102,7 +102,7 @@ struct Writer {
     metrics: Arc<StatsMetrics>,
 }
 
-impl Writer {
+impl PostgresStatsWriter {
     async fn serve(mut self, mut command_receiver: UnboundedReceiver<StatsCommand>) {
         let mut trim_at = Instant::now();
         let mut is_over = false;
@@ -185,7 +185,7 @@ impl Writer {
     }
 
     async fn write(&mut self, rows: &[Row]) -> Result<(), Failure> {
-        let mut batch = Batch::default();
+        let mut batch = RowBatch::default();
         rows.iter().for_each(|row| batch.take(row));
         let days: Vec<i64> = batch.days.difference(&self.days).copied().collect();
         let client = self.link().await?;
@@ -238,7 +238,7 @@ impl<'r, const N: usize, const T: usize> Columns<'r, N, T> {
 
 /// Rows by table.
 #[derive(Default)]
-struct Batch<'r> {
+struct RowBatch<'r> {
     days: BTreeSet<i64>,
     connections: Columns<'r, 4, 2>,
     events: Columns<'r, 2, 3>,
@@ -261,7 +261,7 @@ const INTO_TRAFFIC: &str = "INSERT INTO touchline_stats.traffic AS known \
      GROUP BY m, n, p ON CONFLICT (minute, namespace, part) DO UPDATE SET \
      publications = known.publications + excluded.publications, deliveries = known.deliveries + excluded.deliveries";
 
-impl<'r> Batch<'r> {
+impl<'r> RowBatch<'r> {
     fn take(&mut self, row: &'r Row) {
         let minute = match row {
             Row::Connection { closed_ms: time_ms, .. } | Row::Event { time_ms, .. } => *time_ms / 60_000,
@@ -298,7 +298,7 @@ impl<'r> Batch<'r> {
 
 /// Runs queries until all senders of queries are dropped.
 async fn read_all(
-    address: Address,
+    address: PostgresAddress,
     query_receiver: Arc<tokio::sync::Mutex<UnboundedReceiver<PendingQuery>>>,
     metrics: Arc<StatsMetrics>,
 ) {

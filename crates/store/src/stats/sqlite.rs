@@ -11,8 +11,8 @@ use rusqlite::{Connection, params};
 
 use super::curve::{Seen, draw};
 use super::{
-    BATCH, DELAY, EventCount, PendingQuery, RankBy, RankedItem, Row, StatsCommand, StatsMetrics, StatsQuery,
-    StatsResult, StatsSettings, TRIM_INTERVAL,
+    BATCH, DELAY, EventCount, PendingQuery, RankBy, RankedItem, Row, StatsCommand, StatsMetrics, StatsOptions,
+    StatsQuery, StatsResult, TRIM_INTERVAL,
 };
 use crate::batch::now_ms;
 use crate::migrate::STATS;
@@ -26,7 +26,7 @@ const STEP: usize = 20_000;
 const SERIAL_BITS: u32 = 20;
 
 /// A handle of the threads.
-pub(super) struct Stats {
+pub(super) struct SqliteStats {
     commands: Sender<StatsCommand>,
     /// None once the database is closed.
     queries: Mutex<Option<Sender<PendingQuery>>>,
@@ -35,8 +35,8 @@ pub(super) struct Stats {
     lock: File,
 }
 
-impl Stats {
-    pub(super) fn open(path: &Path, settings: &StatsSettings, metrics: Arc<StatsMetrics>) -> Result<Self, OpenError> {
+impl SqliteStats {
+    pub(super) fn open(path: &Path, settings: &StatsOptions, metrics: Arc<StatsMetrics>) -> Result<Self, OpenError> {
         let (lock, _) = open(path, &STATS, settings.migrates)?;
         let (commands, command_receiver) = channel();
         let (queries, query_receiver) = channel();
@@ -48,9 +48,9 @@ impl Stats {
             threads.push(thread("stats-read", path, move || read_all(&path_of_thread, &receiver, &metrics))?);
         }
         let retention = settings.retention.max(Duration::from_secs(60));
-        let writer = Writer { path: path.to_owned(), connection: None, metrics, retention, serial: 0 };
+        let writer = SqliteStatsWriter { path: path.to_owned(), connection: None, metrics, retention, serial: 0 };
         threads.push(thread("stats-write", path, move || writer.serve(&command_receiver))?);
-        Ok(Stats { commands, queries: Mutex::new(Some(queries)), threads: Mutex::new(threads), lock })
+        Ok(SqliteStats { commands, queries: Mutex::new(Some(queries)), threads: Mutex::new(threads), lock })
     }
 
     pub(super) fn send(&self, command: StatsCommand) {
@@ -73,7 +73,7 @@ impl Stats {
     }
 }
 
-struct Writer {
+struct SqliteStatsWriter {
     path: PathBuf,
     /// None after a failure.
     connection: Option<Connection>,
@@ -83,7 +83,7 @@ struct Writer {
     serial: u64,
 }
 
-impl Writer {
+impl SqliteStatsWriter {
     fn serve(mut self, command_receiver: &Receiver<StatsCommand>) {
         let mut trim_at = Instant::now();
         let mut is_over = false;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use touchline_store::{Append, AppendedAt, Description, InboxMessage, Settings, StoreRefusal};
+use touchline_store::{Append, AppendedAt, ChannelDescription, InboxMessage, PrimaryOptions, StoreRefusal};
 
 use crate::stage::{HOUR_MS, Stage, TIMEOUT, behind, now_ms, offsets, on_both, publication, retention, tells};
 
@@ -14,8 +14,8 @@ const BAD_TIME: u64 = u64::MAX;
 const BAD_TEXT: &str = "a\0b";
 
 /// What comes in within this time is one batch.
-fn in_one_batch(settings: &Settings) -> Settings {
-    Settings { commit_delay: Duration::from_millis(200), commit_size: 1_000, ..settings.clone() }
+fn in_one_batch(settings: &PrimaryOptions) -> PrimaryOptions {
+    PrimaryOptions { commit_delay: Duration::from_millis(200), commit_size: 1_000, ..settings.clone() }
 }
 
 fn inbox_message(name: &str, expires_ms: u64) -> InboxMessage {
@@ -89,7 +89,7 @@ fn a_bad_message_and_a_bad_description_fail_alone() {
             stage.store.queue_message(inbox_message(name, expires_ms), tells(&message_sender));
         }
         stage.store.describe(
-            Description { channel: "a".into(), title: "one".into(), ..Description::default() },
+            ChannelDescription { channel: "a".into(), title: "one".into(), ..ChannelDescription::default() },
             tells(&description_sender),
         );
         stage.store.append(Append { done: tells(&publication_sender), ..publication("a", 2) });

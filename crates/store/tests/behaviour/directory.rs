@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::channel;
 
-use touchline_store::{Description, OnDone, Search, SearchResult, StoreRefusal};
+use touchline_store::{ChannelDescription, OnDone, Search, SearchResult, StoreRefusal};
 
 use crate::stage::{Stage, TIMEOUT, on_both, tells};
 
@@ -110,11 +110,17 @@ impl Model {
     }
 }
 
-fn description(known: &Known) -> Description {
+fn description(known: &Known) -> ChannelDescription {
     let (channel, title, description, kind, tags) = known;
     let text = |text: &&str| (*text).to_owned();
     let tags = tags.iter().map(text).collect();
-    Description { channel: text(channel), title: text(title), description: text(description), kind: text(kind), tags }
+    ChannelDescription {
+        channel: text(channel),
+        title: text(title),
+        description: text(description),
+        kind: text(kind),
+        tags,
+    }
 }
 
 fn done(write: impl FnOnce(OnDone)) {
@@ -208,8 +214,11 @@ fn what_is_said_of_a_channel_can_be_changed_and_taken_back() {
         fill(&stage);
         let of = |channel: &str| find(&stage, Search::Channel(channel.into()));
         assert_eq!(of("match:1").expect("it is known")[0].description, description(&FIXTURE[0]));
-        let changed =
-            Description { channel: "match:1".into(), title: "It's \"off\" % _ ü".into(), ..Description::default() };
+        let changed = ChannelDescription {
+            channel: "match:1".into(),
+            title: "It's \"off\" % _ ü".into(),
+            ..ChannelDescription::default()
+        };
         done(|done| stage.store.describe(changed.clone(), done));
         assert_eq!(of("match:1").expect("it is known")[0].description, changed);
         assert_eq!(

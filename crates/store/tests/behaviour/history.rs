@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use touchline_protocol::stream::Offset;
-use touchline_store::{Append, AppendedAt, PAYLOAD_HEAD_SIZE, Settings, StoreEvent, StoreRefusal, Url};
+use touchline_store::{Append, AppendedAt, DatabaseUrl, PAYLOAD_HEAD_SIZE, PrimaryOptions, StoreEvent, StoreRefusal};
 
 use crate::stage::{HOUR_MS, Stage, TIMEOUT, behind, execute, now_ms, offsets, on_both, publication, retention, tells};
 
@@ -167,7 +167,7 @@ fn a_key_outlives_its_publication_and_keeps_its_channel() {
 #[test]
 fn a_channel_that_is_loaded_while_it_begins_is_reported_as_it_is() {
     on_both("begins", |settings| {
-        let stage = Stage::open(&Settings { commit_size: 1, ..settings.clone() });
+        let stage = Stage::open(&PrimaryOptions { commit_size: 1, ..settings.clone() });
         let names: Vec<String> = (0..100).map(|n| format!("a{n}")).collect();
         names.iter().for_each(|name| stage.store.load(name.as_str().into(), behind(0), 10, HOUR_MS));
         names.iter().for_each(|name| stage.store.append(publication(name, 1)));
@@ -205,7 +205,8 @@ fn what_is_removed_is_gone_and_the_position_stays() {
 #[test]
 fn a_channel_is_removed_among_publications_of_the_same_commit() {
     on_both("remove-among", |settings| {
-        let together = Settings { commit_delay: Duration::from_millis(200), commit_size: 1_000, ..settings.clone() };
+        let together =
+            PrimaryOptions { commit_delay: Duration::from_millis(200), commit_size: 1_000, ..settings.clone() };
         let stage = Stage::open(&together);
         assert_eq!(stage.offset(publication("a", 1)), 1);
         let (sender, appended) = channel();
@@ -297,7 +298,7 @@ fn a_row_that_is_not_what_was_stored_is_refused_and_the_store_is_not_healthy() {
 #[test]
 fn more_than_may_wait_is_refused_at_once() {
     on_both("full", |settings| {
-        let narrow = Settings { commit_queue: 10, commit_size: 1, ..settings.clone() };
+        let narrow = PrimaryOptions { commit_queue: 10, commit_size: 1, ..settings.clone() };
         let stage = Stage::open(&narrow);
         let (sender, results_of_appends) = channel();
         for n in 0..300 {
@@ -314,7 +315,7 @@ fn more_than_may_wait_is_refused_at_once() {
 
 #[test]
 fn the_debug_text_of_an_address_has_no_secret() {
-    let url: Url = "postgres://me:secret@db/touchline".parse().expect("it is one");
+    let url: DatabaseUrl = "postgres://me:secret@db/touchline".parse().expect("it is one");
     assert!(!format!("{url:?}").contains("secret"));
 }
 

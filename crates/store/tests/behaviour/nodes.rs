@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use touchline_protocol::stream::Offset;
-use touchline_store::{Append, Settings, StoreEvent, StoreRefusal};
+use touchline_store::{Append, PrimaryOptions, StoreEvent, StoreRefusal};
 
 use crate::postgres::Postgres;
 use crate::stage::{HOUR_MS, Stage, TIMEOUT, offsets, on_both, on_postgres, publication, retention, settings};
 
 fn node(name: &str, url: &str) -> Stage {
-    Stage::open(&Settings { notifier: name.to_owned(), ..settings(url) })
+    Stage::open(&PrimaryOptions { notifier: name.to_owned(), ..settings(url) })
 }
 
 /// Waits until a node reports that it may have missed something.
@@ -24,8 +24,8 @@ fn a_burst_beyond_the_size_can_still_be_read_by_nodes_that_are_told_of_it() {
         let two = node("two", url);
         // It has its lease before the burst.
         two.offset(publication("other", 1));
-        let together = Settings { commit_delay: Duration::from_millis(200), ..settings(url) };
-        let one = Stage::open(&Settings { notifier: "one".to_owned(), ..together });
+        let together = PrimaryOptions { commit_delay: Duration::from_millis(200), ..settings(url) };
+        let one = Stage::open(&PrimaryOptions { notifier: "one".to_owned(), ..together });
         (1..=29).for_each(|n| one.store.append(Append { retention: retention(10, HOUR_MS), ..publication("a", n) }));
         assert_eq!(one.offset(Append { retention: retention(10, HOUR_MS), ..publication("a", 30) }), 30);
         let history = two.load("a", 2, 10);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use touchline_protocol::stream::{Offset, Run};
-use touchline_store::{Settings, StoredHistory};
+use touchline_store::{PrimaryOptions, StoredHistory};
 
 use crate::stage::{HOUR_MS, Stage, behind, execute, offsets, on_both, publication, retention, settings};
 
@@ -120,7 +120,7 @@ const ROWS_1: [&str; 5] = [
 fn rows_of_the_first_version_are_read() {
     on_both("rows", |given| {
         Stage::open(given).store.close();
-        let data = if matches!(given.primary, touchline_store::Url::Sqlite(_)) { "BLOB" } else { "TEXT" };
+        let data = if matches!(given.primary, touchline_store::DatabaseUrl::Sqlite(_)) { "BLOB" } else { "TEXT" };
         let rows = ROWS_1.map(|row| row.replace("AS DATA", &format!("AS {data}")));
         execute(given, &rows.each_ref().map(String::as_str));
         execute(given, &["UPDATE touchline.run SET number = 40, id = 1099511627775"]);
@@ -150,7 +150,7 @@ fn rows_of_the_first_version_are_read() {
 #[test]
 fn nodes_on_one_postgresql_share_a_run_and_notify_each_other() {
     crate::stage::on_postgres("shared", |url, postgres| {
-        let of = |node: &str| Settings { notifier: node.to_owned(), ..settings(url) };
+        let of = |node: &str| PrimaryOptions { notifier: node.to_owned(), ..settings(url) };
         let one = Stage::open(&of("one"));
         let first = one.append(publication("a", 1)).expect("it is stored");
         let two = Stage::open(&of("two"));
@@ -160,7 +160,7 @@ fn nodes_on_one_postgresql_share_a_run_and_notify_each_other() {
             let second = touchline_store::AppendedAt { offset: Offset(2), ..first };
             events
                 .try_iter()
-                .any(|event| matches!(event, touchline_store::StoreEvent::Grown { placed, .. } if placed == second))
+                .any(|event| matches!(event, touchline_store::StoreEvent::Advanced { placed, .. } if placed == second))
         });
         // The database is set back under them, as by a restore into the same tables: their leases are older than what
         // they remember.
@@ -190,7 +190,7 @@ fn nodes_on_one_postgresql_share_a_run_and_notify_each_other() {
 fn optional_arguments_of_touchline_publish_may_be_null() {
     crate::stage::on_postgres("null", |url, postgres| {
         let retention = std::sync::Arc::new(|_: &str| Some(retention(10, HOUR_MS)));
-        let stage = Stage::open(&Settings { retention, ..settings(url) });
+        let stage = Stage::open(&PrimaryOptions { retention, ..settings(url) });
         for arguments in ["", ", NULL", ", NULL, NULL", ", 'key', NULL", ", '', '{\"a\": \"b\"}'"] {
             postgres.sql(&format!("SELECT touchline_publish('a', '1'{arguments})"));
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use touchline_protocol::stream::{LoadId, Offset, Retention};
 use touchline_store::{
-    Append, AppendedAt, PAYLOAD_HEAD_SIZE, Settings, Store, StoreEvent, StoreRefusal, StoredHistory, Url,
+    Append, AppendedAt, DatabaseUrl, PAYLOAD_HEAD_SIZE, PrimaryOptions, Store, StoreEvent, StoreRefusal, StoredHistory,
 };
 
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -60,8 +60,8 @@ pub(crate) fn now_ms() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970").as_millis() as u64
 }
 
-pub(crate) fn settings(url: &str) -> Settings {
-    Settings {
+pub(crate) fn settings(url: &str) -> PrimaryOptions {
+    PrimaryOptions {
         primary: url.parse().expect("the address is good"),
         tls_ca: String::new(),
         timeout: TIMEOUT,
@@ -77,7 +77,7 @@ pub(crate) fn settings(url: &str) -> Settings {
 }
 
 impl Stage {
-    pub(crate) fn open(settings: &Settings) -> Self {
+    pub(crate) fn open(settings: &PrimaryOptions) -> Self {
         let (sender, events) = channel();
         let sender = Mutex::new(sender);
         let sink = move |event| {
@@ -141,14 +141,14 @@ pub(crate) fn offsets(kept: &[(u64, String)]) -> Vec<u64> {
 }
 
 /// Runs statements without the store. In PostgreSQL the tables are in a schema.
-pub(crate) fn execute(settings: &Settings, statements: &[&str]) {
+pub(crate) fn execute(settings: &PrimaryOptions, statements: &[&str]) {
     for statement in statements {
         match &settings.primary {
-            Url::Sqlite(path) => {
+            DatabaseUrl::Sqlite(path) => {
                 let connection = rusqlite::Connection::open(path).expect("it opens");
                 connection.execute_batch(&statement.replace("touchline.", "")).expect("it is written");
             }
-            Url::Postgres(url) => {
+            DatabaseUrl::Postgres(url) => {
                 let mut command = std::process::Command::new("psql");
                 let done = command
                     .args([url.as_str(), "-q", "-v", "ON_ERROR_STOP=1", "-c", statement])
@@ -170,7 +170,7 @@ impl Drop for Scratch {
 }
 
 /// Runs a test on each database.
-pub(crate) fn on_both(name: &str, test: impl Fn(&Settings)) {
+pub(crate) fn on_both(name: &str, test: impl Fn(&PrimaryOptions)) {
     on_each(name, |url| test(&settings(url)));
 }
 

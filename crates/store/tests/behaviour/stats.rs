@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use touchline_store::sketch::{Sketch, hash};
 use touchline_store::stats::{
-    Curve, EventCount, Point, Range, RankBy, RankedItem, Row, Stats, StatsQuery, StatsResult, StatsSettings,
+    Curve, EventCount, Point, Range, RankBy, RankedItem, Row, Stats, StatsOptions, StatsQuery, StatsResult,
 };
 
 use crate::stage::{TIMEOUT, now_ms, on_each};
 
 const HOUR_S: u64 = 3_600;
 
-fn settings(url: &str) -> StatsSettings {
-    StatsSettings {
+fn settings(url: &str) -> StatsOptions {
+    StatsOptions {
         url: url.parse().expect("the address is good"),
         tls_ca: String::new(),
         timeout: TIMEOUT,
@@ -29,11 +29,11 @@ fn settings(url: &str) -> StatsSettings {
 /// Waits until all that was recorded is written.
 fn settle(stats: &Stats) {
     let began = Instant::now();
-    while stats.figures().waiting.load(Relaxed) > 0 {
+    while stats.metrics().waiting.load(Relaxed) > 0 {
         assert!(began.elapsed() < TIMEOUT, "it is written in the end");
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!(stats.figures().dropped.load(Relaxed), 0);
+    assert_eq!(stats.metrics().dropped.load(Relaxed), 0);
 }
 
 fn ask(stats: &Stats, query: StatsQuery) -> StatsResult {
@@ -183,7 +183,7 @@ fn what_is_too_old_goes_and_what_has_no_room_is_counted() {
             StatsResult::Top(all) => all.first().map_or(0, |ranked| ranked.figures[0]),
             other => panic!("{other:?}"),
         };
-        let small = StatsSettings { queue_size: 20_000, ..settings(url) };
+        let small = StatsOptions { queue_size: 20_000, ..settings(url) };
         {
             let stats = Stats::open(&small).expect("it opens");
             (0..6_000).for_each(|n| stats.record(event(now_ms() - 10 * day_ms - n)));
@@ -192,7 +192,7 @@ fn what_is_too_old_goes_and_what_has_no_room_is_counted() {
             assert_eq!(count(&stats), 6_010);
             stats.close();
         }
-        let stats = Stats::open(&StatsSettings {
+        let stats = Stats::open(&StatsOptions {
             retention: Duration::from_millis(5 * day_ms),
             queue_size: 100,
             ..settings(url)
@@ -205,7 +205,7 @@ fn what_is_too_old_goes_and_what_has_no_room_is_counted() {
         }
         assert_eq!(count(&stats), 10, "and no other");
         (0..100_000).for_each(|_| stats.record(event(now_ms())));
-        let metrics = stats.figures();
+        let metrics = stats.metrics();
         let began = Instant::now();
         while metrics.waiting.load(Relaxed) > 0 {
             assert!(began.elapsed() < TIMEOUT, "what was taken is written");
@@ -231,11 +231,11 @@ fn a_row_that_can_not_be_kept_is_dropped_alone() {
             stats.record(Row::Connection { opened_ms, closed_ms: now_ms, transport, agent, code: 1_000 });
         }
         let began = Instant::now();
-        while stats.figures().waiting.load(Relaxed) > 0 {
+        while stats.metrics().waiting.load(Relaxed) > 0 {
             assert!(began.elapsed() < TIMEOUT, "it is written in the end");
             std::thread::sleep(Duration::from_millis(5));
         }
-        let metrics = stats.figures();
+        let metrics = stats.metrics();
         assert_eq!(
             [metrics.written.load(Relaxed), metrics.dropped.load(Relaxed), metrics.failures.load(Relaxed)],
             [19, 1, 0]

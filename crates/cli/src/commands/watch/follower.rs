@@ -41,15 +41,15 @@ struct FollowerPosition {
 }
 
 #[derive(Deserialize)]
-struct Reply<'a> {
+struct ReplyJson<'a> {
     #[serde(default)]
     id: u32,
     error: Option<ErrorReply>,
-    connect: Option<ConnectResult>,
+    connect: Option<ConnectJson>,
     #[serde(borrow)]
-    subscribe: Option<SubscribeResult<'a>>,
+    subscribe: Option<SubscribeJson<'a>>,
     #[serde(borrow)]
-    push: Option<Push<'a>>,
+    push: Option<PushJson<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -62,7 +62,7 @@ struct ErrorReply {
 }
 
 #[derive(Deserialize)]
-struct ConnectResult {
+struct ConnectJson {
     #[serde(default)]
     ping: u32,
     #[serde(default)]
@@ -72,7 +72,7 @@ struct ConnectResult {
 #[derive(Deserialize)]
 #[serde(default)]
 #[derive(Default)]
-struct SubscribeResult<'a> {
+struct SubscribeJson<'a> {
     epoch: String,
     offset: u64,
     positioned: bool,
@@ -84,24 +84,24 @@ struct SubscribeResult<'a> {
 }
 
 #[derive(Deserialize)]
-struct Push<'a> {
+struct PushJson<'a> {
     #[serde(default)]
     channel: String,
     #[serde(borrow, rename = "pub")]
     publication: Option<&'a RawValue>,
-    unsubscribe: Option<Reason>,
-    disconnect: Option<Reason>,
+    unsubscribe: Option<DisconnectReason>,
+    disconnect: Option<DisconnectReason>,
 }
 
 #[derive(Deserialize)]
-struct Reason {
+struct DisconnectReason {
     code: u32,
     #[serde(default)]
     reason: String,
 }
 
 #[derive(Deserialize)]
-struct Offset {
+struct OffsetJson {
     #[serde(default)]
     offset: u64,
 }
@@ -138,7 +138,7 @@ impl Follower {
     pub(super) fn take(&mut self, frame: &str) -> Vec<Effect> {
         let mut effects = Vec::new();
         for line in frame.split('\n').filter(|line| !line.trim().is_empty()) {
-            match serde_json::from_str::<Reply<'_>>(line) {
+            match serde_json::from_str::<ReplyJson<'_>>(line) {
                 Ok(reply) => self.take_reply(reply, &mut effects),
                 Err(error) => effects.push(Effect::Fail(format!("the server does not speak the protocol ({error})"))),
             }
@@ -146,7 +146,7 @@ impl Follower {
         effects
     }
 
-    fn take_reply(&mut self, reply: Reply<'_>, effects: &mut Vec<Effect>) {
+    fn take_reply(&mut self, reply: ReplyJson<'_>, effects: &mut Vec<Effect>) {
         if let Some(error) = reply.error {
             let verb = if reply.id == CONNECT { "connect" } else { "subscribe" };
             let text = format!("failed to {verb}: error {}: {}", error.code, error.message);
@@ -163,7 +163,7 @@ impl Follower {
         }
     }
 
-    fn take_subscription(&mut self, result: SubscribeResult<'_>, effects: &mut Vec<Effect>) {
+    fn take_subscription(&mut self, result: SubscribeJson<'_>, effects: &mut Vec<Effect>) {
         let channel = &self.channel;
         effects.push(Effect::Tell(if !result.was_recovering {
             format!("watching {channel}")
@@ -179,13 +179,13 @@ impl Follower {
         }
     }
 
-    fn take_push(&mut self, push: Push<'_>, effects: &mut Vec<Effect>) {
-        if let Some(Reason { code, reason }) = push.disconnect {
+    fn take_push(&mut self, push: PushJson<'_>, effects: &mut Vec<Effect>) {
+        if let Some(DisconnectReason { code, reason }) = push.disconnect {
             effects.push(ended(code, &reason));
         } else if push.channel == self.channel {
             if let Some(publication) = push.publication {
                 self.take_publication(publication, effects);
-            } else if let Some(Reason { code, reason }) = push.unsubscribe {
+            } else if let Some(DisconnectReason { code, reason }) = push.unsubscribe {
                 let text = format!("unsubscribed: {reason} ({code})");
                 if code < 2500 {
                     effects.push(Effect::Fail(text));
@@ -197,7 +197,9 @@ impl Follower {
     }
 
     fn take_publication(&mut self, publication: &RawValue, effects: &mut Vec<Effect>) {
-        if let (Some(position), Ok(Offset { offset })) = (&mut self.position, serde_json::from_str(publication.get())) {
+        if let (Some(position), Ok(OffsetJson { offset })) =
+            (&mut self.position, serde_json::from_str(publication.get()))
+        {
             position.offset = position.offset.max(offset);
         }
         effects.push(Effect::Print(publication.get().to_owned()));

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use touchline_protocol::websocket::{Assembly, FrameEvent, Opcode, Role, encode_masked_frame};
 
-use crate::http_client::{Url, read_line, read_status};
+use crate::http_client::{HttpUrl, read_line, read_status};
 
 /// Largest message that is taken from a server, bytes.
 const MESSAGE_LEN_MAX: usize = 64 * 1024 * 1024;
@@ -40,7 +40,7 @@ pub(super) enum ConnectError {
 }
 
 /// An open link.
-pub(super) struct Socket {
+pub(super) struct WatchSocket {
     stream: BufReader<TcpStream>,
     assembly: Assembly,
     input: Vec<u8>,
@@ -48,9 +48,9 @@ pub(super) struct Socket {
     used: usize,
 }
 
-impl Socket {
+impl WatchSocket {
     /// Connects and shakes hands.
-    pub(super) fn connect(url: &Url) -> Result<Self, ConnectError> {
+    pub(super) fn connect(url: &HttpUrl) -> Result<Self, ConnectError> {
         let lost = |error: anyhow::Error| ConnectError::Lost(format!("{error:#}"));
         let mut stream = BufReader::new(url.connect().map_err(lost)?);
         let key = STANDARD.encode(random::<16>().map_err(lost)?);
@@ -59,7 +59,7 @@ impl Socket {
             101 if !is_accepted => {
                 Err(ConnectError::Refused("the server's Sec-WebSocket-Accept does not answer our key".to_owned()))
             }
-            101 => Ok(Socket { stream, assembly: Assembly::default(), input: Vec::new(), used: 0 }),
+            101 => Ok(WatchSocket { stream, assembly: Assembly::default(), input: Vec::new(), used: 0 }),
             429 | 500..=599 => Err(ConnectError::Lost(format!("the server is not ready ({status})"))),
             status => Err(ConnectError::Refused(format!(
                 "no WebSocket at ws://{}{}: the server answered {status}",
@@ -132,7 +132,7 @@ impl Socket {
 }
 
 /// Asks for the upgrade. Gives the status, and whether the server proved that it understood.
-fn shake_hands(stream: &mut BufReader<TcpStream>, url: &Url, key: &str) -> Result<(u16, bool)> {
+fn shake_hands(stream: &mut BufReader<TcpStream>, url: &HttpUrl, key: &str) -> Result<(u16, bool)> {
     let request = format!(
         "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
          Sec-WebSocket-Version: 13\r\n\
@@ -179,7 +179,7 @@ mod tests {
     }
 
     /// A server that answers one request with this head and these bytes.
-    fn server(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> Url {
+    fn server(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> HttpUrl {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let port = listener.local_addr().expect("it is bound").port();
         thread::spawn(move || {
@@ -198,7 +198,7 @@ mod tests {
             stream.get_mut().write_all(&answer(&key)).expect("the client reads");
             let _ = stream.read(&mut [0; 64]);
         });
-        Url { host: "127.0.0.1".into(), port, path: "/connection/websocket".into() }
+        HttpUrl { host: "127.0.0.1".into(), port, path: "/connection/websocket".into() }
     }
 
     #[test]
@@ -207,14 +207,14 @@ mod tests {
             let head = format!("HTTP/1.1 101 Switching Protocols\r\nsec-websocket-accept: {}\r\n\r\n", accept_of(key));
             [head.as_bytes(), b"\x89\x01p", b"\x01\x02{}", b"\x80\x01\n", b"\x88\x06\x0b\xb9gone"].concat()
         });
-        let Ok(mut socket) = Socket::connect(&url) else { panic!("it is accepted") };
+        let Ok(mut socket) = WatchSocket::connect(&url) else { panic!("it is accepted") };
         assert!(matches!(socket.next().expect("a message"), SocketEvent::Text(text) if text == "{}\n"));
         assert!(matches!(socket.next().expect("a close"), SocketEvent::Closed(3001, reason) if reason == "gone"));
     }
 
     #[test]
     fn only_a_server_that_proves_itself_is_taken() {
-        let refused = |answer: &'static str| Socket::connect(&server(move |_| answer.into())).err();
+        let refused = |answer: &'static str| WatchSocket::connect(&server(move |_| answer.into())).err();
         let wrong = refused("HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: s3pPLBmMiTxaRbK+xOo=\r\n\r\n");
         assert!(matches!(wrong, Some(ConnectError::Refused(reason)) if reason.contains("does not answer our key")));
         assert!(matches!(refused("HTTP/1.1 503 Later\r\n\r\n"), Some(ConnectError::Lost(_))));

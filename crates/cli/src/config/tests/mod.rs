@@ -331,13 +331,14 @@ fn the_documented_defaults_are_the_real_ones() {
     let mut namespace = low::ConfigNode::empty_table(low::Location::Defaults);
     let written = |key: &Key| low::ConfigNode {
         location: low::Location::Defaults,
-        value: low::Value::Text(key.default.to_owned()),
+        value: low::ConfigValue::Text(key.default.to_owned()),
     };
     KEYS.iter().for_each(|key| tree.set(key.path, written(key)));
     OPTIONS
         .iter()
         .for_each(|option| tree.set(&format!("{}.{}", keys::WITHOUT_NAMESPACE, option.path), written(option)));
-    namespace.set("name", low::ConfigNode { location: low::Location::Defaults, value: low::Value::Text("x".into()) });
+    namespace
+        .set("name", low::ConfigNode { location: low::Location::Defaults, value: low::ConfigValue::Text("x".into()) });
     let mut findings = Vec::new();
     let mut found = high::interpret(&tree, &mut findings).expect("defaults are good").settings;
     // An endpoint's empty prefix stands for the path that the table shows.

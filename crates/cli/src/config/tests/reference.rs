@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::pages::{fill, is_up_to_date};
-use crate::config::keys::{KEYS, Key, Kind, OPTIONS, SCOPE_OPTIONS};
+use crate::config::keys::{KEYS, Key, OPTIONS, SCOPE_OPTIONS, ValueKind};
 use crate::config::unsupported::{Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
 
 /// The prose of the page.
@@ -65,18 +65,18 @@ fn heading(text: &mut String) {
 
 fn row(text: &mut String, key: &Key) {
     let kind = match key.kind {
-        Kind::Duration => "duration".to_owned(),
-        Kind::Boolean => "boolean".to_owned(),
-        Kind::Integer(least, most) if most >= u64::from(u32::MAX) => format!("number from {least}"),
-        Kind::Integer(least, most) => format!("number, {least} … {most}"),
-        Kind::Optional(least, most) => format!("number, {least} … {most}, or empty"),
-        Kind::Choice(words) => {
+        ValueKind::Duration => "duration".to_owned(),
+        ValueKind::Boolean => "boolean".to_owned(),
+        ValueKind::Integer(least, most) if most >= u64::from(u32::MAX) => format!("number from {least}"),
+        ValueKind::Integer(least, most) => format!("number, {least} … {most}"),
+        ValueKind::Optional(least, most) => format!("number, {least} … {most}, or empty"),
+        ValueKind::Choice(words) => {
             words.iter().filter(|word| !word.is_empty()).map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
         }
-        Kind::Secret => "secret".to_owned(),
-        Kind::Pem => "PEM".to_owned(),
-        Kind::Texts => "list of texts".to_owned(),
-        Kind::Text | Kind::Pattern => key.kind.name(),
+        ValueKind::Secret => "secret".to_owned(),
+        ValueKind::Pem => "PEM".to_owned(),
+        ValueKind::Texts => "list of texts".to_owned(),
+        ValueKind::Text | ValueKind::Pattern => key.kind.name(),
     };
     let default = if key.default.is_empty() { String::new() } else { format!("`{}`", key.default) };
     let own = if key.is_ours { " **own**" } else { "" };

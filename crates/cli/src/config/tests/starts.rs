@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use touchline_server::Server;
 
-use super::super::keys::{KEYS, Kind};
+use super::super::keys::{KEYS, ValueKind};
 use super::super::*;
 use super::{File, texts, toml};
 
@@ -71,7 +71,8 @@ fn no_key_shows_a_private_key_that_is_written_into_it() {
             (key().replace('\n', "\\n"), BODY),
         ];
         // What stands where a secret or a file is meant is not shown without its head either.
-        if matches!(known.kind, Kind::Secret | Kind::Pem) || paths.iter().any(|end| known.path.ends_with(end)) {
+        if matches!(known.kind, ValueKind::Secret | ValueKind::Pem) || paths.iter().any(|end| known.path.ends_with(end))
+        {
             tried.extend([(BODY.to_owned(), BODY), (SEED.to_owned(), SEED), (format!("{BODY}\n{BODY}"), BODY)]);
         }
         for (value, secret) in tried {

@@ -2,7 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
-use super::super::keys::{KEYS, Kind, OPTIONS, SCOPE_OPTIONS};
+use super::super::keys::{KEYS, OPTIONS, SCOPE_OPTIONS, ValueKind};
 use super::super::*;
 
 /// What `deny_unknown_fields` says it would have taken, from serde's own words.
@@ -34,12 +34,12 @@ fn every_field_of_the_settings_has_a_key() {
         ("client.subscribe_to_user_personal_channel", fields::<PersonalChannel>()),
         ("cluster", fields::<ClusterSettings>()),
         ("websocket", fields::<WebSocketSettings>()),
-        ("http_stream", fields::<StreamSettings>()),
-        ("sse", fields::<StreamSettings>()),
+        ("http_stream", fields::<HttpStreamSettings>()),
+        ("sse", fields::<HttpStreamSettings>()),
         ("emulation", fields::<EmulationSettings>()),
         ("uni_websocket", fields::<UniWebSocketSettings>()),
-        ("uni_http_stream", fields::<StreamSettings>()),
-        ("uni_sse", fields::<StreamSettings>()),
+        ("uni_http_stream", fields::<HttpStreamSettings>()),
+        ("uni_sse", fields::<HttpStreamSettings>()),
         ("tcp", fields::<TcpSettings>()),
         ("shutdown", fields::<ShutdownSettings>()),
         ("node", fields::<NodeSettings>()),
@@ -75,7 +75,7 @@ fn no_two_entries_speak_of_one_key() {
     for key in KEYS {
         assert!(unsupported::find(unsupported::UNSUPPORTED, key.path).is_none(), "{}", key.path);
         assert_eq!(
-            matches!(key.kind, Kind::Secret),
+            matches!(key.kind, ValueKind::Secret),
             ["secret_key", "_password", "_token", ".key_pem", "nats_credentials", "nats_tls_key"]
                 .iter()
                 .any(|end| key.path.ends_with(end))
