@@ -1,4 +1,4 @@
-//! A question to all other nodes, and their answers.
+//! A broadcast to all other nodes, and their replies.
 
 use std::time::Duration;
 
@@ -10,31 +10,32 @@ use tokio::time::{Instant, timeout_at};
 use crate::IsEnough;
 use crate::pieces::Pieces;
 
-/// How long other nodes have for an answer.
+/// How long other nodes have for a reply.
 const GATHER: Duration = Duration::from_secs(1);
 
-/// Asks; what has come when so many nodes have answered, one answer is enough, or the time is over.
+/// Sends a message and returns the replies that came until `nodes` nodes replied, one reply was enough, or the time was
+/// over.
 pub(crate) async fn gather(
     client: &Client,
     subject: String,
     message: Bytes,
     (nodes, is_enough): (usize, IsEnough),
 ) -> Vec<Bytes> {
-    let inbox = client.new_inbox();
-    let Ok(mut subscriber) = client.subscribe(inbox.clone()).await else { return Vec::new() };
-    if client.publish_with_reply(subject, inbox, message).await.is_err() {
+    let reply_subject = client.new_inbox();
+    let Ok(mut subscriber) = client.subscribe(reply_subject.clone()).await else { return Vec::new() };
+    if client.publish_with_reply(subject, reply_subject, message).await.is_err() {
         return Vec::new();
     }
-    let (mut answers, mut pieces) = (Vec::new(), Pieces::default());
+    let (mut replies, mut pieces) = (Vec::new(), Pieces::default());
     let until = Instant::now() + GATHER;
-    while answers.len() < nodes {
+    while replies.len() < nodes {
         match timeout_at(until, subscriber.next()).await {
-            Ok(Some(message)) => answers.extend(pieces.take(message.payload)),
+            Ok(Some(message)) => replies.extend(pieces.take(message.payload)),
             _ => break,
         }
-        if answers.last().is_some_and(|answer| is_enough(answer)) {
+        if replies.last().is_some_and(|reply| is_enough(reply)) {
             break;
         }
     }
-    answers
+    replies
 }

@@ -40,20 +40,20 @@ const READ_TRIES: usize = 3;
 const LAG_PAUSE: Duration = Duration::from_millis(50);
 
 /// What is seen of a stream.
-pub(crate) struct Seen {
+pub(crate) struct StreamState {
     /// Its last sequence.
     pub(crate) last: u64,
     /// The NATS server that leads it, if there are several.
     pub(crate) leader: Option<String>,
 }
 
-/// What a look at a stream comes to.
+/// The result of an inspection of a stream.
 pub(crate) enum Inspection {
     /// It is there.
-    Seen(Seen),
+    Present(StreamState),
     /// It is gone, another has its name, it is in another run, or was set back: it has to be opened anew.
     Changed,
-    /// Nobody can say now.
+    /// The state of the stream cannot be read now.
     Unknown,
 }
 
@@ -100,19 +100,20 @@ impl Streams {
         self.open.keys().map(String::as_str)
     }
 
-    /// Looks at a namespace's stream.
-    pub(crate) async fn look(&self, namespace: &str) -> Inspection {
+    /// Inspects a namespace's stream.
+    pub(crate) async fn inspect(&self, namespace: &str) -> Inspection {
         let Some((stream, known)) = self.open.get(namespace) else { return Inspection::Unknown };
         // Before the stream is asked: what comes meanwhile says nothing.
         let mark = self.marks.of(known.life);
-        let now = answered(|| self.context.get_stream(&stream.cached_info().config.name)).await;
+        let now = with_retries(|| self.context.get_stream(&stream.cached_info().config.name)).await;
         match now.as_ref().map(|now| now.as_ref().map(Stream::cached_info)) {
             Some(Ok(info)) if mark.is_some_and(|mark| mark.is_behind(info.state.last_sequence)) => Inspection::Changed,
             Some(Ok(info))
-                if stream::Seen::of(&self.subjects, namespace, info).is_some_and(|seen| seen.life == known.life) =>
+                if stream::Snapshot::of(&self.subjects, namespace, info)
+                    .is_some_and(|snapshot| snapshot.life == known.life) =>
             {
                 let leader = info.cluster.as_ref().and_then(|cluster| cluster.leader.clone());
-                Inspection::Seen(Seen { last: info.state.last_sequence, leader })
+                Inspection::Present(StreamState { last: info.state.last_sequence, leader })
             }
             Some(Ok(_)) => Inspection::Changed,
             Some(Err(error)) => match error.kind() {
@@ -144,7 +145,7 @@ impl Streams {
         loop {
             let sent = self.context.publish_with_headers(subject.clone(), headers.clone(), payload.clone()).await;
             let acknowledged = match sent {
-                Ok(answer) => answer.await.ok(),
+                Ok(acknowledgement) => acknowledgement.await.ok(),
                 Err(_) => None,
             };
             // What was stored before may not have been the same.
@@ -190,13 +191,13 @@ impl Streams {
         let (stream, known) = self.open.get(&**namespace)?;
         let subject = self.subjects.stored(namespace, known.life.epoch, channel);
         let mut reading = Reading::new(behind.0);
-        let mut next = Step::Ask(reading.begin());
+        let mut next = Step::Request(reading.begin());
         loop {
-            let ask = match next {
-                Step::Ask(ask) => ask,
-                Step::AskLater(ask) => {
+            let next_read = match next {
+                Step::Request(read) => read,
+                Step::RequestLater(read) => {
                     tokio::time::sleep(LAG_PAUSE).await;
-                    ask
+                    read
                 }
                 Step::Done(kept) => {
                     match kept.publications.last() {
@@ -208,17 +209,17 @@ impl Streams {
                 }
                 Step::Failed => return None,
             };
-            let answer = answer(stream, &subject, ask).await?;
-            next = reading.take(ask, answer);
+            let result = request(stream, &subject, next_read).await?;
+            next = reading.take(next_read, result);
         }
     }
 
     /// What is seen of a namespace's stream, if it is in the same life still.
-    pub(crate) async fn see(&self, namespace: &str) -> Option<stream::Seen> {
+    pub(crate) async fn snapshot(&self, namespace: &str) -> Option<stream::Snapshot> {
         let (stream, known) = self.open.get(namespace)?;
-        let info = answered(|| stream.get_info()).await?.ok()?;
-        let seen = stream::Seen::of(&self.subjects, namespace, &info)?;
-        (seen.life == known.life).then_some(seen)
+        let info = with_retries(|| stream.get_info()).await?.ok()?;
+        let snapshot = stream::Snapshot::of(&self.subjects, namespace, &info)?;
+        (snapshot.life == known.life).then_some(snapshot)
     }
 
     /// Removes what is kept of a channel: what says so is stored behind it, in the channel's order, then what is before
@@ -227,7 +228,7 @@ impl Streams {
         let Some((stream, known)) = self.open.get(namespace) else { return false };
         let subject = self.subjects.stored(namespace, known.life.epoch, channel);
         for _ in 0..REMOVAL_TRIES {
-            let last = match answer(stream, &subject, StreamRead::Last).await {
+            let last = match request(stream, &subject, StreamRead::Last).await {
                 Some(StreamReadResult::Sequence(last)) => last,
                 Some(_) => return true,
                 None => return false,
@@ -250,22 +251,22 @@ impl Streams {
     }
 }
 
-/// Asks until there is an answer of whatever kind; `None` = there is none.
-async fn answered<A: Future>(ask: impl Fn() -> A) -> Option<A::Output> {
+/// Repeats a request until there is a reply of any kind; none = no reply came.
+async fn with_retries<A: Future>(request: impl Fn() -> A) -> Option<A::Output> {
     for _ in 0..READ_TRIES {
-        if let Ok(answer) = tokio::time::timeout(READ_TIMEOUT, ask()).await {
-            return Some(answer);
+        if let Ok(result) = tokio::time::timeout(READ_TIMEOUT, request()).await {
+            return Some(result);
         }
     }
     None
 }
 
-/// Puts a question of a reading to NATS; none = there is no answer.
-async fn answer(stream: &Stream, subject: &str, ask: StreamRead) -> Option<StreamReadResult> {
-    match ask {
+/// Sends a read to NATS; none = it failed.
+async fn request(stream: &Stream, subject: &str, read: StreamRead) -> Option<StreamReadResult> {
+    match read {
         // Any replica answers.
         StreamRead::Next(sequence) => {
-            match answered(|| stream.direct_get_next_for_subject(subject, Some(sequence))).await? {
+            match with_retries(|| stream.direct_get_next_for_subject(subject, Some(sequence))).await? {
                 Ok(message) => Some(StreamReadResult::Publication(StoredPublication {
                     offset: message.sequence,
                     payload: message.payload,
@@ -275,22 +276,22 @@ async fn answer(stream: &Stream, subject: &str, ask: StreamRead) -> Option<Strea
             }
         }
         // The leader answers.
-        StreamRead::Last => match answered(|| stream.get_last_raw_message_by_subject(subject)).await? {
+        StreamRead::Last => match with_retries(|| stream.get_last_raw_message_by_subject(subject)).await? {
             Ok(message) => Some(StreamReadResult::Sequence(message.sequence)),
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Some(StreamReadResult::Nothing),
             Err(_) => None,
         },
         // What it has of the channel is counted after its state is taken.
-        StreamRead::End => match answered(|| stream.info_with_subjects(subject)).await? {
-            Ok(mut seen) => match seen.next().await {
-                None => Some(StreamReadResult::Sequence(seen.info.state.last_sequence)),
+        StreamRead::End => match with_retries(|| stream.info_with_subjects(subject)).await? {
+            Ok(mut subjects) => match subjects.next().await {
+                None => Some(StreamReadResult::Sequence(subjects.info.state.last_sequence)),
                 Some(Ok(_)) => Some(StreamReadResult::Nothing),
                 Some(Err(_)) => None,
             },
             Err(_) => None,
         },
         StreamRead::First(sequence) => {
-            match answered(|| stream.get_first_raw_message_by_subject(subject, sequence)).await? {
+            match with_retries(|| stream.get_first_raw_message_by_subject(subject, sequence)).await? {
                 Ok(message) => Some(StreamReadResult::Sequence(message.sequence)),
                 Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Some(StreamReadResult::Nothing),
                 Err(_) => None,

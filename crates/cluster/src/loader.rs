@@ -1,5 +1,5 @@
-//! Loads what is kept of channels: many at a time, so many and no more, with one look at a stream for all that came
-//! back together.
+//! Loads the histories of channels: a limited number at a time, with one snapshot of a stream for all loads that finish
+//! together.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Checks {
     }
 }
 
-/// The way to its tasks: some have channels read, one looks at the streams and hands the histories in.
+/// A handle of the loader's tasks: two run the loads, one takes snapshots of the streams and reports the histories.
 pub(crate) struct Loader {
     loads: UnboundedSender<StreamLoad>,
     checks: UnboundedSender<StreamLoad>,
@@ -65,15 +65,15 @@ pub(crate) struct Loader {
 
 impl Loader {
     /// Starts it; it ends when this is dropped and all that was asked is answered.
-    pub(crate) fn start(streams: Streams, hand: ClusterEventSink, state: Arc<Checks>) -> Self {
-        let (loads, asked_loads) = unbounded_channel();
-        let (checks, asked_checks) = unbounded_channel();
-        let (read, reads) = unbounded_channel();
-        let of_loads = (streams.clone(), read.clone());
-        tokio::spawn(work_off(asked_loads, READING_MAX, move |load| have_read(of_loads.clone(), load)));
-        let of_checks = (streams.clone(), read, Arc::clone(&state));
-        tokio::spawn(work_off(asked_checks, CHECKING_MAX, move |load| have_checked(of_checks.clone(), load)));
-        tokio::spawn(hand_in(streams, reads, hand, Arc::clone(&state)));
+    pub(crate) fn start(streams: Streams, events: ClusterEventSink, state: Arc<Checks>) -> Self {
+        let (loads, load_requests) = unbounded_channel();
+        let (checks, check_requests) = unbounded_channel();
+        let (read_sender, reads) = unbounded_channel();
+        let of_loads = (streams.clone(), read_sender.clone());
+        tokio::spawn(run_loads(load_requests, READING_MAX, move |load| read(of_loads.clone(), load)));
+        let of_checks = (streams.clone(), read_sender, Arc::clone(&state));
+        tokio::spawn(run_loads(check_requests, CHECKING_MAX, move |load| check(of_checks.clone(), load)));
+        tokio::spawn(report_histories(streams, reads, events, Arc::clone(&state)));
         Loader { loads, checks, state }
     }
 
@@ -90,14 +90,14 @@ impl Loader {
 
 type Read = (StreamLoad, Option<Kept>);
 
-/// Does what is asked, so much of it at a time.
-async fn work_off<Work: Future<Output = ()> + Send + 'static>(
-    mut asked: UnboundedReceiver<StreamLoad>,
-    at_a_time: usize,
+/// Runs loads, at most `concurrency` at a time.
+async fn run_loads<Work: Future<Output = ()> + Send + 'static>(
+    mut requests: UnboundedReceiver<StreamLoad>,
+    concurrency: usize,
     work: impl Fn(StreamLoad) -> Work,
 ) {
-    let room = Arc::new(Semaphore::new(at_a_time));
-    while let Some(load) = asked.recv().await {
+    let room = Arc::new(Semaphore::new(concurrency));
+    while let Some(load) = requests.recv().await {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let work = work(load);
         tokio::spawn(async move {
@@ -107,31 +107,37 @@ async fn work_off<Work: Future<Output = ()> + Send + 'static>(
     }
 }
 
-async fn have_read((streams, read): (Streams, UnboundedSender<Read>), load: StreamLoad) {
+async fn read((streams, reads): (Streams, UnboundedSender<Read>), load: StreamLoad) {
     let kept = streams.read(&load).await;
-    let _ = read.send((load, kept));
+    let _ = reads.send((load, kept));
 }
 
-async fn have_checked((streams, read, state): (Streams, UnboundedSender<Read>, Arc<Checks>), load: StreamLoad) {
+async fn check((streams, reads, state): (Streams, UnboundedSender<Read>, Arc<Checks>), load: StreamLoad) {
     match streams.read(&load).await {
         Some(kept) if kept.has_nothing() => {}
-        Some(kept) => drop(read.send((load, Some(kept)))),
+        Some(kept) => drop(reads.send((load, Some(kept)))),
         None => state.fail(),
     }
     state.under_way.fetch_sub(1, Relaxed);
 }
 
-/// A stream is looked at behind the reads: what it has dropped until then is not claimed to be there.
-async fn hand_in(streams: Streams, mut reads: UnboundedReceiver<Read>, hand: ClusterEventSink, state: Arc<Checks>) {
-    let mut together = Vec::new();
-    while reads.recv_many(&mut together, READING_MAX).await > 0 {
-        let mut looks = HashMap::new();
-        for (StreamLoad { channel, namespace, behind, is_check }, kept) in together.drain(..) {
-            let seen = match looks.get(&namespace) {
-                Some(seen) => *seen,
-                None => *looks.entry(Arc::clone(&namespace)).or_insert(streams.see(&namespace).await),
+/// Reports histories. The snapshot of a stream is taken after the reads: publications that the stream has dropped until
+/// then are not claimed to be there.
+async fn report_histories(
+    streams: Streams,
+    mut reads: UnboundedReceiver<Read>,
+    events: ClusterEventSink,
+    state: Arc<Checks>,
+) {
+    let mut batch = Vec::new();
+    while reads.recv_many(&mut batch, READING_MAX).await > 0 {
+        let mut snapshots = HashMap::new();
+        for (StreamLoad { channel, namespace, behind, is_check }, kept) in batch.drain(..) {
+            let snapshot = match snapshots.get(&namespace) {
+                Some(snapshot) => *snapshot,
+                None => *snapshots.entry(Arc::clone(&namespace)).or_insert(streams.snapshot(&namespace).await),
             };
-            let history = seen.zip(kept).map(|(seen, kept)| kept.history(behind.0, &seen));
+            let history = snapshot.zip(kept).map(|(snapshot, kept)| kept.history(behind.0, &snapshot));
             if is_check && history.is_none() {
                 state.fail();
             } else {
@@ -139,7 +145,7 @@ async fn hand_in(streams: Streams, mut reads: UnboundedReceiver<Read>, hand: Clu
                     // The stream may be in another life or run, which a look finds out.
                     state.trouble.notify_one();
                 }
-                hand(ClusterEvent::Loaded { channel, behind, history });
+                events(ClusterEvent::Loaded { channel, behind, history });
             }
         }
     }

@@ -90,11 +90,11 @@ pub(crate) enum Step {
 #[derive(Debug)]
 struct ClusterMember {
     hello: Hello,
-    heard_ms: u64,
-    /// It was heard since this node's connection was made: before that its silence means nothing.
-    is_heard: bool,
-    /// Since when nobody listens in its place.
-    deserted_ms: Option<u64>,
+    last_hello_ms: u64,
+    /// A hello has come since this node connected; before that the member's silence means nothing.
+    is_current: bool,
+    /// Since when the node is not subscribed any more.
+    unsubscribed_ms: Option<u64>,
     is_suspected: bool,
     probed_ms: u64,
 }
@@ -116,7 +116,7 @@ pub(crate) struct Members {
     timing: Timing,
     state: MemberState,
     members: BTreeMap<Arc<str>, ClusterMember>,
-    said_ms: u64,
+    hello_sent_ms: u64,
     /// When this node last looked.
     ticked_ms: u64,
     /// What is spoken.
@@ -126,7 +126,15 @@ pub(crate) struct Members {
 impl Members {
     pub(crate) fn new(me: Hello, timing: Timing) -> Self {
         let version = me.versions.1;
-        Members { me, timing, state: MemberState::Away, members: BTreeMap::new(), said_ms: 0, ticked_ms: 0, version }
+        Members {
+            me,
+            timing,
+            state: MemberState::Away,
+            members: BTreeMap::new(),
+            hello_sent_ms: 0,
+            ticked_ms: 0,
+            version,
+        }
     }
 
     pub(crate) fn me(&self) -> &Hello {
@@ -157,13 +165,13 @@ impl Members {
     pub(crate) fn linked(&mut self, is_linked: bool, now_ms: u64) -> Vec<Step> {
         let mut steps = Vec::new();
         for (node, member) in &mut self.members {
-            // Nobody is suspected by a node that could not hear anything.
-            (member.heard_ms, member.is_heard, member.deserted_ms) = (now_ms, false, None);
+            // A node that was cut off does not suspect others.
+            (member.last_hello_ms, member.is_current, member.unsubscribed_ms) = (now_ms, false, None);
             steps.extend(std::mem::take(&mut member.is_suspected).then(|| Step::Suspect(Arc::clone(node), false)));
         }
         if is_linked {
             self.state = MemberState::Listening(now_ms);
-            self.said_ms = now_ms;
+            self.hello_sent_ms = now_ms;
             steps.push(Step::SayHello);
         } else {
             self.state = MemberState::Away;
@@ -191,7 +199,7 @@ impl Members {
         }
         match self.members.get_mut(&node) {
             Some(member) => {
-                (member.heard_ms, member.is_heard, member.deserted_ms) = (now_ms, true, None);
+                (member.last_hello_ms, member.is_current, member.unsubscribed_ms) = (now_ms, true, None);
                 steps.extend(
                     std::mem::take(&mut member.is_suspected).then_some(Step::Suspect(Arc::clone(&node), false)),
                 );
@@ -207,9 +215,9 @@ impl Members {
                 }
                 let member = ClusterMember {
                     hello: hello.clone(),
-                    heard_ms: now_ms,
-                    is_heard: true,
-                    deserted_ms: None,
+                    last_hello_ms: now_ms,
+                    is_current: true,
+                    unsubscribed_ms: None,
                     is_suspected: false,
                     probed_ms: 0,
                 };
@@ -233,14 +241,14 @@ impl Members {
     pub(crate) fn probed(&mut self, node: &str, is_there: bool, now_ms: u64) -> Vec<Step> {
         let Some(member) = self.members.get_mut(node) else { return Vec::new() };
         if is_there {
-            member.deserted_ms = None;
+            member.unsubscribed_ms = None;
             return Vec::new();
         }
-        let is_late = now_ms >= member.heard_ms + self.timing.heartbeat_ms / HELLOS;
-        if self.state == MemberState::Away || !member.is_heard || !is_late {
+        let is_late = now_ms >= member.last_hello_ms + self.timing.heartbeat_ms / HELLOS;
+        if self.state == MemberState::Away || !member.is_current || !is_late {
             return Vec::new();
         }
-        member.deserted_ms.get_or_insert(now_ms);
+        member.unsubscribed_ms.get_or_insert(now_ms);
         if std::mem::replace(&mut member.is_suspected, true) {
             Vec::new()
         } else {
@@ -256,14 +264,16 @@ impl Members {
         }
         if now_ms > std::mem::replace(&mut self.ticked_ms, now_ms) + self.timing.heartbeat_ms {
             // This node stood still: what others said meanwhile waits to be read.
-            self.members.values_mut().for_each(|member| (member.heard_ms, member.deserted_ms) = (now_ms, None));
+            self.members
+                .values_mut()
+                .for_each(|member| (member.last_hello_ms, member.unsubscribed_ms) = (now_ms, None));
         }
-        let hello_ms = self.timing.heartbeat_ms / HELLOS;
-        if now_ms >= self.said_ms + hello_ms {
-            self.said_ms = now_ms;
+        let interval_ms = self.timing.heartbeat_ms / HELLOS;
+        if now_ms >= self.hello_sent_ms + interval_ms {
+            self.hello_sent_ms = now_ms;
             steps.push(Step::SayHello);
         }
-        self.look_at_members(hello_ms, now_ms, &mut steps);
+        self.check_members(interval_ms, now_ms, &mut steps);
         self.version = self.highest_version();
         let is_rival = |hello: &Hello| !hello.aside && !hello.shares(&self.me) && hello.is_before(&self.me);
         let has_rival = self.members.values().any(|member| is_rival(&member.hello));
@@ -281,21 +291,21 @@ impl Members {
         steps
     }
 
-    fn look_at_members(&mut self, hello_ms: u64, now_ms: u64, steps: &mut Vec<Step>) {
+    fn check_members(&mut self, interval_ms: u64, now_ms: u64, steps: &mut Vec<Step>) {
         let timing = self.timing;
         self.members.retain(|node, member| {
-            let is_deserted = member.deserted_ms.is_some_and(|since_ms| now_ms >= since_ms + timing.grace_ms);
-            if is_deserted || now_ms >= member.heard_ms + timing.timeout_ms {
+            let is_unsubscribed = member.unsubscribed_ms.is_some_and(|since_ms| now_ms >= since_ms + timing.grace_ms);
+            if is_unsubscribed || now_ms >= member.last_hello_ms + timing.timeout_ms {
                 steps.push(Step::Gone(Arc::clone(node)));
                 return false;
             }
-            let silent_ms = now_ms.saturating_sub(member.heard_ms);
-            if member.is_heard && silent_ms >= hello_ms * 3 / 2 && now_ms >= member.probed_ms + PROBE_MS {
+            let silent_ms = now_ms.saturating_sub(member.last_hello_ms);
+            if member.is_current && silent_ms >= interval_ms * 3 / 2 && now_ms >= member.probed_ms + PROBE_MS {
                 member.probed_ms = now_ms;
                 steps.push(Step::Probe(Arc::clone(node)));
             }
             let is_late = silent_ms >= timing.heartbeat_ms * 3 / 2;
-            if member.is_heard && is_late && !std::mem::replace(&mut member.is_suspected, true) {
+            if member.is_current && is_late && !std::mem::replace(&mut member.is_suspected, true) {
                 steps.push(Step::Suspect(Arc::clone(node), true));
             }
             true
@@ -328,7 +338,10 @@ mod tests {
 
     #[test]
     fn the_first_hello_is_read_by_every_later_version() {
-        let first = r#"{"node":"a","started_ms":1700000000000,"versions":[1,1],"program":"0.1.0","leaves":false,"aside":false}"#;
+        let first = concat!(
+            r#"{"node":"a","started_ms":1700000000000,"versions":[1,1],"program":"0.1.0","#,
+            r#""leaves":false,"aside":false}"#
+        );
         let read: Hello = serde_json::from_str(first).expect("the first format");
         assert_eq!(read, hello("a", 1_700_000_000_000, (1, 1)));
         assert_eq!(serde_json::to_string(&read).expect("it can be written"), first);

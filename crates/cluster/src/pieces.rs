@@ -7,21 +7,21 @@ use bytes::{Bytes, BytesMut};
 /// The first byte of a piece. Answers are JSON objects, so none begins with it.
 const PIECE: u8 = b'P';
 /// Bytes that are kept free for the head of a piece.
-const HEAD: usize = 128;
+const HEADER_SIZE: usize = 128;
 
-/// An answer as messages of at most `most` bytes each: as it is, or in pieces that say who they are from, which they
-/// are and of how many.
-pub(crate) fn split(from: &str, answer: Vec<u8>, most: usize) -> Vec<Bytes> {
-    if answer.len() <= most {
-        return vec![answer.into()];
+/// A reply as messages of at most `size_max` bytes each: as it is, or in pieces whose headers name the node, the number
+/// of the piece and the number of pieces.
+pub(crate) fn split(from: &str, reply: Vec<u8>, size_max: usize) -> Vec<Bytes> {
+    if reply.len() <= size_max {
+        return vec![reply.into()];
     }
-    let room = most.saturating_sub(HEAD + from.len()).max(1);
-    let parts = answer.len().div_ceil(room);
+    let room = size_max.saturating_sub(HEADER_SIZE + from.len()).max(1);
+    let parts = reply.len().div_ceil(room);
     let piece = |(index, part): (usize, &[u8])| {
-        let head = format!("{from} {index} {parts}\n");
-        Bytes::from([&[PIECE], head.as_bytes(), part].concat())
+        let header = format!("{from} {index} {parts}\n");
+        Bytes::from([&[PIECE], header.as_bytes(), part].concat())
     };
-    answer.chunks(room).enumerate().map(piece).collect()
+    reply.chunks(room).enumerate().map(piece).collect()
 }
 
 /// Puts pieces of several nodes together.
@@ -29,7 +29,7 @@ pub(crate) fn split(from: &str, answer: Vec<u8>, most: usize) -> Vec<Bytes> {
 pub(crate) struct Pieces(HashMap<String, Vec<Bytes>>);
 
 impl Pieces {
-    /// Takes a message; gives an answer that is whole. What cannot be read, or does not fit what came before, is left
+    /// Takes a message; returns a reply that is whole. What cannot be read, or does not fit what came before, is left
     /// alone.
     pub(crate) fn take(&mut self, message: Bytes) -> Option<Bytes> {
         if message.first() != Some(&PIECE) {
@@ -63,16 +63,16 @@ mod tests {
     #[test]
     fn answers_of_several_nodes_come_whole_whatever_their_size() {
         for size in [0, 1, 999, 1_000, 1_001, 5_000, 100_000] {
-            let answer = |node: u8| {
+            let reply = |node: u8| {
                 (0..size).map(|at| if at == 0 { b'{' } else { (at % 251) as u8 ^ node }).collect::<Vec<u8>>()
             };
-            let [ours, theirs] = [1, 2].map(|node| split(&format!("node-{node}"), answer(node), 1_000));
+            let [ours, theirs] = [1, 2].map(|node| split(&format!("node-{node}"), reply(node), 1_000));
             assert!(ours.iter().all(|message| message.len() <= 1_000));
             let (mut pieces, mut whole) = (Pieces::default(), Vec::new());
             for (one, other) in ours.into_iter().zip(theirs) {
                 whole.extend([one, other].into_iter().filter_map(|message| pieces.take(message)));
             }
-            assert_eq!(whole, [answer(1), answer(2)]);
+            assert_eq!(whole, [reply(1), reply(2)]);
         }
     }
 
@@ -81,8 +81,8 @@ mod tests {
         let messages = split("node", vec![b'{'; 5_000], 1_000);
         for missing in 0..messages.len() {
             let mut pieces = Pieces::default();
-            let heard = messages.iter().enumerate().filter(|(index, _)| *index != missing);
-            assert!(heard.filter_map(|(_, message)| pieces.take(message.clone())).next().is_none());
+            let received = messages.iter().enumerate().filter(|(index, _)| *index != missing);
+            assert!(received.filter_map(|(_, message)| pieces.take(message.clone())).next().is_none());
         }
         let mut pieces = Pieces::default();
         for odd in ["P", "P\n", "Pnode 0\nx", "Pnode 9 3\nx", "Pnode x y\nx", "P\u{0} 0 18446744073709551615\nx"] {

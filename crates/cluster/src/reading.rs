@@ -14,7 +14,7 @@
 //!   has counts, and the floor is the first of that.
 //! - How many there may be is the least number that was ever configured, and it is asked for behind all this.
 
-use crate::stream::Seen;
+use crate::stream::Snapshot;
 use crate::{StoredPublication, StreamHistory};
 
 /// How often a replica is asked again that lags behind the leader.
@@ -41,18 +41,18 @@ impl Kept {
     }
 
     /// What was read behind a sequence, as a history, by what was seen of the stream after all was read.
-    pub(crate) fn history(self, behind: u64, seen: &Seen) -> StreamHistory {
-        let is_aged = self.has_nothing() && !seen.is_bounded;
+    pub(crate) fn history(self, behind: u64, snapshot: &Snapshot) -> StreamHistory {
+        let is_aged = self.has_nothing() && !snapshot.is_bounded;
         let Kept { publications, last, floor } = self;
-        let dropped = seen.first.saturating_sub(1);
+        let dropped = snapshot.first.saturating_sub(1);
         let top = publications.last().map_or(last.max(behind).max(dropped), |latest| latest.offset);
         // Where nothing is left, all is gone that the stream has dropped since.
         let floor = floor.map(|floor| if publications.is_empty() { top } else { floor });
         let floor = floor.unwrap_or_else(|| match publications.first() {
-            Some(first) if publications.len() >= seen.size_min => first.offset,
+            Some(first) if publications.len() >= snapshot.size_min => first.offset,
             _ => dropped,
         });
-        StreamHistory { life: seen.life, kept: publications, top, floor: floor.min(top).max(behind), is_aged }
+        StreamHistory { life: snapshot.life, kept: publications, top, floor: floor.min(top).max(behind), is_aged }
     }
 }
 
@@ -84,9 +84,9 @@ pub(crate) enum StreamReadResult {
 #[derive(Debug)]
 pub(crate) enum Step {
     /// To ask.
-    Ask(StreamRead),
+    Request(StreamRead),
     /// To wait a moment, then to ask.
-    AskLater(StreamRead),
+    RequestLater(StreamRead),
     /// It is read.
     Done(Kept),
     /// It can't be had now.
@@ -115,19 +115,19 @@ impl Reading {
     }
 
     /// Takes the answer to what was asked.
-    pub(crate) fn take(&mut self, ask: StreamRead, answer: StreamReadResult) -> Step {
-        match (ask, answer) {
+    pub(crate) fn take(&mut self, read: StreamRead, result: StreamReadResult) -> Step {
+        match (read, result) {
             (StreamRead::Next(_), StreamReadResult::Publication(publication)) => {
                 let is_first = self.publications.is_empty();
                 self.publications.push(publication);
                 // Only now: what the channel holds from here on counts.
-                if is_first { Step::Ask(StreamRead::Last) } else { self.go_on() }
+                if is_first { Step::Request(StreamRead::Last) } else { self.go_on() }
             }
-            (StreamRead::Next(_), _) if self.last == 0 => Step::Ask(StreamRead::Last),
+            (StreamRead::Next(_), _) if self.last == 0 => Step::Request(StreamRead::Last),
             // The replica lags behind, or what there was is gone: the leader knows.
             (StreamRead::Next(_), _) if self.lags > 0 => {
                 self.lags -= 1;
-                Step::AskLater(StreamRead::Last)
+                Step::RequestLater(StreamRead::Last)
             }
             (StreamRead::Next(_), _) => Step::Failed,
             (StreamRead::Last, StreamReadResult::Sequence(last)) if last > self.behind => {
@@ -138,7 +138,7 @@ impl Reading {
                 Step::Done(Kept { publications: Vec::new(), last, floor: None })
             }
             (StreamRead::Last, StreamReadResult::Nothing) if self.publications.is_empty() && self.last == 0 => {
-                Step::Ask(StreamRead::End)
+                Step::Request(StreamRead::End)
             }
             (StreamRead::End, StreamReadResult::Sequence(end)) => {
                 Step::Done(Kept { publications: Vec::new(), last: end, floor: None })
@@ -157,7 +157,7 @@ impl Reading {
 
     fn go_on(&self) -> Step {
         let next = self.next();
-        Step::Ask(if next <= self.last {
+        Step::Request(if next <= self.last {
             StreamRead::Next(next)
         } else {
             StreamRead::First(self.behind.saturating_add(1))
@@ -185,7 +185,7 @@ impl Reading {
     fn begin_anew(&mut self) -> Step {
         let Some(rounds) = self.rounds.checked_sub(1) else { return Step::Failed };
         *self = Reading { lags: self.lags, rounds, ..Reading::new(self.behind) };
-        Step::Ask(self.begin())
+        Step::Request(self.begin())
     }
 
     fn done(&mut self, floor: Option<u64>) -> Step {

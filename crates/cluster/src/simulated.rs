@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use crate::reading::{Kept, Reading, Step, StreamRead, StreamReadResult};
 use crate::storing::{Verdict, verdict};
-use crate::stream::Seen;
+use crate::stream::Snapshot;
 use crate::{StoredPublication, StreamRun};
 
 /// xorshift64* (Vigna, 2014).
@@ -142,23 +142,23 @@ impl Stream {
         self.change(|state| state.kept.retain(|(sequence, of)| *of != READ || *sequence >= marker));
     }
 
-    fn answer(&self, ask: StreamRead, life: u64, random: &mut Random) -> StreamReadResult {
+    fn read(&self, read: StreamRead, life: u64, random: &mut Random) -> StreamReadResult {
         let leader = self.states.len() - 1;
         let lag = if random.chance(30) { random.below(6) as usize } else { 0 };
-        let state = match ask {
+        let state = match read {
             StreamRead::Next(_) => &self.states[leader.saturating_sub(lag)],
             StreamRead::Last | StreamRead::First(_) | StreamRead::End => &self.states[leader],
         };
         if state.life != life {
             return StreamReadResult::Nothing;
         }
-        let found = match ask {
+        let found = match read {
             StreamRead::Next(sequence) | StreamRead::First(sequence) => state.of(READ).find(|kept| *kept >= sequence),
             StreamRead::Last => state.of(READ).next_back(),
             StreamRead::End if state.of(READ).next().is_none() => Some(state.last),
             StreamRead::End => None,
         };
-        match (ask, found) {
+        match (read, found) {
             (_, None) => StreamReadResult::Nothing,
             (StreamRead::Next(_), Some(offset)) => {
                 StreamReadResult::Publication(StoredPublication { offset, payload: bytes::Bytes::new() })
@@ -171,7 +171,7 @@ impl Stream {
 /// Who reads: what to ask first, and what comes of an answer.
 trait Reader {
     fn begin(&self) -> StreamRead;
-    fn take(&mut self, ask: StreamRead, answer: StreamReadResult) -> Step;
+    fn take(&mut self, read: StreamRead, result: StreamReadResult) -> Step;
 }
 
 impl Reader for Reading {
@@ -179,8 +179,8 @@ impl Reader for Reading {
         Reading::begin(self)
     }
 
-    fn take(&mut self, ask: StreamRead, answer: StreamReadResult) -> Step {
-        Reading::take(self, ask, answer)
+    fn take(&mut self, read: StreamRead, result: StreamReadResult) -> Step {
+        Reading::take(self, read, result)
     }
 }
 
@@ -196,8 +196,8 @@ impl Reader for Counting {
         StreamRead::Last
     }
 
-    fn take(&mut self, _: StreamRead, answer: StreamReadResult) -> Step {
-        match answer {
+    fn take(&mut self, _: StreamRead, result: StreamReadResult) -> Step {
+        match result {
             StreamReadResult::Sequence(last) => self.last = last,
             StreamReadResult::Publication(publication) => self.publications.push(publication),
             StreamReadResult::Nothing if self.last == 0 => {}
@@ -205,7 +205,7 @@ impl Reader for Counting {
         }
         let next = self.publications.last().map_or(self.behind, |last| last.offset) + 1;
         if next <= self.last {
-            return Step::Ask(StreamRead::Next(next));
+            return Step::Request(StreamRead::Next(next));
         }
         let publications = std::mem::take(&mut self.publications);
         Step::Done(Kept { publications, last: self.last, floor: None })
@@ -227,17 +227,17 @@ fn read(seed: u64, reader: impl Fn(u64) -> Box<dyn Reader>) -> Result<bool, Stri
     let behind = if random.chance(50) { 0 } else { random.below(stream.last + 1) };
     let is_busy = random.chance(90);
     let mut reader = reader(behind);
-    let mut ask = reader.begin();
+    let mut next_read = reader.begin();
     for _ in 0..500 {
         let pass = |stream: &mut Stream, random: &mut Random| {
             let many = if is_busy && random.chance(40) { random.below(12) } else { 0 };
             (0..many).for_each(|_| stream.disturb(random));
         };
         pass(&mut stream, &mut random);
-        let answer = stream.answer(ask, life, &mut random);
+        let result = stream.read(next_read, life, &mut random);
         pass(&mut stream, &mut random);
-        match reader.take(ask, answer) {
-            Step::Ask(next) | Step::AskLater(next) => ask = next,
+        match reader.take(next_read, result) {
+            Step::Request(next) | Step::RequestLater(next) => next_read = next,
             Step::Failed => return Ok(false),
             Step::Done(kept) => {
                 pass(&mut stream, &mut random);
@@ -255,7 +255,7 @@ fn judge(stream: &Stream, life: u64, behind: u64, kept: Kept) -> Result<bool, St
     }
     let history = kept.history(
         behind,
-        &Seen {
+        &Snapshot {
             first: leader.first,
             life: StreamRun { epoch: 7, run: 0 },
             size_min: stream.size_min,
@@ -304,16 +304,16 @@ fn a_channel_that_was_never_trimmed_is_had_from_the_beginning() {
         stream.publish(1);
         (0..published).for_each(|_| stream.publish(READ));
         let mut reading = Reading::new(0);
-        let mut ask = reading.begin();
+        let mut next_read = reading.begin();
         let kept = loop {
-            match reading.take(ask, stream.answer(ask, 1, &mut Random(1))) {
-                Step::Ask(next) | Step::AskLater(next) => ask = next,
+            match reading.take(next_read, stream.read(next_read, 1, &mut Random(1))) {
+                Step::Request(next) | Step::RequestLater(next) => next_read = next,
                 Step::Done(kept) => break kept,
                 Step::Failed => panic!("it is all there"),
             }
         };
-        let history =
-            kept.history(0, &Seen { first: 1, life: StreamRun { epoch: 7, run: 0 }, size_min: 8, is_bounded: false });
+        let history = kept
+            .history(0, &Snapshot { first: 1, life: StreamRun { epoch: 7, run: 0 }, size_min: 8, is_bounded: false });
         assert_eq!((history.floor, history.kept.len()), (0, published), "{published}");
     }
 }

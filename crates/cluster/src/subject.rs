@@ -33,53 +33,53 @@ impl Subjects {
         Subjects { prefix: format!("touchline.{}", token(cluster)) }
     }
 
-    /// What every version hears: who is there, and what it speaks.
+    /// Hellos, which nodes of every version receive.
     pub(crate) fn hello(&self) -> String {
         format!("{}.hello", self.prefix)
     }
 
-    /// The question whether a node is there.
+    /// Probes of a node.
     pub(crate) fn probe(&self, node: &str) -> String {
         format!("{}.probe.{}", self.prefix, token(node))
     }
 
-    /// A scope of the registry: of one node, or of all.
-    pub(crate) fn link(&self, version: u32, scope: &str, to: Option<&str>) -> String {
+    /// Messages of a scope of the registry, to one node; none = to all.
+    pub(crate) fn scope_message(&self, version: u32, scope: &str, to: Option<&str>) -> String {
         match to {
             Some(node) => format!("{}.v{version}.link.{}.{}", self.prefix, token(scope), token(node)),
             None => format!("{}.v{version}.link.{}", self.prefix, token(scope)),
         }
     }
 
-    /// A node's directory, from another node (or `*`).
-    pub(crate) fn node(&self, version: u32, to: &str, from: &str) -> String {
+    /// Messages to a node's directory, from another node (or `*`).
+    pub(crate) fn directory_message(&self, version: u32, to: &str, from: &str) -> String {
         let from = if from == "*" { "*".into() } else { token(from) };
         format!("{}.v{version}.node.{}.{from}", self.prefix, token(to))
     }
 
-    /// Orders for all nodes, from one (or `*`).
-    pub(crate) fn order(&self, version: u32, from: &str) -> String {
+    /// Broadcasts to all nodes, from one (or `*`).
+    pub(crate) fn broadcast(&self, version: u32, from: &str) -> String {
         let from = if from == "*" { "*".into() } else { token(from) };
         format!("{}.v{version}.order.{from}", self.prefix)
     }
 
-    /// What a node sends to itself, to know that the server has heard all before it.
+    /// Messages of a node to itself: an echo proves that the server has handled all commands before it.
     pub(crate) fn echo(&self, node: &str) -> String {
         format!("{}.echo.{}", self.prefix, token(node))
     }
 
-    /// All that happens in a channel, for those who hear it.
-    pub(crate) fn happening(&self, channel: &str) -> String {
+    /// All publications of a channel, stored and ephemeral, for nodes that are subscribed to it.
+    pub(crate) fn channel_events(&self, channel: &str) -> String {
         format!("{}.happening.*.*.{}", self.prefix, token(channel))
     }
 
     /// The epoch of the stream that has published a message again under this subject.
-    pub(crate) fn happened_in(&self, subject: &str) -> Option<u64> {
+    pub(crate) fn stored_epoch(&self, subject: &str) -> Option<u64> {
         epoch(subject.strip_prefix(&self.prefix)?.strip_prefix(".happening.stored.")?.split('.').next()?)
     }
 
-    /// What passes in a channel and is not kept.
-    pub(crate) fn passing(&self, channel: &str) -> String {
+    /// Publications of a channel that are not stored.
+    pub(crate) fn ephemeral(&self, channel: &str) -> String {
         format!("{}.happening.passing.-.{}", self.prefix, token(channel))
     }
 
@@ -97,8 +97,8 @@ impl Subjects {
     /// The epoch of a namespace's stream, by its subjects; none = they are not ours.
     pub(crate) fn epoch_of(&self, namespace: &str, subjects: &[String]) -> Option<u64> {
         let [subject] = subjects else { return None };
-        let found = epoch(subject.strip_suffix(".>")?.rsplit('.').next()?)?;
-        (*subject == self.stored(namespace, found, ">")).then_some(found)
+        let epoch = self::epoch(subject.strip_suffix(".>")?.rsplit('.').next()?)?;
+        (*subject == self.stored(namespace, epoch, ">")).then_some(epoch)
     }
 
     /// The name of a namespace's stream.
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(of(subjects.stored("other", 7, ">")), None);
         assert_eq!(of("orders.>".into()), None);
         let republished = subjects.republished(7).replace('>', &token("news:1"));
-        assert_eq!(subjects.happened_in(&republished), Some(7));
-        assert_eq!(subjects.happened_in(&subjects.passing("news:1")), None);
+        assert_eq!(subjects.stored_epoch(&republished), Some(7));
+        assert_eq!(subjects.stored_epoch(&subjects.ephemeral("news:1")), None);
     }
 }

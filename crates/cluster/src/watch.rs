@@ -1,6 +1,6 @@
-//! Looks after the streams. A publication that is stored may never be handed on: the server that led its stream was
-//! lost or cut off, a route between servers broke, a queue was full. Nobody says so, and its channel shows no gap until
-//! the next one comes; so a node looks.
+//! Polls the streams. A stored publication may never be republished: the server that led its stream was lost or cut
+//! off, a route between servers broke, a queue was full. Nothing reports that, and its channel shows no gap until the
+//! next publication; so each node inspects the streams.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,30 +11,30 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::ClusterEvent;
 use crate::connection::ClusterEventSink;
-use crate::history::{Inspection, Seen, Streams};
+use crate::history::{Inspection, StreamState, Streams};
 use crate::loader::Checks;
 
-/// How soon a node looks when something may have been lost. It looks again after twice that, and so on up to the delay
-/// of calm times.
-const SOON: Duration = Duration::from_secs(1);
+/// How soon a node inspects the streams when something may have been lost. It inspects them again after twice that
+/// delay, and so on up to the configured delay.
+const RECHECK_DELAY: Duration = Duration::from_secs(1);
 
 /// What a watch needs.
 pub(crate) struct Watch {
     pub(crate) streams: Streams,
-    pub(crate) hand: ClusterEventSink,
+    pub(crate) events: ClusterEventSink,
     /// As of [`crate::Settings::check_delay`].
     pub(crate) delay: Duration,
-    /// Streams are gone, or others have taken their place.
-    pub(crate) gone: Arc<Notify>,
-    /// What looks lead to.
+    /// Notified when streams are gone, or others have taken their place.
+    pub(crate) streams_gone: Arc<Notify>,
+    /// The state of the checks that inspections lead to.
     pub(crate) checks: Arc<Checks>,
 }
 
 impl Watch {
     /// Looks again and again. What all caches were checked against is not checked again until there is more.
     pub(crate) async fn run(self) {
-        let mut seen = HashMap::new();
-        let mut pause = SOON;
+        let mut states = HashMap::new();
+        let mut pause = RECHECK_DELAY;
         let mut next = Instant::now() + pause;
         loop {
             let is_time = tokio::select! {
@@ -43,20 +43,20 @@ impl Watch {
             };
             if !is_time {
                 // Trouble that goes on must not put the look off.
-                next = next.min(Instant::now() + SOON);
-                pause = SOON;
+                next = next.min(Instant::now() + RECHECK_DELAY);
+                pause = RECHECK_DELAY;
                 continue;
             }
             if self.checks.are_under_way() {
-                next = Instant::now() + SOON;
+                next = Instant::now() + RECHECK_DELAY;
                 continue;
             }
             if self.checks.have_failed() {
-                seen.clear();
+                states.clear();
             }
-            if !self.look(&mut seen).await {
-                seen.clear();
-                pause = SOON;
+            if !self.inspect(&mut states).await {
+                states.clear();
+                pause = RECHECK_DELAY;
             }
             next = Instant::now() + pause;
             pause = (pause * 2).min(self.delay);
@@ -64,23 +64,23 @@ impl Watch {
     }
 
     /// Looks once; whether all is well.
-    async fn look(&self, seen: &mut HashMap<String, Seen>) -> bool {
+    async fn inspect(&self, states: &mut HashMap<String, StreamState>) -> bool {
         let mut is_well = true;
         for namespace in self.streams.namespaces() {
-            let now = match self.streams.look(namespace).await {
-                Inspection::Seen(seen) => seen,
+            let now = match self.streams.inspect(namespace).await {
+                Inspection::Present(state) => state,
                 Inspection::Changed => {
-                    self.gone.notify_one();
+                    self.streams_gone.notify_one();
                     return false;
                 }
                 Inspection::Unknown => return false,
             };
-            let before = seen.get(namespace);
+            let before = states.get(namespace);
             is_well &= before.is_none_or(|before| before.leader == now.leader);
             if before.is_none_or(|before| before.last != now.last) {
-                (self.hand)(ClusterEvent::Advanced { namespace: namespace.into() });
+                (self.events)(ClusterEvent::Advanced { namespace: namespace.into() });
             }
-            seen.insert(namespace.to_owned(), now);
+            states.insert(namespace.to_owned(), now);
         }
         is_well
     }
