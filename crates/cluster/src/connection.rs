@@ -1,4 +1,4 @@
-//! The connection to NATS: what goes out, what comes in, and whether it is there.
+//! The connection to NATS: the commands of the node, the state of the connection, and the streams.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
-use touchline_protocol::stream::{ChannelName, NamespaceName};
+use touchline_protocol::stream::ChannelName;
 
 use crate::gather::gather;
 use crate::history::Streams;
@@ -27,18 +27,18 @@ use crate::{ClusterCommand, ClusterEvent};
 
 /// Between two attempts to open the streams.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Hellos and answers to questions that wait. What does not fit is lost: each node says hello again at once.
+/// Hellos and results of probes that wait. More are dropped: each node sends its hello again soon.
 const SIGNALS_MAX: usize = 4_096;
-/// How long a read waits for streams that have to be looked at first; then it can't be had now.
+/// How long a load waits for streams that are being opened; then it fails.
 const LOAD_WAIT: Duration = Duration::from_secs(5);
-/// Between two ticks at who is there.
+/// Between two checks of the cluster's members.
 const TICK_INTERVAL: Duration = Duration::from_millis(50);
-/// How long a node has to say that it is there. Whether it listens at all, NATS says at once.
+/// How long a node may take to reply to a probe. NATS reports at once if the node is not subscribed.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Commands carried out before the server is asked whether it has heard them.
+/// Commands that run before the server's echo is requested.
 const BATCH: usize = 512;
 
-/// Takes all that comes in.
+/// Takes every event of the cluster.
 pub(crate) type ClusterEventSink = Arc<dyn Fn(ClusterEvent) + Send + Sync>;
 
 /// Serves until the node leaves.
@@ -101,51 +101,51 @@ pub(crate) async fn run(
     }
 }
 
-/// The streams, and who works with them.
+/// The open streams, with the tasks that use them.
 struct OpenStreams {
     streams: Streams,
     loader: Loader,
-    /// It ends with this.
+    /// The watch ends when this is dropped.
     _watch: JoinSet<()>,
 }
 
 /// Streams, and how often the connection had been lost when they began to be opened.
 type OpenedStream = (u64, Streams);
 
-/// What is heard of other nodes.
+/// A signal of another node.
 pub(crate) enum NodeSignal {
     Hello(Hello),
-    /// Whether a node has answered, or nobody listens in its place.
+    /// Whether a node has replied to a probe; false = it is not subscribed any more.
     Probed(Arc<str>, bool),
 }
 
 pub(crate) struct ConnectedNode {
     pub(crate) client: Client,
     members: Members,
-    /// Since when members count time.
+    /// The start of the members' clock.
     began: Instant,
     pub(crate) signal_sender: Sender<NodeSignal>,
-    /// Whether this node is part of the cluster: what comes in before that is left alone.
+    /// Whether this node is part of the cluster; messages that come before that are skipped.
     pub(crate) is_joined: Arc<AtomicBool>,
     pub(crate) settings: Arc<JoinOptions>,
     pub(crate) subjects: Subjects,
     pub(crate) events: ClusterEventSink,
     streams: Option<OpenStreams>,
     pub(crate) marks: Arc<Marks>,
-    /// The marks as they were when the connection was lost, until the streams are opened again: what is stored from
-    /// then on must not hide what is lost.
+    /// The marks as they were when the connection was lost, until the streams are opened again: publications that are
+    /// stored later must not hide that earlier ones are lost.
     marks_before: Option<Arc<Marks>>,
-    /// What is to be read as soon as the streams are opened again, and since when it waits. Each channel of this node
-    /// asks once.
+    /// Loads that run as soon as the streams are opened again, and since when they wait. Each channel of this node
+    /// loads once.
     waiting_loads: VecDeque<(Instant, StreamLoad)>,
     is_opening: bool,
     /// How often the connection was lost.
     lost: u64,
     checks: Arc<Checks>,
-    /// Streams are streams_gone.
+    /// Notified when streams are streams_gone.
     streams_gone: Arc<Notify>,
     pub(crate) echo_sender: UnboundedSender<u64>,
-    /// The task that hears a channel.
+    /// The task of each channel's subscription.
     pub(crate) channels: HashMap<ChannelName, JoinHandle<()>>,
     /// Channels that wait for the server's echo: the number, the channel.
     pub(crate) unconfirmed: Vec<(u64, ChannelName)>,
@@ -276,13 +276,13 @@ impl ConnectedNode {
                 Err(error) if error.kind() == async_nats::RequestErrorKind::NoResponders => {
                     drop(signals.try_send(NodeSignal::Probed(node, false)))
                 }
-                // It may be frozen, or far away: that is no proof.
+                // The node may be frozen or slow: that is not a proof.
                 Err(_) => {}
             }
         });
     }
 
-    /// Says that the cluster can be reached, if all that this node needs of it is there.
+    /// Reports that the cluster can be reached, if this node has joined and its streams are open.
     fn report_link(&self) {
         if self.members.is_joined() && (self.settings.streams.is_empty() || self.streams.is_some()) {
             (self.events)(ClusterEvent::Linked(true));
@@ -323,7 +323,7 @@ impl ConnectedNode {
         }
     }
 
-    /// Streams in memory are streams_gone with their server, so they are opened whenever a server is there.
+    /// Streams in memory are lost with their server, so streams are opened after every connect.
     fn open_streams(&mut self, opened: UnboundedSender<OpenedStream>) {
         if std::mem::replace(&mut self.is_opening, true) {
             return;
@@ -346,7 +346,7 @@ impl ConnectedNode {
                         let _ = opened.send((lost, streams));
                         return;
                     }
-                    // Without the connection it says nothing of JetStream.
+                    // Without a connection the error is not of JetStream.
                     Err(error) if client.connection_state() == State::Connected => {
                         let remedy = remedy(&error);
                         events(ClusterEvent::StreamsUnavailable(format!(
@@ -435,13 +435,17 @@ impl ConnectedNode {
                     task.abort();
                 }
             }
-            ClusterCommand::Load(load) => match &self.streams {
-                Some(OpenStreams { loader, .. }) if self.marks_before.is_none() => loader.load(load),
-                _ if load.is_check => {}
-                Some(_) => self.waiting_loads.push_back((Instant::now(), load)),
-                None => self.refuse(load),
-            },
-            ClusterCommand::BeginRun { namespace, lost } => self.begin_run(namespace, lost),
+            ClusterCommand::Load(load) => self.load(load),
+            ClusterCommand::BeginRun { namespace, lost } => {
+                let streams_gone = Arc::clone(&self.streams_gone);
+                if let Some(streams) = self.streams() {
+                    tokio::spawn(async move {
+                        if streams.begin_run(&namespace, lost).await {
+                            streams_gone.notify_one();
+                        }
+                    });
+                }
+            }
             ClusterCommand::CheckSoon => self.checks.trouble.notify_one(),
             ClusterCommand::Append { channel, namespace, payload, id, done } => match self.streams() {
                 Some(streams) => {
@@ -466,24 +470,22 @@ impl ConnectedNode {
         }
     }
 
-    /// Begins a new run of a namespace's stream in a task of its own; the streams are opened again after it.
-    fn begin_run(&self, namespace: NamespaceName, lost: u64) {
-        let streams_gone = Arc::clone(&self.streams_gone);
-        if let Some(streams) = self.streams() {
-            tokio::spawn(async move {
-                if streams.begin_run(&namespace, lost).await {
-                    streams_gone.notify_one();
-                }
-            });
+    /// Runs a load, or keeps it until the streams are opened again. A check is not kept.
+    fn load(&mut self, load: StreamLoad) {
+        match &self.streams {
+            Some(OpenStreams { loader, .. }) if self.marks_before.is_none() => loader.load(load),
+            _ if load.is_check => {}
+            Some(_) => self.waiting_loads.push_back((Instant::now(), load)),
+            None => self.refuse(load),
         }
     }
 
-    /// Answers a load with nothing: the log cannot be read now.
+    /// Reports that a load cannot be served now.
     fn refuse(&self, load: StreamLoad) {
         (self.events)(ClusterEvent::Loaded { channel: load.channel, load: load.id, history: None });
     }
 
-    /// The streams, if they were opened since the connection is there.
+    /// The streams, if they were opened since the last connect.
     fn streams(&self) -> Option<Streams> {
         self.streams.as_ref().filter(|_| self.marks_before.is_none()).map(|open| open.streams.clone())
     }

@@ -1,4 +1,4 @@
-//! A question to all other nodes, and their replies.
+//! A broadcast to all other nodes, and their replies.
 
 use std::time::Duration;
 
@@ -10,10 +10,11 @@ use tokio::time::{Instant, timeout_at};
 use crate::IsEnough;
 use crate::pieces::Pieces;
 
-/// How long other nodes have for an reply.
+/// How long other nodes have for a reply.
 const GATHER: Duration = Duration::from_secs(1);
 
-/// Asks; what has come when so many nodes have answered, one reply is enough, or the time is over.
+/// Sends a message and returns the replies that came until `nodes` nodes replied, one reply was enough, or the time was
+/// over.
 pub(crate) async fn gather(
     client: &Client,
     subject: String,

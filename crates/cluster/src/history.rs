@@ -48,13 +48,13 @@ pub(crate) struct StreamState {
     pub(crate) leader: Option<String>,
 }
 
-/// What a look at a stream comes to.
+/// The result of an inspection of a stream.
 pub(crate) enum StreamCheck {
     /// It is there.
     Present(StreamState),
     /// It is gone, another has its name, it is in another run, or was set back: it has to be opened anew.
     Changed,
-    /// Nobody can say now.
+    /// The state of the stream cannot be read now.
     Unknown,
 }
 
@@ -101,7 +101,7 @@ impl Streams {
         self.open.keys().map(String::as_str)
     }
 
-    /// Looks at a namespace's stream.
+    /// Inspects a namespace's stream.
     pub(crate) async fn inspect(&self, namespace: &str) -> StreamCheck {
         let Some((stream, known)) = self.open.get(namespace) else { return StreamCheck::Unknown };
         // Before the stream is asked: what comes meanwhile says nothing.
@@ -257,7 +257,7 @@ impl Streams {
     }
 }
 
-/// Asks until there is an answer of whatever kind; `None` = there is none.
+/// Repeats a request until there is a reply of any kind; none = no reply came.
 async fn with_retries<A: Future>(request: impl Fn() -> A) -> Option<A::Output> {
     for _ in 0..READ_TRIES {
         if let Ok(result) = tokio::time::timeout(READ_TIMEOUT, request()).await {
@@ -267,7 +267,7 @@ async fn with_retries<A: Future>(request: impl Fn() -> A) -> Option<A::Output> {
     None
 }
 
-/// Puts a question of a reading to NATS; none = there is no answer.
+/// Sends a read to NATS; none = it failed.
 async fn request(stream: &Stream, subject: &str, read: StreamRead) -> Option<StreamReadResult> {
     match read {
         // Any replica answers.

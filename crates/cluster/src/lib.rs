@@ -1,8 +1,8 @@
 //! Nodes joined by NATS: links between registries, messages between nodes, channels across them.
 //!
-//! [`join`] gives a [`Cluster`] to send with, and [`Joining::start`] hands all that comes in to one function. It runs
-//! on a thread of its own: nothing here ever makes a caller wait. The subjects and the bytes on them are in
-//! `docs/cluster.md`.
+//! [`join`] returns a [`Cluster`], the handle that sends, and [`Joining::start`] calls one function with every event.
+//! The connection has a thread of its own: no call here blocks, except [`Cluster::leave`]. The subjects and their
+//! messages are in `docs/cluster.md`.
 
 mod connection;
 mod gather;
@@ -54,7 +54,7 @@ pub enum JoinError {
 /// A publication of a channel with history, as the cluster keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredPublication {
-    /// Its place in the stream of its namespace.
+    /// Its sequence in the stream of its namespace.
     pub offset: Offset,
     /// What was published.
     pub payload: Bytes,
@@ -86,7 +86,7 @@ pub struct StreamHistory {
     pub is_aged: bool,
 }
 
-/// What comes in.
+/// What the cluster reports to the node.
 pub enum ClusterEvent {
     /// Whether this node is part of the cluster now.
     Linked(bool),
@@ -108,28 +108,28 @@ pub enum ClusterEvent {
         /// Which node.
         node: Arc<str>,
     },
-    /// Another node's part of a scope.
+    /// A message of another node's replica of a scope.
     ScopeMessage {
         /// The scope.
         scope: Arc<str>,
         /// The message.
         message: Bytes,
     },
-    /// Another node's directory.
+    /// A message of another node's directory.
     DirectoryMessage {
         /// Which node.
         from: Arc<str>,
         /// The message.
         message: Bytes,
     },
-    /// Something for every node to do; with a way to answer, if the sender gathers answers.
+    /// A message for every node; with a callback for the reply, if the sender gathers replies.
     Broadcast {
-        /// The order.
+        /// The message.
         message: Bytes,
-        /// Answers it.
+        /// Sends the reply; none = the sender expects no reply.
         reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>>,
     },
-    /// Something of a channel that is not kept.
+    /// A publication that is not stored.
     Ephemeral {
         /// The channel.
         channel: ChannelName,
@@ -147,24 +147,24 @@ pub enum ClusterEvent {
         /// The epoch of the stream that has stored it.
         epoch: u64,
     },
-    /// More is stored in a namespace than when this was said last. Not all of it may have come in: [`Cluster::check`]
-    /// finds out.
+    /// More is stored in a namespace than at the last such event. Publications may have been missed: [`Cluster::check`]
+    /// detects that.
     Advanced {
         /// The namespace.
         namespace: NamespaceName,
     },
-    /// From now on the channel is heard.
+    /// The node is subscribed to the channel from now on.
     Subscribed {
         /// The channel.
         channel: ChannelName,
     },
-    /// An answer to [`Cluster::load`], where none = it can't be had now, or to [`Cluster::check`].
+    /// The result of [`Cluster::load`] or of [`Cluster::check`].
     Loaded {
         /// The channel.
         channel: ChannelName,
         /// The load that this answers.
         load: LoadId,
-        /// Its history.
+        /// The channel's history; none = it cannot be read now.
         history: Option<StreamHistory>,
     },
 }
@@ -180,11 +180,11 @@ pub struct StreamAppendedAt {
 
 /// Takes the offset of a publication that the cluster has, and the life of its stream; none = it could not be stored.
 pub type OnStreamAppended = Box<dyn FnOnce(Option<StreamAppendedAt>) + Send>;
-/// Takes the answers of other nodes.
+/// Takes the replies of other nodes.
 pub type OnGathered = Box<dyn FnOnce(Vec<Bytes>) + Send>;
-/// Whether an answer is all that was wanted, so that nobody waits for the other nodes.
+/// Whether a reply is enough, so that the gathering does not wait for the other nodes.
 pub type IsEnough = fn(&[u8]) -> bool;
-/// What NATS carries in one message if nobody says otherwise, bytes.
+/// The size limit of a NATS message by default, bytes.
 const MESSAGE_SIZE_DEFAULT: usize = 1_024 * 1_024;
 
 enum ClusterCommand {
@@ -238,11 +238,12 @@ enum ClusterCommand {
     },
 }
 
-/// The way to the other nodes. Nothing waits: what can't be sent now is lost, or its sender is told.
+/// A handle that sends to the other nodes. No call blocks: a message that cannot be sent now is lost, or its callback
+/// reports the failure.
 #[derive(Clone)]
 pub struct Cluster {
     outgoing: UnboundedSender<ClusterCommand>,
-    /// What one message may carry, bytes.
+    /// The size limit of one message, bytes.
     message_max: Arc<AtomicUsize>,
 }
 
@@ -257,59 +258,59 @@ impl Cluster {
         self.message_max.load(Relaxed)
     }
 
-    /// To one node's part of a scope, or to all.
+    /// Sends a message to the replica of a scope on one node; none = on all other nodes.
     pub fn send_to_scope(&self, scope: &Arc<str>, to: Option<&Arc<str>>, message: Bytes) {
         self.send(ClusterCommand::ScopeMessage { scope: Arc::clone(scope), to: to.cloned(), message });
     }
 
-    /// To a node's directory.
+    /// Sends a message to a node's directory.
     pub fn send_to_directory(&self, to: Arc<str>, message: Vec<u8>) {
         self.send(ClusterCommand::DirectoryMessage { to, message: message.into() });
     }
 
-    /// To all other nodes.
+    /// Sends a message to all other nodes.
     pub fn broadcast(&self, message: Vec<u8>) {
         self.send(ClusterCommand::Broadcast { message: message.into() });
     }
 
-    /// To all other nodes, and collects what they say: at most `nodes` answers, those up to one that is enough, or what
-    /// came within a second. An answer may be larger than one message.
+    /// Sends a message to all other nodes and gathers their replies: at most `nodes` replies, those up to one that is
+    /// enough, or those that come within a second. A reply may be larger than one message.
     pub fn gather(&self, message: Vec<u8>, nodes: usize, is_enough: IsEnough, done: OnGathered) {
         self.send(ClusterCommand::Gather { message: message.into(), nodes, is_enough, done });
     }
 
-    /// To all nodes that hear a channel, this one too.
+    /// Sends a publication that is not stored to all nodes that are subscribed to the channel, this one included.
     pub fn publish_ephemeral(&self, channel: ChannelName, payload: Vec<u8>) {
         self.send(ClusterCommand::PublishEphemeral { channel, payload: payload.into() });
     }
 
-    /// Begins or ends hearing a channel.
+    /// Subscribes the node to a channel, or ends the subscription.
     pub fn set_interest(&self, channel: ChannelName, is_wanted: bool) {
         self.send(ClusterCommand::SetInterest { channel, is_wanted });
     }
 
-    /// Asks for what is kept of a channel behind an offset; with it a number that the answer carries.
+    /// Reads the history of a channel after an offset. `behind` is the offset, and a number that the event repeats.
     pub fn load(&self, channel: ChannelName, namespace: NamespaceName, load: LoadId) {
         self.send(ClusterCommand::Load(StreamLoad { channel, namespace, id: load, is_check: false }));
     }
 
-    /// Asks whether more than up to an offset is kept of a channel; it is answered if there is.
+    /// Checks whether a channel has publications after an offset; [`ClusterEvent::Loaded`] comes only if it has.
     pub fn check(&self, channel: ChannelName, namespace: NamespaceName, load: LoadId) {
         self.send(ClusterCommand::Load(StreamLoad { channel, namespace, id: load, is_check: true }));
     }
 
-    /// Says that something may have been lost on its way: what is kept is looked at soon, and for a while more often.
+    /// Notes that messages may have been lost: the streams are inspected soon, and for a while more often.
     pub fn check_soon(&self) {
         self.send(ClusterCommand::CheckSoon);
     }
 
-    /// Begins a new run of a namespace's stream if its current run is `lost`, an id as in [`StreamRun::run`]. The caller
-    /// knows of a publication that the stream lacks.
+    /// Begins a new run of a namespace's stream if its current run is `lost`, an id as in [`StreamRun::run`]. The
+    /// caller knows of a publication that the stream lacks.
     pub fn begin_run(&self, namespace: NamespaceName, lost: u64) {
         self.send(ClusterCommand::BeginRun { namespace, lost });
     }
 
-    /// Publishes into a channel with history; `id` makes it happen once, if it is not empty.
+    /// Stores a publication of a channel with history; a repeated `id` stores it once, empty = no id.
     pub fn append(
         &self,
         channel: ChannelName,
@@ -321,8 +322,8 @@ impl Cluster {
         self.send(ClusterCommand::Append { channel, namespace, payload: payload.into(), id, done });
     }
 
-    /// Drops what is kept of a channel, and stores in its place what says so to all who hear the channel: `marker`
-    /// makes that payload out of the last offset that is dropped.
+    /// Removes the history of a channel and stores a marker in its place, which all subscribed nodes receive. `marker`
+    /// makes the marker's payload from the last offset that is removed.
     pub fn purge(
         &self,
         channel: ChannelName,
@@ -333,7 +334,7 @@ impl Cluster {
         self.send(ClusterCommand::Purge { channel, namespace, marker, done });
     }
 
-    /// Sends what waits and leaves. Blocks for two seconds at most.
+    /// Sends the waiting messages and leaves the cluster. Blocks for two seconds at most.
     pub fn leave(&self) {
         let (done, left) = std::sync::mpsc::channel();
         self.send(ClusterCommand::Leave { done });
@@ -349,7 +350,7 @@ pub struct Joining {
     message_max: Arc<AtomicUsize>,
 }
 
-/// Whether a node could join with these settings. Nothing is looked for.
+/// Checks whether a node could join with these settings, without connecting to NATS.
 ///
 /// # Errors
 /// [`JoinError::JoinOptions`].
@@ -357,7 +358,7 @@ pub fn check(settings: &JoinOptions) -> Result<(), JoinError> {
     options::options(settings).map(drop)
 }
 
-/// Prepares to join: what is sent by the handle waits until [`Joining::start`].
+/// Prepares to join: messages that the handle sends wait until [`Joining::start`].
 ///
 /// # Errors
 /// [`JoinError::JoinOptions`].
@@ -372,7 +373,7 @@ pub fn join(settings: JoinOptions) -> Result<(Cluster, Joining), JoinError> {
 }
 
 impl Joining {
-    /// Starts the thread. NATS need not be there yet: it is looked for again and again.
+    /// Starts the thread. NATS need not be reachable yet: the client tries to connect until it is.
     ///
     /// # Errors
     /// [`JoinError::System`].

@@ -36,10 +36,12 @@ async fn suspicion(mut socket: TcpStream, is_secured: bool) -> &'static str {
     let demands_tls = String::from_utf8_lossy(info).contains("\"tls_required\":true");
     match (demands_tls, is_secured) {
         (true, _) => {
-            "it demands TLS, so its certificate may not be trusted (cluster.nats_tls_ca) or ours not be the right one (cluster.nats_tls_cert); its own log tells"
+            "it demands TLS, so its certificate may not be trusted (cluster.nats_tls_ca) or ours not be the right one \
+             (cluster.nats_tls_cert); its own log tells"
         }
         (false, true) => {
-            "it does not speak TLS, which cluster.nats_url (tls://), cluster.nats_tls_ca or cluster.nats_tls_cert demands"
+            "it does not speak TLS, which cluster.nats_url (tls://), cluster.nats_tls_ca or cluster.nats_tls_cert \
+             demands"
         }
         (false, false) => "its own log may tell why",
     }
@@ -70,7 +72,8 @@ impl LinkLog {
     pub(crate) fn lost(&mut self) {
         if std::mem::replace(&mut self.is_up, false) {
             tracing::warn!(
-                "the connection to NATS is lost: clients of other nodes can't be reached, and /health is 503 until it is there again"
+                "the connection to NATS is lost: clients of other nodes can't be reached, and /health is 503 until it \
+                 is there again"
             );
         }
     }

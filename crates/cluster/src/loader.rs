@@ -1,5 +1,5 @@
-//! Loads what is kept of channels: many at a time, so many and no more, with one look at a stream for all that came
-//! back batch.
+//! Loads the histories of channels: a limited number at a time, with one snapshot of a stream for all loads that finish
+//! together.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl Checks {
     }
 }
 
-/// The way to its tasks: some have channels read, one snapshots at the streams and hands the histories in.
+/// A handle of the loader's tasks: two run the loads, one takes snapshots of the streams and reports the histories.
 pub(crate) struct Loader {
     loads: UnboundedSender<StreamLoad>,
     checks: UnboundedSender<StreamLoad>,
@@ -91,7 +91,7 @@ impl Loader {
 
 type Read = (StreamLoad, Option<ReadRecords>);
 
-/// Does what is asked, so much of it at a time.
+/// Runs loads, at most `concurrency` at a time.
 async fn run_loads<Work: Future<Output = ()> + Send + 'static>(
     mut requests: UnboundedReceiver<StreamLoad>,
     concurrency: usize,
@@ -122,7 +122,8 @@ async fn check((streams, reads, state): (Streams, UnboundedSender<Read>, Arc<Che
     state.under_way.fetch_sub(1, Relaxed);
 }
 
-/// A stream is looked at behind the reads: what it has dropped until then is not claimed to be there.
+/// Reports histories. The snapshot of a stream is taken after the reads: publications that the stream has dropped until
+/// then are not claimed to be there.
 async fn report_histories(
     streams: Streams,
     mut reads: UnboundedReceiver<Read>,

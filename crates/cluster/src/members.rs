@@ -91,9 +91,9 @@ pub(crate) enum MembershipStep {
 struct ClusterMember {
     hello: Hello,
     last_hello_ms: u64,
-    /// It was heard since this node's connection was made: before that its silence means nothing.
+    /// A hello has come since this node connected; before that the member's silence means nothing.
     is_current: bool,
-    /// Since when nobody listens in its place.
+    /// Since when the node is not subscribed any more.
     unsubscribed_ms: Option<u64>,
     is_suspected: bool,
     probed_ms: u64,
@@ -165,7 +165,7 @@ impl Members {
     pub(crate) fn linked(&mut self, is_linked: bool, now_ms: u64) -> Vec<MembershipStep> {
         let mut steps = Vec::new();
         for (node, member) in &mut self.members {
-            // Nobody is suspected by a node that could not hear anything.
+            // A node that was cut off does not suspect others.
             (member.last_hello_ms, member.is_current, member.unsubscribed_ms) = (now_ms, false, None);
             steps.extend(
                 std::mem::take(&mut member.is_suspected).then(|| MembershipStep::Suspect(Arc::clone(node), false)),
@@ -345,7 +345,10 @@ mod tests {
 
     #[test]
     fn the_first_hello_is_read_by_every_later_version() {
-        let first = r#"{"node":"a","started_ms":1700000000000,"versions":[1,1],"program":"0.1.0","leaves":false,"aside":false}"#;
+        let first = concat!(
+            r#"{"node":"a","started_ms":1700000000000,"versions":[1,1],"program":"0.1.0","#,
+            r#""leaves":false,"aside":false}"#
+        );
         let read: Hello = serde_json::from_str(first).expect("the first format");
         assert_eq!(read, hello("a", 1_700_000_000_000, (1, 1)));
         assert_eq!(serde_json::to_string(&read).expect("it can be written"), first);

@@ -9,8 +9,8 @@ const PIECE: u8 = b'P';
 /// Bytes that are kept free for the head of a piece.
 const HEADER_SIZE: usize = 128;
 
-/// An reply as messages of at size_max `size_max` bytes each: as it is, or in pieces that say who they are from, which they
-/// are and of how many.
+/// A reply as messages of at size_max `size_max` bytes each: as it is, or in pieces whose headers name the node, the number
+/// of the piece and the number of pieces.
 pub(crate) fn split(from: &str, reply: Vec<u8>, size_max: usize) -> Vec<Bytes> {
     if reply.len() <= size_max {
         return vec![reply.into()];
@@ -29,7 +29,7 @@ pub(crate) fn split(from: &str, reply: Vec<u8>, size_max: usize) -> Vec<Bytes> {
 pub(crate) struct Pieces(HashMap<String, Vec<Bytes>>);
 
 impl Pieces {
-    /// Takes a message; gives an reply that is whole. What cannot be read, or does not fit what came before, is left
+    /// Takes a message; returns a reply that is whole. What cannot be read, or does not fit what came before, is left
     /// alone.
     pub(crate) fn take(&mut self, message: Bytes) -> Option<Bytes> {
         if message.first() != Some(&PIECE) {

@@ -35,7 +35,7 @@ pub struct JoinOptions {
     pub heartbeat: Duration,
     /// Silence after which a node is gone.
     pub timeout: Duration,
-    /// How long nobody must have listened in a node's place before it is gone.
+    /// How long a node must have been without subscriptions before it is gone.
     pub grace: Duration,
     /// Scopes of the registry.
     pub scopes: Vec<String>,
@@ -45,7 +45,7 @@ pub struct JoinOptions {
     pub replicas: usize,
     /// Where streams are kept.
     pub storage: Storage,
-    /// How often the streams are looked at, if all is well. At least a second.
+    /// How often the streams are inspected while no trouble is known; at least a second.
     pub check_delay: Duration,
     /// Most bytes of each stream; 0 = as many as NATS allows.
     pub stream_max_bytes: u64,

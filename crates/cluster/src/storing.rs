@@ -9,7 +9,7 @@ pub(crate) enum AppendVerdict {
     Stored(u64),
     /// It may become so: sent again, it is stored once all the same.
     SendAgain,
-    /// Nobody can say. Whoever sends it again with the same key will know.
+    /// Whether it is stored is not known; an application that sends it again with the same key will know.
     Unknown,
 }
 

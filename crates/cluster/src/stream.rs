@@ -111,8 +111,7 @@ pub(crate) async fn open(
             let made = config(settings, subjects, of_namespace, &StreamDescription::new(held(of_namespace)));
             match context.create_stream(made).await {
                 // Another node was first: its epoch holds.
-                Err(error) if !matches!(error.kind(), CreateStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NAME_EXIST) =>
-                {
+                Err(error) if !is_taken(&error.kind()) => {
                     return Err(error.to_string());
                 }
                 _ => context.get_stream(&name).await,
@@ -179,7 +178,10 @@ pub(crate) async fn begin_run(
     described.life.run = new_id().max(1);
     config.description = Some(described.text());
     context.update_stream(&config).await.map_err(|error| error.to_string())?;
-    tracing::warn!(stream = %name, "the stream was set back to an earlier state: clients that saw what is lost begin anew");
+    tracing::warn!(
+        stream = %name,
+        "the stream was set back to an earlier state: clients that saw what is lost begin anew"
+    );
     Ok(())
 }
 
@@ -187,6 +189,10 @@ pub(crate) async fn begin_run(
 /// client stands that has missed as many as the history has.
 fn held(of_namespace: &StreamSettings) -> usize {
     of_namespace.size.saturating_add(1)
+}
+
+fn is_taken(kind: &CreateStreamErrorKind) -> bool {
+    matches!(kind, CreateStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NAME_EXIST)
 }
 
 fn is_missing(kind: &GetStreamErrorKind) -> bool {

@@ -33,17 +33,17 @@ impl Subjects {
         Subjects { prefix: format!("touchline.{}", token(cluster)) }
     }
 
-    /// What every version hears: who is there, and what it speaks.
+    /// Hellos, which nodes of every version receive.
     pub(crate) fn hello(&self) -> String {
         format!("{}.hello", self.prefix)
     }
 
-    /// The question whether a node is there.
+    /// Probes of a node.
     pub(crate) fn probe(&self, node: &str) -> String {
         format!("{}.probe.{}", self.prefix, token(node))
     }
 
-    /// A scope of the registry: of one node, or of all.
+    /// Messages of a scope of the registry, to one node; none = to all.
     pub(crate) fn scope_message(&self, version: u32, scope: &str, to: Option<&str>) -> String {
         match to {
             Some(node) => format!("{}.v{version}.link.{}.{}", self.prefix, token(scope), token(node)),
@@ -51,24 +51,24 @@ impl Subjects {
         }
     }
 
-    /// A node's directory, from another node (or `*`).
+    /// Messages to a node's directory, from another node (or `*`).
     pub(crate) fn directory_message(&self, version: u32, to: &str, from: &str) -> String {
         let from = if from == "*" { "*".into() } else { token(from) };
         format!("{}.v{version}.node.{}.{from}", self.prefix, token(to))
     }
 
-    /// Orders for all nodes, from one (or `*`).
+    /// Broadcasts to all nodes, from one (or `*`).
     pub(crate) fn broadcast(&self, version: u32, from: &str) -> String {
         let from = if from == "*" { "*".into() } else { token(from) };
         format!("{}.v{version}.order.{from}", self.prefix)
     }
 
-    /// What a node sends to itself, to know that the server has heard all before it.
+    /// Messages of a node to itself: an echo proves that the server has handled all commands before it.
     pub(crate) fn echo(&self, node: &str) -> String {
         format!("{}.echo.{}", self.prefix, token(node))
     }
 
-    /// All that happens in a channel, for those who hear it.
+    /// All publications of a channel, stored and ephemeral, for nodes that are subscribed to it.
     pub(crate) fn channel_events(&self, channel: &str) -> String {
         format!("{}.happening.*.*.{}", self.prefix, token(channel))
     }
@@ -78,7 +78,7 @@ impl Subjects {
         epoch(subject.strip_prefix(&self.prefix)?.strip_prefix(".happening.stored.")?.split('.').next()?)
     }
 
-    /// What passes in a channel and is not kept.
+    /// Publications of a channel that are not stored.
     pub(crate) fn ephemeral(&self, channel: &str) -> String {
         format!("{}.happening.passing.-.{}", self.prefix, token(channel))
     }

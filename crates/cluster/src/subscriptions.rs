@@ -16,7 +16,7 @@ use crate::subject::{Subjects, name};
 use crate::{ClusterEvent, StoredPublication};
 
 impl ConnectedNode {
-    /// The subscriptions that a node has as long as it lives.
+    /// Makes the subscriptions that a node keeps until it leaves.
     pub(crate) async fn subscribe_all(&self) -> Result<(), SubscribeError> {
         self.listen_to_hellos().await?;
         for version in VERSIONS {
@@ -31,7 +31,7 @@ impl ConnectedNode {
         Ok(())
     }
 
-    /// What nodes of every version say.
+    /// Subscribes to the messages of nodes of every version: hellos and probes.
     async fn listen_to_hellos(&self) -> Result<(), SubscribeError> {
         let signals = self.signal_sender.clone();
         self.listen(self.subjects.hello(), move |message| match serde_json::from_slice(&message.payload) {
@@ -50,7 +50,7 @@ impl ConnectedNode {
         Ok(())
     }
 
-    /// What nodes say in one version.
+    /// Subscribes to the messages of one version.
     async fn listen_to_nodes(&self, version: u32) -> Result<(), SubscribeError> {
         let me = &self.settings.node;
         for scope in &self.settings.scopes {
@@ -85,7 +85,7 @@ impl ConnectedNode {
                     runtime.spawn(async move {
                         for piece in split(&me, result, client.max_payload()) {
                             if let Err(error) = client.publish(subject.clone(), piece).await {
-                                return tracing::warn!(%error, "an answer to another node could not be sent");
+                                return tracing::warn!(%error, "a reply to another node could not be sent");
                             }
                         }
                     });
@@ -97,7 +97,7 @@ impl ConnectedNode {
         Ok(())
     }
 
-    /// Takes what comes in while this node is part of the cluster.
+    /// A sink that forwards events while this node is part of the cluster.
     fn events_if_joined(&self) -> impl Fn(ClusterEvent) + Send + 'static {
         let (events, is_joined) = (Arc::clone(&self.events), Arc::clone(&self.is_joined));
         move |event| {
@@ -107,7 +107,7 @@ impl ConnectedNode {
         }
     }
 
-    /// Hears a subject in a task of its own.
+    /// Subscribes to a subject; a task of its own takes the messages.
     async fn listen(
         &self,
         subject: String,
@@ -121,7 +121,7 @@ impl ConnectedNode {
         }))
     }
 
-    /// The server has heard all that came before: the channels that waited are heard.
+    /// The server has handled all commands before the echo: the subscriptions that waited for it are confirmed.
     pub(crate) fn on_echo(&mut self, number: u64) {
         let (confirmed, unconfirmed) =
             std::mem::take(&mut self.unconfirmed).into_iter().partition(|(waiting, _)| *waiting <= number);

@@ -12,8 +12,8 @@ pub(crate) fn warn_of_losses(settings: &JoinOptions) {
         tracing::warn!("cluster.stream_storage is memory: history is lost when the NATS servers stop");
     } else if settings.replicas < 3 {
         tracing::warn!(
-            "cluster.stream_replicas is below 3: history can't be reached while its NATS server is away, and what was acknowledged last is \
-             lost with the power unless that server runs with sync_interval: always"
+            "cluster.stream_replicas is below 3: history can't be reached while its NATS server is away, and what was \
+             acknowledged last is lost with the power unless that server runs with sync_interval: always"
         );
     }
 }
@@ -41,7 +41,8 @@ fn what_is_kept(settings: &JoinOptions, version: &str) -> Result<&'static str, &
     let is_replicated = settings.replicas >= 3;
     if (major, minor) < (2, 10) && is_replicated {
         return Err(
-            "versions before 2.10 lose acknowledged messages of replicated streams when the leader's server is killed: use 2.10.27 or newer",
+            "versions before 2.10 lose acknowledged messages of replicated streams when the leader's server is \
+             killed: use 2.10.27 or newer",
         );
     }
     Ok(match (settings.storage, is_replicated) {

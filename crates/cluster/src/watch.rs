@@ -1,6 +1,6 @@
-//! Looks after the streams. A publication that is stored may never be handed on: the server that led its stream was
-//! lost or cut off, a route between servers broke, a queue was full. Nobody says so, and its channel shows no gap until
-//! the next one comes; so a node snapshots.
+//! Polls the streams. A stored publication may never be republished: the server that led its stream was lost or cut
+//! off, a route between servers broke, a queue was full. Nothing reports that, and its channel shows no gap until the
+//! next publication; so each node inspects the streams.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::connection::ClusterEventSink;
 use crate::history::{StreamCheck, StreamState, Streams};
 use crate::loader::Checks;
 
-/// How soon a node snapshots when something may have been lost. It snapshots again after twice that, and so on up to the delay
-/// of calm times.
+/// How soon a node inspects the streams when something may have been lost. It inspects them again after twice that
+/// delay, and so on up to the configured delay.
 const RECHECK_DELAY: Duration = Duration::from_secs(1);
 
 /// What a watch needs.
@@ -24,9 +24,9 @@ pub(crate) struct StreamWatch {
     pub(crate) events: ClusterEventSink,
     /// As of [`crate::JoinOptions::check_delay`].
     pub(crate) delay: Duration,
-    /// Streams are streams_gone, or others have taken their place.
+    /// Notified when streams are gone, or others have taken their place.
     pub(crate) streams_gone: Arc<Notify>,
-    /// What snapshots lead to.
+    /// The state of the checks that inspections lead to.
     pub(crate) checks: Arc<Checks>,
 }
 

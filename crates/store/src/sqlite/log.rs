@@ -15,9 +15,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// While the writer is busy, pages (4 KiB) are moved when at least so many wait in the log: each page is moved once,
 /// however often it was written, and every move syncs the file.
 const MOVE_PAGES_MIN: i64 = 16_000;
-/// The most pages of the log. A busy writer keeps the log from ever being empty when its pages are moved; a longer log
-/// is emptied by the writer itself, once.
-const PAGES_MAX: i64 = 32_000;
+/// Pages of a log that is too long. A busy writer keeps the log from ever being empty when its pages are moved; such a
+/// log is emptied by the writer itself, once.
+const LONG_LOG_PAGES: i64 = 32_000;
 
 /// The thread and all it owns.
 pub(super) struct Log {
@@ -62,7 +62,7 @@ impl Log {
         let (all, moved) = connection.query_row("PRAGMA wal_checkpoint(NOOP)", [], pages)?;
         if all - moved > if is_idle { 0 } else { MOVE_PAGES_MIN } {
             let (all, _) = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], pages)?;
-            self.is_long.store(all > PAGES_MAX, Relaxed);
+            self.is_long.store(all > LONG_LOG_PAGES, Relaxed);
         }
         Ok(())
     }
