@@ -142,7 +142,7 @@ pub(crate) struct ConnectedNode {
     /// How often the connection was lost.
     lost: u64,
     checks: Arc<Checks>,
-    /// Notified when streams are streams_gone.
+    /// Notified when streams are gone, or others have taken their place.
     streams_gone: Arc<Notify>,
     pub(crate) echo_sender: UnboundedSender<u64>,
     /// The task of each channel's subscription.
@@ -238,7 +238,7 @@ impl ConnectedNode {
                 MembershipStep::StandAside(other) => {
                     self.is_joined.store(false, Relaxed);
                     let why = self.no_common_version(&other);
-                    tracing::error!("{why}: this node takes no part in the cluster until that node has streams_gone");
+                    tracing::error!("{why}: this node takes no part in the cluster until that node has gone");
                     (self.events)(ClusterEvent::VersionConflict(why));
                     (self.events)(ClusterEvent::Linked(false));
                 }

@@ -353,7 +353,7 @@ pub struct Joining {
 /// Checks whether a node could join with these settings, without connecting to NATS.
 ///
 /// # Errors
-/// [`JoinError::JoinOptions`].
+/// [`JoinError::Settings`].
 pub fn check(settings: &JoinOptions) -> Result<(), JoinError> {
     options::options(settings).map(drop)
 }
@@ -361,7 +361,7 @@ pub fn check(settings: &JoinOptions) -> Result<(), JoinError> {
 /// Prepares to join: messages that the handle sends wait until [`Joining::start`].
 ///
 /// # Errors
-/// [`JoinError::JoinOptions`].
+/// [`JoinError::Settings`].
 pub fn join(settings: JoinOptions) -> Result<(Cluster, Joining), JoinError> {
     let options = options::options(&settings)?;
     let (sender, outgoing) = unbounded_channel();

@@ -143,7 +143,7 @@ async fn report_histories(
                 state.fail();
             } else {
                 if history.is_none() {
-                    // The stream may be in another life or run, which a look finds out.
+                    // The stream may be in another life or run, which an inspection finds out.
                     state.trouble.notify_one();
                 }
                 events(ClusterEvent::Loaded { channel, load, history });

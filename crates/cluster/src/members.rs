@@ -1,5 +1,5 @@
-//! Which nodes there are, what they speak, and whether they live. Pure: what comes in and the time go in, [`ReadStep`]s
-//! come out.
+//! Which nodes there are, what they speak, and whether they live. Pure: what comes in and the time go in,
+//! [`MembershipStep`]s come out.
 //!
 //! Each node says [`Hello`] several times a second. A hello that is late is no proof, so the node is asked whether it
 //! is there: if NATS says that nobody listens, the node's connection is closed, and after a grace it is gone. A node

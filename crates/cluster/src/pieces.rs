@@ -1,15 +1,15 @@
-//! Answers that are larger than one message of NATS, in pieces.
+//! Replies that are larger than one message of NATS, in pieces.
 
 use std::collections::HashMap;
 
 use bytes::{Bytes, BytesMut};
 
-/// The first byte of a piece. Answers are JSON objects, so none begins with it.
+/// The first byte of a piece. Replies are JSON objects, so none begins with it.
 const PIECE: u8 = b'P';
 /// Bytes that are kept free for the head of a piece.
 const HEADER_SIZE: usize = 128;
 
-/// A reply as messages of at size_max `size_max` bytes each: as it is, or in pieces whose headers name the node, the number
+/// A reply as messages of at most `size_max` bytes each: as it is, or in pieces whose headers name the node, the number
 /// of the piece and the number of pieces.
 pub(crate) fn split(from: &str, reply: Vec<u8>, size_max: usize) -> Vec<Bytes> {
     if reply.len() <= size_max {

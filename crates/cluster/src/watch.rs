@@ -31,7 +31,8 @@ pub(crate) struct StreamWatch {
 }
 
 impl StreamWatch {
-    /// Looks again and again. What all caches were checked against is not checked again until there is more.
+    /// Inspects the streams again and again. What all caches were checked against is not checked again until there is
+    /// more.
     pub(crate) async fn run(self) {
         let mut states = HashMap::new();
         let mut pause = RECHECK_DELAY;
@@ -42,7 +43,7 @@ impl StreamWatch {
                 () = sleep_until(next) => true,
             };
             if !is_time {
-                // Trouble that goes on must not put the look off.
+                // Trouble that goes on must not put the inspection off.
                 next = next.min(Instant::now() + RECHECK_DELAY);
                 pause = RECHECK_DELAY;
                 continue;
@@ -63,7 +64,7 @@ impl StreamWatch {
         }
     }
 
-    /// Looks once; whether all is well.
+    /// Inspects every stream once; whether all is well.
     async fn inspect(&self, states: &mut HashMap<String, StreamState>) -> bool {
         let mut is_well = true;
         for namespace in self.streams.namespaces() {

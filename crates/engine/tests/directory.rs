@@ -95,12 +95,16 @@ proptest! {
         let mut directory = directory_with(|_| {});
         for (number, user, deed) in deeds {
             match deed {
-                0 => directory.execute(&requester(number), DirectoryRequest::Exit { channel: "room".into() }, None, NOW),
+                0 => {
+                    let exit = DirectoryRequest::Exit { channel: "room".into() };
+                    directory.execute(&requester(number), exit, None, NOW)
+                }
                 1 => directory.execute(&requester(number), DirectoryRequest::Close, None, NOW),
                 // The same client may come again as another user, or hidden.
                 deed => enter(&mut directory, number, &format!("{}", user.saturating_sub(1)), deed != 2),
             }
-            let list = answer_of(&mut directory, 99, DirectoryRequest::Presence { channel: "room".into(), limit: 1_000 });
+            let presence = DirectoryRequest::Presence { channel: "room".into(), limit: 1_000 };
+            let list = answer_of(&mut directory, 99, presence);
             let list = list["presence"].as_object().expect("an object").clone();
             let users: std::collections::BTreeSet<_> = list.values().map(|info| info["user"].to_string()).collect();
             let stats = answer_of(&mut directory, 99, DirectoryRequest::PresenceStats { channel: "room".into() });
@@ -117,10 +121,8 @@ fn state(directory: &mut Directory<Asked>) -> serde_json::Value {
     for scope in 0..2 {
         shown.push(answer_of(directory, 99, DirectoryRequest::Names(list(scope, "")))["names"].clone());
         for group in ["a", "b", "c", "d"] {
-            shown.push(
-                answer_of(directory, 99, DirectoryRequest::Members { scope: ScopeId(scope), group: group.into() })["members"]
-                    .clone(),
-            );
+            let members = DirectoryRequest::Members { scope: ScopeId(scope), group: group.into() };
+            shown.push(answer_of(directory, 99, members)["members"].clone());
         }
     }
     shown.into()
@@ -164,8 +166,11 @@ proptest! {
                         let has = |list: &serde_json::Value, field: &str| list.as_array().into_iter().flatten()
                             .any(|entry| entry["client"] == mine.as_str() && (is_group || entry[field] == *key));
                         let listing = Listing { scope, prefix: "".into(), cursor: 0, limit: 1_000 };
-                        let asked =
-                            if is_group { DirectoryRequest::Members { scope, group: key.clone() } } else { DirectoryRequest::Names(listing) };
+                        let asked = if is_group {
+                            DirectoryRequest::Members { scope, group: key.clone() }
+                        } else {
+                            DirectoryRequest::Names(listing)
+                        };
                         let shown = answer_of(&mut directory, 99, asked);
                         let list = &shown[if is_group { "members" } else { "names" }];
                         prop_assert!(has(list, "name"), "{} of {}", key, shown);

@@ -374,9 +374,8 @@ proptest! {
             let params = json!({"scope": "devices", "group": "all", "limit": limit, "cursor": cursor});
             let ask = read("members", &params.to_string(), &node.scopes()).expect("a request");
             node.execute(&requester(9), ask, Some(9), NOW);
-            let Some(DirectoryEffect::Reply(9, Ok(answered))) = node.effects().find(|act| matches!(act, DirectoryEffect::Reply(..))) else {
-                panic!("an answer")
-            };
+            let reply = node.effects().find(|act| matches!(act, DirectoryEffect::Reply(..)));
+            let Some(DirectoryEffect::Reply(9, Ok(answered))) = reply else { panic!("an answer") };
             let page = value(answered);
             let members = page["members"].as_array().expect("a list");
             prop_assert!(members.len() <= limit);

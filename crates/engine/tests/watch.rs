@@ -218,7 +218,8 @@ fn a_mass_change_is_told_in_one_word_and_given_in_pieces() {
             .expect("changes");
     let changes = first["changes"].as_array().expect("a list");
     assert!((100..=512).contains(&changes.len()) && first.to_string().len() < 200_000);
-    let expected = json!({"change": "unregistered", "client": client_text(requester(1).owner), "node": "here", "reason": "closed"});
+    let client = client_text(requester(1).owner);
+    let expected = json!({"change": "unregistered", "client": client, "node": "here", "reason": "closed"});
     let mut change = changes[0].clone();
     change.as_object_mut().expect("an object").remove("name");
     assert_eq!(change, expected);

@@ -27,7 +27,7 @@ impl Drop for NatsStore {
 }
 
 impl Nats {
-    /// Starts `nats-server` of the path.
+    /// Starts the `nats-server` that is on the path.
     ///
     /// # Errors
     /// When the program is not installed, or does not listen.

@@ -20,7 +20,7 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    /// Makes the server's data directory below `directory`, and starts the server.
+    /// Makes the server's data directory below `scratch`, and starts the server.
     pub(crate) fn start(scratch: &Path) -> Self {
         Postgres::start_with(scratch, &[], "")
     }

@@ -34,7 +34,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Reads a field that holds an [`ObjectWriter`], or `null`, which is absence.
+/// Reads a field that holds an [`Object`], or `null`, which is absence.
 ///
 /// # Errors
 /// When it holds something else.

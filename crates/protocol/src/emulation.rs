@@ -1,5 +1,5 @@
 //! What a client that listens to an endless answer sends by requests of its own: commands, and whose they are
-//! (`EmulationCommand`).
+//! (`EmulationRequest` of `client.proto`).
 
 use std::borrow::Cow;
 

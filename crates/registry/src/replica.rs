@@ -297,7 +297,8 @@ impl Replica {
         self.table.member_count(group)
     }
 
-    /// Members of a group that [`ReplicaSettings::classify`] counts, and their kinds. Kept up to date: it costs one look.
+    /// Members of a group that [`ReplicaSettings::classify`] counts, and their kinds. Kept up to date: it costs one
+    /// look.
     pub fn tally(&self, group: &str) -> (u64, u64) {
         self.table.tally(group)
     }

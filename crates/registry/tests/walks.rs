@@ -37,7 +37,12 @@ proptest! {
         early in prop::collection::vec(deed(), 0..60),
         late in prop::collection::vec(deed(), 0..80),
     ) {
-        let mut replica = Replica::new("here", 1, ReplicaSettings { classify: Some(kind), ..ReplicaSettings::default() }, 1_000);
+        let mut replica = Replica::new(
+            "here",
+            1,
+            ReplicaSettings { classify: Some(kind), ..ReplicaSettings::default() },
+            1_000,
+        );
         let mut metas: [Option<Vec<u8>>; 40] = [const { None }; 40];
         let mut stayed = BTreeSet::new();
         let mut met = Vec::new();

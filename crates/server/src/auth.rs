@@ -143,7 +143,7 @@ struct RegisteredClaims {
 
 impl Keys {
     /// # Errors
-    /// [`StartError::VerificationKey`], when no token could be verified by a configured key.
+    /// [`StartError::Key`], when no token could be verified by a configured key.
     fn new(section: &'static str, settings: &TokenSettings) -> Result<Self, StartError> {
         use Algorithm::{HS256, HS384, HS512};
         let unusable = |name: &'static str| move |reason: &'static str| StartError::Key { section, name, reason };
@@ -270,7 +270,7 @@ fn names(aud: &Value, wanted: &str) -> bool {
 /// Whether tokens can be verified by the configured keys.
 ///
 /// # Errors
-/// [`StartError::VerificationKey`], when no token could be verified by a configured key.
+/// [`StartError::Key`], when no token could be verified by a configured key.
 pub fn check_token_keys(settings: &ClientSettings) -> Result<(), StartError> {
     TokenVerifier::new(settings).map(drop)
 }
@@ -283,7 +283,7 @@ pub(crate) struct TokenVerifier {
 
 impl TokenVerifier {
     /// # Errors
-    /// [`StartError::VerificationKey`], when no token could be verified by a configured key.
+    /// [`StartError::Key`], when no token could be verified by a configured key.
     pub(crate) fn new(settings: &ClientSettings) -> Result<Self, StartError> {
         let connection = || Keys::new("client.token", &settings.token);
         let own = &settings.subscription_token;

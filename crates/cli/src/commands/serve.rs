@@ -107,7 +107,8 @@ fn bind_remedy(key: &str, port: u16, kind: io::ErrorKind) -> Option<String> {
     let choose = |port: u16| if is_main { format!("--port {port}") } else { format!("{key} = {port}") };
     match kind {
         io::ErrorKind::AddrInUse => Some(format!(
-            "port {port} is taken: stop the process that has it (`ss -ltnp 'sport = :{port}'` tells), or choose another, as {}",
+            "port {port} is taken: stop the process that has it (`ss -ltnp 'sport = :{port}'` tells), \
+             or choose another, as {}",
             choose(other)
         )),
         io::ErrorKind::PermissionDenied if port < 1024 => Some(format!(

@@ -126,8 +126,8 @@ pub(super) fn named_tables(text: &str, location: &Location, known: Option<&Confi
 }
 
 /// Kubernetes writes `TOUCHLINE_SERVICE_HOST`, `TOUCHLINE_SERVICE_PORT…`, `TOUCHLINE_PORT=tcp://…` and
-/// `TOUCHLINE_PORT_8000_TCP…` for a service of that name, and `TOUCHLINE_API_…` for one that is called `touchline-api`.
-/// `…_VAR_…` is free.
+/// `TOUCHLINE_PORT_8000_TCP…` for a service of that name, and `TOUCHLINE_API_…` for one that is called
+/// `touchline-api`. `…_VAR_…` is free.
 fn is_someone_elses(suffix: &str, value: &str) -> bool {
     if suffix.starts_with("VAR_") {
         return true;

@@ -1,7 +1,7 @@
 //! What the written tree means: the settings of the server and of the logger.
 //!
-//! Every key is found in a table of [`keys`] or of [`theirs`], or is an error that names the nearest known one. Values
-//! are brought to the type of their key, then each section goes through its own `Deserialize`.
+//! Every key is found in a table of [`keys`] or of [`unsupported`], or is an error that names the nearest known one.
+//! Values are brought to the type of their key, then each section goes through its own `Deserialize`.
 
 use std::time::Duration;
 

@@ -90,7 +90,7 @@ pub enum BackendCommand {
 pub enum Submitted {
     /// It is done; the response.
     Done(Response),
-    /// It waits until the channel is live: submit it again after [`Channels::take_ready`] names the channel.
+    /// It waits until the channel is live: submit it again after [`super::Channels::take_ready`] names the channel.
     Wait(Request),
     /// The cluster must append a publication to the stream of the channel's namespace.
     Append {
@@ -98,7 +98,7 @@ pub enum Submitted {
         namespace: NamespaceName,
         /// The payload.
         payload: Vec<u8>,
-        /// As of [`Publish::idempotency_key`].
+        /// As of [`crate::request::Publish::idempotency_key`].
         idempotency_key: Box<str>,
     },
     /// The cluster must remove the channel's publications from the stream of this namespace.
@@ -116,11 +116,11 @@ pub struct DurablePublication {
     pub payload: Vec<u8>,
     /// When it was published, Unix milliseconds.
     pub time_ms: u64,
-    /// As of [`Publish::idempotency_key`].
+    /// As of [`crate::request::Publish::idempotency_key`].
     pub idempotency_key: Box<str>,
-    /// As of [`Publish::version`].
+    /// As of [`crate::request::Publish::version`].
     pub version: u64,
-    /// As of [`Publish::version_epoch`].
+    /// As of [`crate::request::Publish::version_epoch`].
     pub version_epoch: Box<str>,
     /// How much of its log the channel keeps.
     pub retention: Retention,

@@ -272,7 +272,7 @@ pub enum DirectoryEffect<A> {
         /// The requester that waits for the result; `None` = none.
         asker: Option<A>,
     },
-    /// Loads inbox messages from the store: [`super::Directory::deliver`] gets them.
+    /// Loads inbox messages from the store: [`super::Directory::deliver_messages`] gets them.
     LoadMessages {
         /// The name's scope.
         scope: Arc<str>,

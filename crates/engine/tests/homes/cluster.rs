@@ -56,11 +56,7 @@ fn what_is_not_kept_is_passed_on_and_a_node_that_is_cut_off_serves_its_own() {
     let mut newer = payload(7, START_MS).to_vec();
     newer[0] = 3;
     assert_eq!(world.submit(Request::Ephemeral(newer.into())), ["a has a payload of format 3"]);
-    assert_eq!(
-        world.submit_to("b", Request::Ephemeral(payload(7, START_MS))),
-        [""; 0],
-        "there are no subscribers here"
-    );
+    assert_eq!(world.submit_to("b", Request::Ephemeral(payload(7, START_MS))), [""; 0], "no subscribers are here");
     let keyed = || publish_with(8, |publish| publish.idempotency_key = "k".into());
     assert_eq!(world.submit(keyed()), ["published", r#"pass on in a: {"data":8}"#]);
     assert_eq!(world.submit(keyed()), ["published"], "once");

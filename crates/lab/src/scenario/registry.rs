@@ -121,7 +121,7 @@ fn lookups(names: u32, nats: &Nats, results: &mut Results) -> Result<()> {
                 looked_up = Some(count as f64 * 1e6 / cpu_us)
             }
             NodeReport::Done { from_us, until_us } => trickled = Some(per_second(arriving, from_us, until_us)),
-            other => bail!("a member said {other:?}"),
+            other => bail!("a registry node said {other:?}"),
         }
     }
     let scenario = "registry, lookups while registrations arrive";
@@ -160,8 +160,9 @@ impl RegistryNodes {
         let mut all = RegistryNodes { nodes: Vec::with_capacity(count), reports, reached: Vec::new() };
         for number in 0..count {
             let mut part = ChildProcess::start(&["lab", "registry-node"])?;
-            let commands = part.0.stdin.take().context("the member has no standard input")?;
-            let lines = BufReader::new(part.0.stdout.take().context("the member has no standard output")?).lines();
+            let commands = part.0.stdin.take().context("the registry node has no standard input")?;
+            let lines =
+                BufReader::new(part.0.stdout.take().context("the registry node has no standard output")?).lines();
             let sender = sender.clone();
             std::thread::spawn(move || {
                 for line in lines.map_while(Result::ok) {
@@ -182,10 +183,10 @@ impl RegistryNodes {
     }
 
     fn command(&mut self, node: usize, command: &RegistryNodeCommand) -> Result<()> {
-        let (_, commands) = self.nodes.get_mut(node).context("no such member")?;
+        let (_, commands) = self.nodes.get_mut(node).context("no such registry node")?;
         let mut line = serde_json::to_vec(command)?;
         line.push(b'\n');
-        commands.write_all(&line).context("a member has ended")?;
+        commands.write_all(&line).context("a registry node has ended")?;
         Ok(commands.flush()?)
     }
 
@@ -194,14 +195,14 @@ impl RegistryNodes {
     }
 
     fn receive(&mut self) -> Result<NodeReport> {
-        self.reports.recv_timeout(SILENCE).context("a member says nothing")
+        self.reports.recv_timeout(SILENCE).context("a registry node says nothing")
     }
 
     fn link(&mut self, node: usize) -> Result<()> {
         self.command(node, &RegistryNodeCommand::Link)?;
         match self.receive()? {
             NodeReport::Linked => Ok(()),
-            other => bail!("a member said {other:?}"),
+            other => bail!("a registry node said {other:?}"),
         }
     }
 
@@ -229,7 +230,7 @@ impl RegistryNodes {
                     missing -= 1;
                 }
                 NodeReport::Reached { at_us } => self.reached.push(at_us),
-                other => bail!("a member said {other:?}"),
+                other => bail!("a registry node said {other:?}"),
             }
         }
         Ok((began_us, ended_us))
@@ -241,7 +242,7 @@ impl RegistryNodes {
             match self.receive()? {
                 NodeReport::Reached { at_us } => self.reached.push(at_us),
                 NodeReport::Linked => {}
-                other => bail!("a member said {other:?}"),
+                other => bail!("a registry node said {other:?}"),
             }
         }
         Ok(self.reached.drain(..).max().unwrap_or_default())

@@ -330,9 +330,10 @@ mod tests {
             Commands::read(Encoding::Json, text.as_bytes()).map(|c| c.expect("the case is valid")).collect();
         assert_eq!(commands.len(), 2);
         assert!(matches!(&commands[0].operation, Some(CommandKind::Connect(c)) if c.token.is_empty()));
-        assert!(
-            matches!(&commands[1].operation, Some(CommandKind::Subscribe(s)) if s.channel == "a" && s.offset == Offset(7))
-        );
+        assert!(matches!(
+            &commands[1].operation,
+            Some(CommandKind::Subscribe(s)) if s.channel == "a" && s.offset == Offset(7)
+        ));
     }
 
     #[test]

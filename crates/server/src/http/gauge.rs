@@ -56,7 +56,7 @@ impl BufferGauge {
         let now_us = self.node.clock.elapsed_us();
         let rate = self.node.settings.client.command_rate_limit;
         if let Some(until_us) = self.rate_limiter.charge([(frames, rate), (0, 0)], now_us) {
-            self.node.shards[usize::from(self.shard)].metrics.throttled.add(1);
+            self.node.shards[usize::from(self.shard)].metrics.throttled.add_shared(1);
             self.pause = Some(Box::pin(sleep(Duration::from_micros(until_us.saturating_sub(now_us)))));
             // The missing bytes wait in the socket, because the node does not read: that is not the client's fault.
             self.timer.note_incomplete(false);

@@ -1,5 +1,5 @@
-//! HTTP/2: an endless answer, or a WebSocket (RFC 8441), is one of many streams of a socket. The shard gets one end of a
-//! pair of sockets, and a task carries the bytes between the other end and the stream.
+//! HTTP/2: an endless answer, or a WebSocket (RFC 8441), is one of many streams of a socket. The shard gets one end of
+//! a pair of sockets, and a task carries the bytes between the other end and the stream.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -49,8 +49,8 @@ const PAIR_TO_SHARD: usize = 4 * 1024;
 const STREAM_WINDOW: u32 = 32 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// The most that a stream holds, bytes: what waits for the client's window and a piece more (16 KiB), what is carried
-/// and waits to be (4 × 4 KiB), its pair of sockets (2 × 8 KiB + 2 × 4 KiB), its task, state and header fields (8 KiB),
-/// and what the client has sent ahead (32 KiB).
+/// and waits to be (4 × 4 KiB), its pair of sockets (2 × 8 KiB + 2 × 4 KiB), its task, state and header fields
+/// (8 KiB), and what the client has sent ahead (32 KiB).
 const STREAM_HELD: usize =
     SEND_MAX + PIECE + 4 * CARRIED + 2 * PAIR_FROM_SHARD + 2 * PAIR_TO_SHARD + 8 * 1024 + STREAM_WINDOW as usize;
 /// The most that a connection holds besides, bytes: buffers of the socket, of TLS and of the compression of header
@@ -259,8 +259,9 @@ fn open(origin: &Origin, admitted: Admitted, under_way: UnderWay) -> Http2Respon
     answer
 }
 
-/// Copies a WebSocket's bytes in both directions. When the shard has closed its end, the client has [`PARTING`] to close
-/// its side too; then the stream is reset. A client that keeps the stream's window closed for `stall` ends it as well.
+/// Copies a WebSocket's bytes in both directions. When the shard has closed its end, the client has [`PARTING`] to
+/// close its side too; then the stream is reset. A client that keeps the stream's window closed for `stall` ends it as
+/// well.
 async fn carry(upgrade: OnUpgrade, mut pair: UnixStream, stall: Duration, _under_way: UnderWay) {
     let Ok(stream) = upgrade.await else { return };
     let (mut from_client, mut to_client) = tokio::io::split(TokioIo::new(stream));

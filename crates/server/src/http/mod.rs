@@ -54,7 +54,8 @@ struct Origin {
     shard: ShardId,
     remote: Remote,
     side: Side,
-    /// The user id that the client's certificate names. None = it has no certificate, or the settings take no user of it.
+    /// The user id that the client's certificate names. None = it has no certificate, or the settings take no user
+    /// from it.
     user: Option<String>,
     /// The connection arrived after the drain had started: only probes are answered.
     is_late: bool,

@@ -102,7 +102,8 @@ pub(super) async fn search(node: &Node, request: SearchRequest) -> Result<Json, 
     list(node, Search::Search { words: query, kind, tag, limit: page(limit), offset }).await
 }
 
-/// The channels that have most in common with one, the most similar first. Errors: 107, 108 without a directory, 111, 4010, 4012.
+/// The channels that have most in common with one, the most similar first. Errors: 107, 108 without a directory, 111,
+/// 4010, 4012.
 pub(super) async fn similar(node: &Node, request: OfChannel) -> Result<Json, Error> {
     plain([&request.channel])?;
     list(node, Search::Similar { channel: request.channel, limit: page(request.limit) }).await

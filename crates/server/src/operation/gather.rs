@@ -89,7 +89,7 @@ pub(super) fn is_of_client(answer: &[u8]) -> bool {
     })
 }
 
-/// The answer of the one node that has the client. `asked` is the number of requested nodes.
+/// The answer of the one node that has the client. `asked` is the number of nodes that were asked.
 ///
 /// # Errors
 /// The error of that node; 4009 when no node has the client and some did not answer, because one of these may have it.

@@ -82,7 +82,8 @@ pub(super) async fn audience(node: &Node, request: StatsRequest) -> Result<Json,
     Ok(out)
 }
 
-/// The ranking of channels, namespaces, events, transports, agents or codes. Errors: 107, 108 without statistics, 111, 4010.
+/// The ranking of channels, namespaces, events, transports, agents or codes. Errors: 107, 108 without statistics, 111,
+/// 4010.
 pub(super) async fn top(node: &Node, request: StatsRequest) -> Result<Json, Error> {
     let range = request.range(node)?;
     let (rank_by, name, figures) = match &*request.of {

@@ -152,7 +152,11 @@ fn address() -> impl Strategy<Value = IpAddr> {
 
 proptest! {
     #[test]
-    fn what_a_client_writes_never_changes_who_it_is(noise in proptest::collection::vec(any::<u8>(), 0..60), real in address(), by_list: bool) {
+    fn what_a_client_writes_never_changes_who_it_is(
+        noise in proptest::collection::vec(any::<u8>(), 0..60),
+        real in address(),
+        by_list: bool,
+    ) {
         let proxies = proxies(&["10.0.0.1"]);
         prop_assume!(!proxies.contains(real));
         let (name, told) = match (by_list, real) {

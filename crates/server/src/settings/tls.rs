@@ -130,7 +130,8 @@ pub struct AutocertSettings {
 }
 
 impl AutocertSettings {
-    /// The first of `host_whitelist` that no certificate can be ordered for: it is not a host name, or it is a wildcard.
+    /// The first of `host_whitelist` that no certificate can be ordered for: it is not a host name, or it is a
+    /// wildcard.
     pub fn unusable_host(&self) -> Option<&str> {
         self.host_whitelist.iter().map(String::as_str).find(|host| DnsName::try_from(*host).is_err())
     }

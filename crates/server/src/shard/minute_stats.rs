@@ -76,7 +76,7 @@ impl Shard {
         let Shard { hub, minute_stats, connections, .. } = self;
         let Some(minute_stats) = minute_stats else { return };
         for (channel, slot) in hub.leavers() {
-            minute_stats.left.entry(channel.into()).or_default().add(user_of(connections, slot));
+            minute_stats.left.entry(channel).or_default().add(user_of(connections, slot));
         }
     }
 

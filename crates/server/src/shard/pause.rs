@@ -115,7 +115,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(until_us) = connection.rate_limiter.charge(rates, self.now_us) else { return };
         if !std::mem::replace(&mut connection.is_throttled, true) {
-            self.metrics.throttled.add(1);
+            self.metrics.throttled.add_shared(1);
             let generation = self.connections.generation(slot);
             self.throttled.push(Reverse((until_us, slot, generation)));
         }

@@ -1,7 +1,7 @@
 //! The stats database: connections, audiences and traffic by the minute, and events that clients report. It is large,
 //! and its loss is acceptable.
 //!
-//! [`SqliteStats::record`] never blocks: rows go to the database in batches, and rows that the queue has no room for are
+//! [`Stats::record`] never blocks: rows go to the database in batches, and rows that the queue has no room for are
 //! dropped and counted.
 
 mod curve;

@@ -40,7 +40,8 @@ impl OrderError {
     }
 }
 
-/// Proves control of a host by challenges of this kind, and fetches a certificate for it: its key and its chain, in PEM.
+/// Proves control of a host by challenges of this kind, and fetches a certificate for it: its key and its chain, in
+/// PEM.
 ///
 /// # Errors
 /// See [`OrderError`].

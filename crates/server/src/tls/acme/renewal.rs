@@ -127,7 +127,7 @@ impl Renewal {
         let pem = ordered?;
         let certificate = Certificate::from_pem(pem.as_bytes())?;
         if let Err(error) = self.cache.keep_certificate(host, pem.as_bytes()) {
-            tracing::warn!(host, %error, "a certificate can't be kept: it will be ordered again when the server starts");
+            tracing::warn!(host, %error, "a certificate can't be kept: it will be ordered again at the next start");
         }
         Some(certificate).filter(is_good).ok_or(RenewalError::Stale)
     }
