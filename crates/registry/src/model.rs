@@ -22,7 +22,7 @@ const ROUNDS: usize = 4;
 
 /// What may happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Action {
+enum ModelAction {
     /// A node's owner registers a name, or takes it over.
     Register {
         node: usize,
@@ -91,7 +91,7 @@ struct Protocol {
 
 #[derive(Debug, Clone)]
 struct State {
-    way: Vec<Action>,
+    way: Vec<ModelAction>,
     messages: usize,
     held: BTreeSet<(usize, usize)>,
     frozen: BTreeSet<usize>,
@@ -154,48 +154,48 @@ impl World {
         Replica::new(NODES[node], self.now_ms, settings, self.now_ms)
     }
 
-    fn act(&mut self, protocol: &Protocol, action: Action) {
+    fn act(&mut self, protocol: &Protocol, action: ModelAction) {
         match action {
-            Action::Register { node, name, take_over } => {
+            ModelAction::Register { node, name, take_over } => {
                 let result = self.replicas[node].register(owner(node), NAMES[name], b"", take_over, self.now_ms);
                 if let Ok(Registered::New(_)) = result {
                     self.held.insert((node, name));
                 }
             }
-            Action::Unregister { node, name } => {
+            ModelAction::Unregister { node, name } => {
                 self.held.remove(&(node, name));
                 assert_eq!(self.replicas[node].unregister(owner(node), NAMES[name]), Ok(()));
             }
-            Action::Beat { node } => {
+            ModelAction::Beat { node } => {
                 self.replicas[node].heartbeat_due_ms = 0;
                 self.replicas[node].tick(self.now_ms);
             }
             // It stays in the socket of a node that stands still.
-            Action::Arrive { message } | Action::Double { message }
+            ModelAction::Arrive { message } | ModelAction::Double { message }
                 if self.frozen.contains(&self.messages[message].0) => {}
-            Action::Arrive { message } => {
+            ModelAction::Arrive { message } => {
                 let (to, message) = self.messages.remove(message);
                 self.replicas[to].receive(&message, self.now_ms);
             }
-            Action::Double { message } => {
+            ModelAction::Double { message } => {
                 let (to, message) = self.messages[message].clone();
                 self.replicas[to].receive(&message, self.now_ms);
             }
-            Action::Lose { message } => drop(self.messages.remove(message)),
-            Action::Restart { node } => {
+            ModelAction::Lose { message } => drop(self.messages.remove(message)),
+            ModelAction::Restart { node } => {
                 self.now_ms += 1;
                 self.replicas[node] = self.replica(protocol, node);
                 self.held.retain(|(holder, _)| *holder != node);
                 self.frozen.remove(&node);
                 self.dead.remove(&node);
             }
-            Action::Freeze { node } => drop(self.frozen.insert(node)),
-            Action::Die { node } => {
+            ModelAction::Freeze { node } => drop(self.frozen.insert(node)),
+            ModelAction::Die { node } => {
                 self.held.retain(|(holder, _)| *holder != node);
                 self.dead.insert(node);
             }
-            Action::Purge { node, other } => self.replicas[node].gone(NODES[other], self.now_ms),
-            Action::Thaw { node } => self.thaw(node),
+            ModelAction::Purge { node, other } => self.replicas[node].gone(NODES[other], self.now_ms),
+            ModelAction::Thaw { node } => self.thaw(node),
         }
         self.collect();
     }
@@ -268,7 +268,7 @@ impl World {
     }
 
     /// Everything that decides what can happen from here on, and what of the budget is left.
-    fn print(&self, way: &[Action]) -> u64 {
+    fn print(&self, way: &[ModelAction]) -> u64 {
         let mut hasher = DefaultHasher::new();
         for replica in &self.replicas {
             (replica.incarnation.order, replica.incarnation.birth, replica.last, replica.clock.latest(0))
@@ -298,30 +298,33 @@ impl World {
 }
 
 /// Commands, beats, losses, doubles and restarts on a way.
-fn spent(way: &[Action]) -> [usize; 6] {
+fn spent(way: &[ModelAction]) -> [usize; 6] {
     let mut spent = [0; 6];
     for action in way {
         match action {
-            Action::Register { .. } | Action::Unregister { .. } => spent[0] += 1,
-            Action::Beat { .. } => spent[1] += 1,
-            Action::Lose { .. } => spent[2] += 1,
-            Action::Double { .. } => spent[3] += 1,
-            Action::Restart { .. } => spent[4] += 1,
-            Action::Freeze { .. } => spent[5] += 1,
-            Action::Arrive { .. } | Action::Die { .. } | Action::Purge { .. } | Action::Thaw { .. } => {}
+            ModelAction::Register { .. } | ModelAction::Unregister { .. } => spent[0] += 1,
+            ModelAction::Beat { .. } => spent[1] += 1,
+            ModelAction::Lose { .. } => spent[2] += 1,
+            ModelAction::Double { .. } => spent[3] += 1,
+            ModelAction::Restart { .. } => spent[4] += 1,
+            ModelAction::Freeze { .. } => spent[5] += 1,
+            ModelAction::Arrive { .. }
+            | ModelAction::Die { .. }
+            | ModelAction::Purge { .. }
+            | ModelAction::Thaw { .. } => {}
         }
     }
     spent
 }
 
 impl Protocol {
-    fn replay(&self, way: &[Action]) -> World {
+    fn replay(&self, way: &[ModelAction]) -> World {
         let mut world = World::new(self);
         way.iter().for_each(|action| world.act(self, *action));
         world
     }
 
-    fn state(&self, way: Vec<Action>) -> State {
+    fn state(&self, way: Vec<ModelAction>) -> State {
         let world = self.replay(&way);
         State { messages: world.messages.len(), print: world.print(&way), held: world.held, frozen: world.frozen, way }
     }
@@ -329,57 +332,58 @@ impl Protocol {
 
 impl Model for Protocol {
     type State = State;
-    type Action = Action;
+    type Action = ModelAction;
 
     fn init_states(&self) -> Vec<State> {
         vec![self.state(Vec::new())]
     }
 
-    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+    fn actions(&self, state: &State, actions: &mut Vec<ModelAction>) {
         let [commands, beats, losses, doubles, restarts, freezes] = spent(&state.way);
         let messages = 0..state.messages;
-        actions.extend(messages.clone().map(|message| Action::Arrive { message }));
+        actions.extend(messages.clone().map(|message| ModelAction::Arrive { message }));
         for &node in &state.frozen {
             let is_new = |action| !state.way.contains(&action);
-            actions.push(Action::Thaw { node });
-            actions.extend(Some(Action::Die { node }).filter(|action| is_new(*action)));
+            actions.push(ModelAction::Thaw { node });
+            actions.extend(Some(ModelAction::Die { node }).filter(|action| is_new(*action)));
             let others = (0..NODES.len()).filter(|other| !state.frozen.contains(other));
             actions.extend(
-                others.map(|other| Action::Purge { node: other, other: node }).filter(|action| is_new(*action)),
+                others.map(|other| ModelAction::Purge { node: other, other: node }).filter(|action| is_new(*action)),
             );
         }
         if losses < self.budget.losses {
-            actions.extend(messages.clone().map(|message| Action::Lose { message }));
+            actions.extend(messages.clone().map(|message| ModelAction::Lose { message }));
         }
         if doubles < self.budget.doubles {
-            actions.extend(messages.map(|message| Action::Double { message }));
+            actions.extend(messages.map(|message| ModelAction::Double { message }));
         }
         for node in (0..NODES.len()).filter(|node| !state.frozen.contains(node)) {
             if freezes < self.budget.freezes {
-                actions.push(Action::Freeze { node });
+                actions.push(ModelAction::Freeze { node });
             }
             if commands < self.budget.commands {
                 // Names are alike, so the first command may be about the first.
                 for name in 0..if commands == 0 { 1 } else { NAMES.len() } {
                     let take_overs = if self.policy == Policy::Newest { &[false, true][..] } else { &[false] };
-                    actions.extend(take_overs.iter().map(|take_over| Action::Register {
+                    actions.extend(take_overs.iter().map(|take_over| ModelAction::Register {
                         node,
                         name,
                         take_over: *take_over,
                     }));
-                    actions.extend(state.held.contains(&(node, name)).then_some(Action::Unregister { node, name }));
+                    actions
+                        .extend(state.held.contains(&(node, name)).then_some(ModelAction::Unregister { node, name }));
                 }
             }
             if beats < self.budget.beats {
-                actions.push(Action::Beat { node });
+                actions.push(ModelAction::Beat { node });
             }
             if restarts < self.budget.restarts {
-                actions.push(Action::Restart { node });
+                actions.push(ModelAction::Restart { node });
             }
         }
     }
 
-    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+    fn next_state(&self, state: &State, action: ModelAction) -> Option<State> {
         let mut way = state.way.clone();
         way.push(action);
         Some(self.state(way))

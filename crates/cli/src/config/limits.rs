@@ -204,6 +204,8 @@ pub(crate) const NO_FIXED: &[(&str, &str)] = &[
     ("server/src/shard/half_open.rs", "ROOM_MAX"),
     ("server/src/shard/handle.rs", "INLINE_RECHECKS_MAX"),
     ("server/src/shard/handle.rs", "SPINS_MAX"),
+    ("server/src/registry_actor.rs", "IDLE_WAIT_MAX"),
+    ("server/src/shard/minute_stats.rs", "VISITS_MAX"),
     ("server/src/shard/mod.rs", "EVENTS_MAX"),
     ("server/src/shard/mod.rs", "MESSAGES_MAX"),
     ("server/src/shard/mod.rs", "WRITES_MAX"),

@@ -89,12 +89,12 @@ struct PushJson<'a> {
     channel: String,
     #[serde(borrow, rename = "pub")]
     publication: Option<&'a RawValue>,
-    unsubscribe: Option<DisconnectReason>,
-    disconnect: Option<DisconnectReason>,
+    unsubscribe: Option<EndReason>,
+    disconnect: Option<EndReason>,
 }
 
 #[derive(Deserialize)]
-struct DisconnectReason {
+struct EndReason {
     code: u32,
     #[serde(default)]
     reason: String,
@@ -180,12 +180,12 @@ impl Follower {
     }
 
     fn take_push(&mut self, push: PushJson<'_>, effects: &mut Vec<Effect>) {
-        if let Some(DisconnectReason { code, reason }) = push.disconnect {
+        if let Some(EndReason { code, reason }) = push.disconnect {
             effects.push(ended(code, &reason));
         } else if push.channel == self.channel {
             if let Some(publication) = push.publication {
                 self.take_publication(publication, effects);
-            } else if let Some(DisconnectReason { code, reason }) = push.unsubscribe {
+            } else if let Some(EndReason { code, reason }) = push.unsubscribe {
                 let text = format!("unsubscribed: {reason} ({code})");
                 if code < 2500 {
                     effects.push(Effect::Fail(text));
