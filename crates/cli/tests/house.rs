@@ -276,8 +276,7 @@ fn a_type_name_means_one_thing() {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (path, text) in sources() {
         let is_test = path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs");
-        let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
-        for name in code.lines().filter(|_| !is_test).filter_map(defined_type) {
+        for name in product_lines(&text).filter(|_| !is_test).filter_map(defined_type) {
             places.entry(name.to_owned()).or_default().push(path.display().to_string());
         }
     }
@@ -289,11 +288,21 @@ fn a_type_name_means_one_thing() {
     );
 }
 
-/// The type that a line of a file defines at its top level.
+/// The lines of a file up to its module of tests.
+fn product_lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_test_attribute = false;
+    text.lines().take_while(move |line| {
+        let is_module = is_test_attribute && line.starts_with("mod ") && line.ends_with('{');
+        is_test_attribute = *line == "#[cfg(test)]";
+        !is_module
+    })
+}
+
+/// The type that a line of a file defines, at its top level or in a macro for names.
 fn defined_type(line: &str) -> Option<&str> {
     let rest = match line.strip_prefix("pub") {
         Some(rest) => rest.trim_start_matches("(crate)").trim_start_matches("(super)").trim_start(),
-        None => line,
+        None => line.trim_start_matches("unsafe "),
     };
     let rest = ["struct ", "enum ", "trait ", "type ", "union "].iter().find_map(|word| rest.strip_prefix(word))?;
     rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()

@@ -22,7 +22,7 @@ use crate::members::{Hello, Members, MembershipStep, MembershipTiming, VERSIONS}
 use crate::settings::JoinOptions;
 use crate::subject::Subjects;
 use crate::versions::{remedy, say_what_nats_keeps, warn_of_losses};
-use crate::watch::StreamWatch;
+use crate::watch::StreamPoller;
 use crate::{ClusterCommand, ClusterEvent};
 
 /// Between two attempts to open the streams.
@@ -377,7 +377,7 @@ impl ConnectedNode {
         }
         let is_known = self.streams.as_ref().is_some_and(|known| known.streams.are(&streams));
         let loader = Loader::start(streams.clone(), Arc::clone(&self.events), Arc::clone(&self.checks));
-        let watch = StreamWatch {
+        let watch = StreamPoller {
             streams: streams.clone(),
             events: Arc::clone(&self.events),
             delay: self.settings.check_delay,

@@ -18,12 +18,12 @@ use touchline_protocol::stream::Offset;
 
 use crate::loader::StreamLoad;
 use crate::marks::Marks;
-use crate::reading::{ReadRecords, ReadStep, Reading, StreamRead, StreamReadResult};
+use crate::reading::{ReadRecords, ReadStep, StreamRead, StreamReadResult, StreamReader};
 use crate::settings::JoinOptions;
 use crate::storing::{self, AppendVerdict};
 use crate::stream::{self, StreamDescription};
 use crate::subject::Subjects;
-use crate::{StoredPublication, StreamAppendedAt, StreamRun};
+use crate::{StoredPublication, StreamAppendedAt, StreamIncarnation};
 
 /// How long a publisher waits for JetStream.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -108,7 +108,9 @@ impl Streams {
         let mark = self.marks.of(known.life);
         let now = with_retries(|| self.context.get_stream(&stream.cached_info().config.name)).await;
         match now.as_ref().map(|now| now.as_ref().map(Stream::cached_info)) {
-            Some(Ok(info)) if mark.is_some_and(|mark| mark.is_behind(info.state.last_sequence)) => StreamCheck::Changed,
+            Some(Ok(info)) if mark.is_some_and(|mark| mark.is_lost_at(info.state.last_sequence)) => {
+                StreamCheck::Changed
+            }
             Some(Ok(info))
                 if stream::Snapshot::of(&self.subjects, namespace, info)
                     .is_some_and(|snapshot| snapshot.life == known.life) =>
@@ -166,7 +168,7 @@ impl Streams {
         }
     }
 
-    fn life(&self, namespace: &str) -> Option<StreamRun> {
+    fn life(&self, namespace: &str) -> Option<StreamIncarnation> {
         self.open.get(namespace).map(|(_, known)| known.life)
     }
 
@@ -196,7 +198,7 @@ impl Streams {
     ) -> Option<ReadRecords> {
         let (stream, known) = self.open.get(&**namespace)?;
         let subject = self.subjects.stored(namespace, known.life.epoch, channel);
-        let mut reading = Reading::new(load.behind.0);
+        let mut reading = StreamReader::new(load.behind.0);
         let mut next = ReadStep::Request(reading.begin());
         loop {
             let next_read = match next {

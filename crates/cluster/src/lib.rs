@@ -62,7 +62,7 @@ pub struct StoredPublication {
 
 /// One life of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamRun {
+pub struct StreamIncarnation {
     /// Its epoch, 40 bits: made with the stream, and never changed.
     pub epoch: u64,
     /// Its run, 40 bits: another one since the stream was last found to be set back to an earlier state; 0 = it never
@@ -74,7 +74,7 @@ pub struct StreamRun {
 #[derive(Debug, Clone)]
 pub struct StreamHistory {
     /// The life of the stream.
-    pub life: StreamRun,
+    pub life: StreamIncarnation,
     /// What is kept, oldest first, from the asked offset on.
     pub kept: Vec<StoredPublication>,
     /// The channel's last offset; the stream's, if the channel is empty.
@@ -137,7 +137,7 @@ pub enum ClusterEvent {
         payload: Bytes,
     },
     /// A publication of a channel with history.
-    Stored {
+    Appended {
         /// The channel.
         channel: ChannelName,
         /// The publication.
@@ -175,7 +175,7 @@ pub struct StreamAppendedAt {
     /// Its offset.
     pub offset: Offset,
     /// The life of the stream.
-    pub life: StreamRun,
+    pub life: StreamIncarnation,
 }
 
 /// Takes the offset of a publication that the cluster has, and the life of its stream; none = it could not be stored.
@@ -304,7 +304,7 @@ impl Cluster {
         self.send(ClusterCommand::CheckSoon);
     }
 
-    /// Begins a new run of a namespace's stream if its current run is `lost`, an id as in [`StreamRun::run`]. The
+    /// Begins a new run of a namespace's stream if its current run is `lost`, an id as in [`StreamIncarnation::run`]. The
     /// caller knows of a publication that the stream lacks.
     pub fn begin_run(&self, namespace: NamespaceName, lost: u64) {
         self.send(ClusterCommand::BeginRun { namespace, lost });

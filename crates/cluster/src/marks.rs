@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use crate::StreamRun;
+use crate::StreamIncarnation;
 
 /// Runs of one stream that are remembered.
 const LEFT_MAX: usize = 1_000;
@@ -26,7 +26,7 @@ impl Mark {
     }
 
     /// Whether the stream ends before the mark.
-    pub(crate) fn is_behind(&self, last: u64) -> bool {
+    pub(crate) fn is_lost_at(&self, last: u64) -> bool {
         last < self.sequence
     }
 
@@ -52,7 +52,7 @@ pub(crate) struct Marks(Mutex<HashMap<u64, Known>>);
 
 impl Marks {
     /// Notes the life in which a stream is opened. The mark of another run is dropped.
-    pub(crate) fn begin(&self, life: StreamRun) {
+    pub(crate) fn begin(&self, life: StreamIncarnation) {
         let mut known = self.known();
         let of_epoch = known.entry(life.epoch).or_insert(Known { run: life.run, mark: None, left: VecDeque::new() });
         if of_epoch.run != life.run {
@@ -65,12 +65,12 @@ impl Marks {
     }
 
     /// Whether this node has seen the stream leave this run: then the stream's description was set back with it.
-    pub(crate) fn has_left(&self, life: StreamRun) -> bool {
+    pub(crate) fn has_left(&self, life: StreamIncarnation) -> bool {
         self.known().get(&life.epoch).is_some_and(|known| known.run != life.run && known.left.contains(&life.run))
     }
 
     /// Lets go of all streams but these.
-    pub(crate) fn keep(&self, lives: &[StreamRun]) {
+    pub(crate) fn keep(&self, lives: &[StreamIncarnation]) {
         self.known().retain(|epoch, _| lives.iter().any(|life| life.epoch == *epoch));
     }
 
@@ -98,7 +98,7 @@ impl Marks {
     }
 
     /// The mark of a stream in a life.
-    pub(crate) fn of(&self, life: StreamRun) -> Option<Mark> {
+    pub(crate) fn of(&self, life: StreamIncarnation) -> Option<Mark> {
         self.known().get(&life.epoch).filter(|known| known.run == life.run)?.mark.clone()
     }
 
@@ -111,7 +111,7 @@ impl Marks {
 mod tests {
     use super::*;
 
-    const LIFE: StreamRun = StreamRun { epoch: 7, run: 0 };
+    const LIFE: StreamIncarnation = StreamIncarnation { epoch: 7, run: 0 };
 
     fn marks(noted: &[(u64, &'static str)]) -> Marks {
         let marks = Marks::default();
@@ -127,23 +127,26 @@ mod tests {
         assert_eq!(marks.of(LIFE), Some(five.clone()));
         marks.begin(LIFE);
         assert_eq!(marks.of(LIFE), Some(five), "opened again");
-        assert_eq!(marks.of(StreamRun { run: 2, ..LIFE }), None);
-        marks.begin(StreamRun { run: 2, ..LIFE });
-        assert_eq!(marks.of(StreamRun { run: 2, ..LIFE }), None, "another run began");
+        assert_eq!(marks.of(StreamIncarnation { run: 2, ..LIFE }), None);
+        marks.begin(StreamIncarnation { run: 2, ..LIFE });
+        assert_eq!(marks.of(StreamIncarnation { run: 2, ..LIFE }), None, "another run began");
         assert_eq!(marks.of(LIFE), None);
         assert!(marks.has_left(LIFE), "the stream was restored with its description");
-        assert!(!marks.has_left(StreamRun { run: 2, ..LIFE }) && !marks.has_left(StreamRun { run: 3, ..LIFE }));
+        assert!(
+            !marks.has_left(StreamIncarnation { run: 2, ..LIFE })
+                && !marks.has_left(StreamIncarnation { run: 3, ..LIFE })
+        );
         marks.note(8, 1, &"one".into());
-        assert_eq!(marks.of(StreamRun { epoch: 8, run: 0 }), None, "that stream is not open");
+        assert_eq!(marks.of(StreamIncarnation { epoch: 8, run: 0 }), None, "that stream is not open");
         marks.keep(&[]);
         marks.note(7, 9, &"nine".into());
-        assert_eq!(marks.of(StreamRun { run: 2, ..LIFE }), None, "nor is this any more");
+        assert_eq!(marks.of(StreamIncarnation { run: 2, ..LIFE }), None, "nor is this any more");
     }
 
     #[test]
     fn a_stream_lacks_it_if_it_ends_before_or_has_another_in_its_place() {
         let Some(mark) = marks(&[(5, "five")]).of(LIFE) else { panic!("it was noted") };
-        assert!([0, 4].iter().all(|last| mark.is_behind(*last)) && [5, 6].iter().all(|last| !mark.is_behind(*last)));
+        assert!([0, 4].iter().all(|last| mark.is_lost_at(*last)) && [5, 6].iter().all(|last| !mark.is_lost_at(*last)));
         let found = [Some("five"), Some("other"), Some(""), None];
         assert_eq!(found.map(|found| mark.is_replaced(found.map(str::as_bytes))), [false, true, true, false]);
         let marks = marks(&[(5, "five")]);
@@ -151,6 +154,6 @@ mod tests {
         assert_eq!(marks.of(LIFE), Some(mark), "what is there is known already");
         marks.note_end(7, 6);
         let Some(end) = marks.of(LIFE) else { panic!("it was noted") };
-        assert!(end.is_behind(5) && !end.is_behind(6) && !end.is_replaced(Some(b"six")));
+        assert!(end.is_lost_at(5) && !end.is_lost_at(6) && !end.is_replaced(Some(b"six")));
     }
 }

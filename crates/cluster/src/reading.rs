@@ -103,7 +103,7 @@ pub(crate) enum ReadStep {
 
 /// A reading under way.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct StreamReader {
     behind: u64,
     publications: Vec<StoredPublication>,
     last: u64,
@@ -111,10 +111,10 @@ pub(crate) struct Reading {
     rounds: u32,
 }
 
-impl Reading {
+impl StreamReader {
     /// Reads what is kept behind a sequence.
     pub(crate) fn new(behind: u64) -> Self {
-        Reading { behind, publications: Vec::new(), last: 0, lags: LAG_RETRIES, rounds: ROUNDS }
+        StreamReader { behind, publications: Vec::new(), last: 0, lags: LAG_RETRIES, rounds: ROUNDS }
     }
 
     /// What to ask first.
@@ -192,7 +192,7 @@ impl Reading {
 
     fn begin_anew(&mut self) -> ReadStep {
         let Some(rounds) = self.rounds.checked_sub(1) else { return ReadStep::Failed };
-        *self = Reading { lags: self.lags, rounds, ..Reading::new(self.behind) };
+        *self = StreamReader { lags: self.lags, rounds, ..StreamReader::new(self.behind) };
         ReadStep::Request(self.begin())
     }
 

@@ -8,10 +8,10 @@ use std::collections::HashMap;
 
 use touchline_protocol::stream::Offset;
 
-use crate::reading::{ReadRecords, ReadStep, Reading, StreamRead, StreamReadResult};
+use crate::reading::{ReadRecords, ReadStep, StreamRead, StreamReadResult, StreamReader};
 use crate::storing::{AppendVerdict, verdict};
 use crate::stream::Snapshot;
-use crate::{StoredPublication, StreamRun};
+use crate::{StoredPublication, StreamIncarnation};
 
 /// xorshift64* (Vigna, 2014).
 struct Random(u64);
@@ -177,13 +177,13 @@ trait SimulatedReader {
     fn take(&mut self, read: StreamRead, result: StreamReadResult) -> ReadStep;
 }
 
-impl SimulatedReader for Reading {
+impl SimulatedReader for StreamReader {
     fn begin(&self) -> StreamRead {
-        Reading::begin(self)
+        StreamReader::begin(self)
     }
 
     fn take(&mut self, read: StreamRead, result: StreamReadResult) -> ReadStep {
-        Reading::take(self, read, result)
+        StreamReader::take(self, read, result)
     }
 }
 
@@ -260,7 +260,7 @@ fn judge(stream: &SimulatedStream, life: u64, behind: u64, kept: ReadRecords) ->
         behind,
         &Snapshot {
             first: leader.first,
-            life: StreamRun { epoch: 7, run: 0 },
+            life: StreamIncarnation { epoch: 7, run: 0 },
             size_min: stream.size_min,
             is_bounded: false,
         },
@@ -286,7 +286,7 @@ fn judge(stream: &SimulatedStream, life: u64, behind: u64, kept: ReadRecords) ->
 fn what_a_reading_claims_was_really_not_trimmed() {
     let (mut days, mut whole) = (0_u64, 0_u64);
     for seed in seeds() {
-        let outcome = read(seed, |behind| Box::new(Reading::new(behind)));
+        let outcome = read(seed, |behind| Box::new(StreamReader::new(behind)));
         whole += u64::from(outcome.unwrap_or_else(|wrong| panic!("TOUCHLINE_SIM_SEED={seed}: {wrong}")));
         days += 1;
     }
@@ -307,7 +307,7 @@ fn a_channel_that_was_never_trimmed_is_had_from_the_beginning() {
         let mut stream = SimulatedStream::new(8);
         stream.publish(1);
         (0..published).for_each(|_| stream.publish(READ));
-        let mut reading = Reading::new(0);
+        let mut reading = StreamReader::new(0);
         let mut next_read = reading.begin();
         let kept = loop {
             match reading.take(next_read, stream.read(next_read, 1, &mut Random(1))) {
@@ -316,8 +316,10 @@ fn a_channel_that_was_never_trimmed_is_had_from_the_beginning() {
                 ReadStep::Failed => panic!("it is all there"),
             }
         };
-        let history = kept
-            .history(0, &Snapshot { first: 1, life: StreamRun { epoch: 7, run: 0 }, size_min: 8, is_bounded: false });
+        let history = kept.history(
+            0,
+            &Snapshot { first: 1, life: StreamIncarnation { epoch: 7, run: 0 }, size_min: 8, is_bounded: false },
+        );
         assert_eq!((history.floor.0, history.kept.len()), (0, published), "{published}");
     }
 }

@@ -8,7 +8,7 @@ use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RawMessageErrorKind, Republish, StorageType, Stream};
 use async_nats::jetstream::{Context, ErrorCode};
 
-use crate::StreamRun;
+use crate::StreamIncarnation;
 use crate::marks::Marks;
 use crate::settings::{JoinOptions, Storage, StreamSettings};
 use crate::subject::Subjects;
@@ -24,7 +24,7 @@ const EPOCH_BITS: u32 = 40;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StreamDescription {
     /// Its life: the epoch is a token of its subjects.
-    pub(crate) life: StreamRun,
+    pub(crate) life: StreamIncarnation,
     /// The least number of publications that a channel was ever allowed to hold: with fewer, nothing was pushed out by
     /// others.
     pub(crate) size_min: usize,
@@ -37,7 +37,7 @@ fn new_id() -> u64 {
 
 impl StreamDescription {
     fn new(size: usize) -> Self {
-        StreamDescription { life: StreamRun { epoch: new_id(), run: 0 }, size_min: size }
+        StreamDescription { life: StreamIncarnation { epoch: new_id(), run: 0 }, size_min: size }
     }
 
     /// As the stream says it.
@@ -65,7 +65,7 @@ impl StreamDescription {
         let size_min = words.clone().find_map(|word| word.strip_prefix("size_min=")?.parse().ok());
         let run = words.find_map(|word| u64::from_str_radix(word.strip_prefix("run=")?, 16).ok()).unwrap_or_default();
         match (epoch, size_min) {
-            (Some(epoch), Some(size_min)) => Ok(StreamDescription { life: StreamRun { epoch, run }, size_min }),
+            (Some(epoch), Some(size_min)) => Ok(StreamDescription { life: StreamIncarnation { epoch, run }, size_min }),
             _ => Err(FOREIGN),
         }
     }
@@ -77,7 +77,7 @@ pub(crate) struct Snapshot {
     /// The first sequence that it still has, and of an empty one the first that it will have.
     pub(crate) first: u64,
     /// As of [`StreamDescription::life`].
-    pub(crate) life: StreamRun,
+    pub(crate) life: StreamIncarnation,
     /// As of [`StreamDescription::size_min`].
     pub(crate) size_min: usize,
     /// Its size is bounded: the oldest publications of all channels go where it is full.
@@ -147,7 +147,7 @@ pub(crate) async fn was_set_back((stream, known): &(Stream, StreamDescription), 
         return Ok(true);
     }
     let Some(mark) = marks.of(known.life) else { return Ok(false) };
-    if mark.is_behind(stream.cached_info().state.last_sequence) {
+    if mark.is_lost_at(stream.cached_info().state.last_sequence) {
         return Ok(true);
     }
     match stream.get_raw_message(mark.sequence()).await {
@@ -255,7 +255,7 @@ mod tests {
     fn what_a_stream_says_of_itself_is_read_again() {
         // As version 0.1 writes it. Later versions must read it as it stands here.
         let read = |text| StreamDescription::read(Some(7), text);
-        let of_run = |run| StreamDescription { life: StreamRun { epoch: 7, run }, size_min: 60 };
+        let of_run = |run| StreamDescription { life: StreamIncarnation { epoch: 7, run }, size_min: 60 };
         assert_eq!(read("touchline format=1 size_min=60"), Ok(of_run(0)));
         assert_eq!(of_run(0).text(), "touchline format=1 size_min=60");
         assert_eq!(read("touchline format=1 new=x size_min=60 more"), Ok(of_run(0)), "what is new is passed over");

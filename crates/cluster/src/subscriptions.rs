@@ -147,7 +147,7 @@ impl ConnectedNode {
                 events(match stored_position(&subjects, &message) {
                     Some((offset, previous, epoch)) => {
                         marks.note(epoch, offset, &message.payload);
-                        ClusterEvent::Stored {
+                        ClusterEvent::Appended {
                             channel,
                             stored: StoredPublication { offset: Offset(offset), payload: message.payload },
                             previous: Offset(previous),

@@ -19,7 +19,7 @@ use crate::loader::Checks;
 const RECHECK_DELAY: Duration = Duration::from_secs(1);
 
 /// What a watch needs.
-pub(crate) struct StreamWatch {
+pub(crate) struct StreamPoller {
     pub(crate) streams: Streams,
     pub(crate) events: ClusterEventSink,
     /// As of [`crate::JoinOptions::check_delay`].
@@ -30,7 +30,7 @@ pub(crate) struct StreamWatch {
     pub(crate) checks: Arc<Checks>,
 }
 
-impl StreamWatch {
+impl StreamPoller {
     /// Inspects the streams again and again. What all caches were checked against is not checked again until there is
     /// more.
     pub(crate) async fn run(self) {

@@ -7,7 +7,7 @@ mod catch_up;
 mod empties;
 mod loading;
 mod payload;
-mod refused;
+mod remembered_refusals;
 mod replicated;
 
 use std::cmp::Reverse;
@@ -193,7 +193,7 @@ impl Channels {
     }
 
     /// Channels that had a subscriber since the last call: the present and the greatest number of subscribers.
-    pub fn audiences(&mut self) -> HashMap<ChannelName, (u64, u64)> {
+    pub fn take_subscriber_counts(&mut self) -> HashMap<ChannelName, (u64, u64)> {
         let forgotten = self.forgotten_peaks.as_mut().map(std::mem::take).unwrap_or_default();
         let mut all: HashMap<ChannelName, (u64, u64)> =
             forgotten.into_iter().map(|(name, peak)| (name, (0, u64::from(peak)))).collect();
@@ -534,8 +534,10 @@ fn deliver(outgoing: &mut Vec<(ShardId, Delivery)>, channel: &Channel, event: Ch
     let audience = channel.subscribers.iter().sum();
     for (shard, count) in channel.subscribers.iter().enumerate() {
         if *count > 0 {
-            outgoing
-                .push((shard as ShardId, Delivery { channel: channel.name.clone(), event: event.clone(), audience }));
+            outgoing.push((
+                shard as ShardId,
+                Delivery { channel: channel.name.clone(), event: event.clone(), subscriber_count: audience },
+            ));
         }
     }
 }

@@ -16,13 +16,13 @@ pub(crate) struct HistoryRing {
     top: Offset,
     /// Every publication of the channel behind this offset is kept.
     floor: Offset,
-    kept: VecDeque<HistoryEntry>,
+    kept: VecDeque<RingSlot>,
     /// The runs that assigned its offsets; empty if its log backend is never restored to an earlier state.
     runs: Runs,
 }
 
 #[derive(Debug)]
-struct HistoryEntry {
+struct RingSlot {
     publication: Arc<Publication>,
     expires_ms: u64,
 }
@@ -59,7 +59,7 @@ impl HistoryRing {
         while self.kept.len() >= size.max(1) {
             self.drop_oldest();
         }
-        self.kept.push_back(HistoryEntry { publication, expires_ms });
+        self.kept.push_back(RingSlot { publication, expires_ms });
     }
 
     /// Drops publications that are too old. The top stays.
@@ -155,7 +155,7 @@ impl HistoryRing {
     }
 
     fn range(&self, since: Option<Offset>, reverse: bool, limit: usize) -> Vec<Arc<Publication>> {
-        let clone = |kept: &HistoryEntry| Arc::clone(&kept.publication);
+        let clone = |kept: &RingSlot| Arc::clone(&kept.publication);
         if reverse {
             let end = since.map_or(self.kept.len(), |offset| self.up_to(offset.previous()));
             self.kept.range(..end).rev().take(limit).map(clone).collect()

@@ -64,7 +64,7 @@ pub enum DeliveryForm {
 }
 
 #[derive(Debug)]
-struct Audience {
+struct LocalSubscribers {
     name: ChannelName,
     references: u32,
     members: Vec<ChannelSubscriber>,
@@ -72,9 +72,9 @@ struct Audience {
     filtered: Option<Box<Filtered>>,
 }
 
-impl Audience {
+impl LocalSubscribers {
     fn group(&mut self, group: Option<u32>) -> &mut Vec<ChannelSubscriber> {
-        let Audience { members, filtered, .. } = self;
+        let LocalSubscribers { members, filtered, .. } = self;
         group.and_then(|group| filtered.as_mut()?.members(group)).unwrap_or(members)
     }
 
@@ -88,7 +88,7 @@ impl Audience {
 pub struct Hub {
     hasher: DefaultHashBuilder,
     by_name: HashTable<u32>,
-    audiences: Vec<Option<Audience>>,
+    audiences: Vec<Option<LocalSubscribers>>,
     free: Vec<u32>,
     /// The index of each membership in its channel's list.
     positions: Vec<u32>,
@@ -126,7 +126,7 @@ impl Hub {
             self.audience_mut(known).references += 1;
             return known;
         }
-        let audience = Audience { name: name.into(), references: 1, members: Vec::new(), filtered: None };
+        let audience = LocalSubscribers { name: name.into(), references: 1, members: Vec::new(), filtered: None };
         let index = match self.free.pop() {
             Some(index) => {
                 self.audiences[index as usize] = Some(audience);
@@ -267,16 +267,16 @@ impl Hub {
         self.audience(channel).all().filter(|m| m.slot & WANTS_MEMBERSHIP_EVENTS != 0).map(ChannelSubscriber::slot)
     }
 
-    fn audience(&self, channel: LocalChannel) -> &Audience {
+    fn audience(&self, channel: LocalChannel) -> &LocalSubscribers {
         self.audiences[channel.0 as usize].as_ref().expect("a reference keeps its channel")
     }
 
-    fn audience_mut(&mut self, channel: LocalChannel) -> &mut Audience {
+    fn audience_mut(&mut self, channel: LocalChannel) -> &mut LocalSubscribers {
         self.audiences[channel.0 as usize].as_mut().expect("a reference keeps its channel")
     }
 }
 
-fn hash_of(hasher: &DefaultHashBuilder, audiences: &[Option<Audience>], index: u32) -> u64 {
+fn hash_of(hasher: &DefaultHashBuilder, audiences: &[Option<LocalSubscribers>], index: u32) -> u64 {
     audiences[index as usize].as_ref().map_or(0, |audience| hasher.hash_one(&*audience.name))
 }
 

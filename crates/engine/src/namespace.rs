@@ -17,6 +17,9 @@ use touchline_protocol::stream::Retention;
 use crate::duration;
 use crate::duration::millis;
 
+/// How the names of the channels begin that carry changes of a registry scope.
+pub(crate) const WATCH_CHANNEL_PREFIX: &str = "$registry:";
+
 /// The options of the channels of one namespace, and the permissions of clients. Everything is off unless switched on.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]

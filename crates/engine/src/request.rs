@@ -163,7 +163,7 @@ pub enum Request {
     Appended(Appended),
     /// From the store: another node has appended something in this epoch and run of the channel, whose last offset is
     /// this or higher.
-    Advanced(Epoch, Offset),
+    Advanced(StreamPosition),
     /// From the cluster: the node gets the channel's publications from now on.
     SubscribedToBackend,
     /// From the cluster or the store: the channel's log; `None` = the load failed.
@@ -380,7 +380,7 @@ pub struct Delivery {
     /// The event.
     pub event: ChannelEvent,
     /// Subscribers of the channel on all shards.
-    pub audience: u32,
+    pub subscriber_count: u32,
 }
 
 /// An event of a channel.

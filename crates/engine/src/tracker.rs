@@ -63,7 +63,7 @@ impl Tracker {
             return Err(Error::NOT_AVAILABLE);
         }
         let TrackParams { event, props } = serde_json::from_str(params).map_err(|_| Error::BAD_REQUEST)?;
-        let props = props.map_or(Ok(Bytes::from_static(b"{}")), data::take)?;
+        let props = props.map_or(Ok(Bytes::from_static(b"{}")), data::checked_payload)?;
         if event.is_empty() || event.len() > NAME_MAX || !data::is_plain_text(&event) {
             return Err(Error::BAD_REQUEST);
         }
@@ -85,7 +85,7 @@ impl Tracker {
     }
 
     /// Takes the reports since the last call.
-    pub fn taken(&mut self) -> std::vec::Drain<'_, Tracked> {
+    pub fn drain(&mut self) -> std::vec::Drain<'_, Tracked> {
         self.taken.drain(..)
     }
 }
@@ -103,8 +103,8 @@ mod tests {
         assert_eq!([track(1, 0), track(1, 500), track(1, 999)], [Ok(()), Ok(()), Err(Error::TOO_MANY_REQUESTS)]);
         assert_eq!([track(2, 999), track(1, 1_000)], [Ok(()), Ok(())]);
         let event = Tracked { name: "goal".into(), user: "ann".into(), props: Bytes::from_static(b"{}") };
-        assert_eq!(tracker.taken().collect::<Vec<_>>(), vec![event; 4]);
-        assert_eq!(tracker.taken().len(), 0);
+        assert_eq!(tracker.drain().collect::<Vec<_>>(), vec![event; 4]);
+        assert_eq!(tracker.drain().len(), 0);
     }
 
     #[test]

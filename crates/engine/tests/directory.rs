@@ -13,7 +13,7 @@ use touchline_engine::request::Subscribed;
 use touchline_engine::{Response, StreamPosition, directory};
 use touchline_protocol::publication::Content;
 use touchline_protocol::{ClientInfo, Error, Publication};
-use touchline_registry::{OwnerId, Policy, Replica, ReplicaTiming};
+use touchline_registry::{ConflictPolicyKind, OwnerId, Replica, ReplicaTiming};
 
 type Asked = u32;
 
@@ -189,7 +189,7 @@ proptest! {
     fn a_registration_that_may_be_made_is_made(
         deeds in prop::collection::vec((0..4u32, 0..4usize, any::<bool>(), any::<bool>()), 1..80),
     ) {
-        for policy in [Policy::Newest, Policy::Oldest, Policy::Reject] {
+        for policy in [ConflictPolicyKind::Newest, ConflictPolicyKind::Oldest, ConflictPolicyKind::Reject] {
             let settings = touchline_registry::ReplicaSettings { policy, ..Default::default() };
             let mut replica = Replica::new("here", 7, settings, NOW);
             for (number, name, take_over, is_group) in &deeds {
@@ -283,12 +283,12 @@ fn another_node_gets_one_message_for_all_its_members() {
         there.tick(NOW);
         there.flush();
         for act in there.effects() {
-            if let DirectoryEffect::Link { scope, message, .. } = act {
+            if let DirectoryEffect::SendToScope { scope, message, .. } = act {
                 here.receive(&scope, &message, NOW);
             }
         }
         for act in here.effects() {
-            if let DirectoryEffect::Link { scope, message, .. } = act {
+            if let DirectoryEffect::SendToScope { scope, message, .. } = act {
                 there.receive(&scope, &message, NOW);
             }
         }

@@ -43,7 +43,7 @@ impl Verifier for Trusting {
 }
 
 impl SessionSigner for Trusting {
-    fn seal(&self, _: OwnerId) -> String {
+    fn sign(&self, _: OwnerId) -> String {
         String::new()
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::prelude::*;
 use touchline_engine::channels::{BackendCommand, Submitted};
-use touchline_engine::request::{ChannelEvent, Epoch, Loaded, Publish, Runs, Subscribe};
+use touchline_engine::request::{ChannelEvent, Epoch, Loaded, Publish, Runs, StreamPosition, Subscribe};
 use touchline_engine::{ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, Request, Response};
 use touchline_protocol::publication::Content;
 use touchline_protocol::stream::{ChannelName, LoadId, Offset};
@@ -94,7 +94,9 @@ impl World {
             Step::Tell => self
                 .told
                 .pop_front()
-                .map(|top| self.submit(Request::Advanced(Epoch::from_bits(7), Offset(top))))
+                .map(|top| {
+                    self.submit(Request::Advanced(StreamPosition { offset: Offset(top), epoch: Epoch::from_bits(7) }))
+                })
                 .is_some(),
             Step::Read => {
                 let Some((behind, number)) = self.asked.pop_front() else { return false };

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use touchline_engine::channels::{BackendCommand, DurablePublication, Submitted};
 use touchline_engine::request::{
-    Appended, ChannelEvent, ClientPosition, Epoch, History, Loaded, Recover, Runs, Subscribe,
+    Appended, ChannelEvent, ClientPosition, Epoch, History, Loaded, Recover, Runs, StreamPosition, Subscribe,
 };
 use touchline_engine::{
     ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, RecoveryMode, Request, Response,
@@ -224,7 +224,7 @@ impl Readers {
     fn step(&mut self, (kind, which): (u8, usize)) {
         match kind {
             0 | 1 => self.top += 1,
-            2 => self.tell(Request::Advanced(epoch(), Offset(self.top))),
+            2 => self.tell(Request::Advanced(StreamPosition { offset: Offset(self.top), epoch: epoch() })),
             3 => self.come(self.top),
             4 => self.come(NEVER),
             5 | 6 if !self.asked.is_empty() => {
@@ -419,10 +419,10 @@ fn a_report_that_contradicts_the_cache_is_verified() {
     ];
     for (life, top, behind, answer, lost_from) in cases {
         let mut channels = durable_at_10();
-        channels.submit(&name(), Request::Advanced(life, Offset(top)), NOW);
+        channels.submit(&name(), Request::Advanced(StreamPosition { offset: Offset(top), epoch: life }), NOW);
         let asked = channels.backend_commands();
         assert!(matches!(asked[..], [BackendCommand::LoadStored { load, .. }] if load.behind.0 == behind), "{top}");
-        channels.submit(&name(), Request::Advanced(life, Offset(top)), NOW);
+        channels.submit(&name(), Request::Advanced(StreamPosition { offset: Offset(top), epoch: life }), NOW);
         assert!(channels.backend_commands().is_empty(), "one look at a time");
         channels.submit(&name(), Request::Loaded(Some(Box::new(answer))), NOW);
         let acts = channels.backend_commands();

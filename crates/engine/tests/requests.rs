@@ -82,7 +82,7 @@ impl Nodes {
                             .messages
                             .push((client, serde_json::from_slice(&numbered(call, &message)).expect("JSON")));
                     }
-                    DirectoryEffect::Link { scope, to, message } => {
+                    DirectoryEffect::SendToScope { scope, to, message } => {
                         let others = self
                             .0
                             .iter_mut()

@@ -66,11 +66,11 @@ pub(crate) fn serve() -> Result<()> {
     listener.listen(BACKLOG)?;
     let address = listener.local_addr()?.as_socket().context("the floor listens on TCP")?;
     say(&FloorReport::Listening { address })?;
-    let mut crew = Crew::default();
+    let mut crew = ReaderThreads::default();
     for line in std::io::stdin().lock().lines() {
         match serde_json::from_str(&line?)? {
             FloorCommand::Accept { connections, transport, threads } => {
-                crew = Crew::start(accept(&listener, connections, transport)?, threads)?;
+                crew = ReaderThreads::start(accept(&listener, connections, transport)?, threads)?;
                 say(&FloorReport::Accepted)?;
             }
             FloorCommand::Send(sending) => {
@@ -96,12 +96,12 @@ fn accept(listener: &Socket, connections: usize, transport: ClientTransport) -> 
 /// Threads that send. They stay when they have sent, because the kernel accounts to a process only what its living
 /// threads have used.
 #[derive(Default)]
-struct Crew {
+struct ReaderThreads {
     commands: Vec<Sender<Sending>>,
     outcomes: Option<Receiver<Result<()>>>,
 }
 
-impl Crew {
+impl ReaderThreads {
     /// Gives each thread its share of the readers.
     fn start(mut readers: Vec<FloorReader>, threads: usize) -> Result<Self> {
         let (outcome, outcomes) = channel();
@@ -119,7 +119,7 @@ impl Crew {
             commands.push(command);
             first += share;
         }
-        Ok(Crew { commands, outcomes: Some(outcomes) })
+        Ok(ReaderThreads { commands, outcomes: Some(outcomes) })
     }
 
     /// Lets all send, and waits for them.

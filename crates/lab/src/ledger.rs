@@ -117,7 +117,7 @@ impl Ledger {
     }
 
     /// The round is over: what a subscriber is still due is lost.
-    pub(crate) fn settle(&mut self, subscriber: &mut Progress) {
+    pub(crate) fn end_round(&mut self, subscriber: &mut Progress) {
         self.wrongs.lost += subscriber.due.saturating_sub(subscriber.last);
         subscriber.last = subscriber.last.max(subscriber.due);
     }
@@ -137,7 +137,7 @@ mod tests {
         }
         assert!(!ledger.is_complete());
         assert_eq!((ledger.delivered, ledger.wrongs), (3, Wrongs { lost: 1, repeated: 1, closed: 0 }));
-        ledger.settle(&mut one);
+        ledger.end_round(&mut one);
         assert_eq!(ledger.wrongs.lost, 2);
         assert_eq!(one.last, 5);
     }

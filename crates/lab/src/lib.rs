@@ -17,7 +17,7 @@ mod registry_node;
 mod report;
 mod scenario;
 mod server_under_test;
-mod stream;
+mod socket;
 mod token;
 mod transport;
 mod wire;

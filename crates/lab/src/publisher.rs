@@ -11,7 +11,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::ledger::Times;
 use crate::process::now_us;
-use crate::stream::LabStream;
+use crate::socket::LabStream;
 use crate::wire;
 use crate::worker::channel_name;
 

@@ -15,7 +15,7 @@ use crate::certificate::SelfSignedCertificate;
 use crate::nats::Nats;
 use crate::process::ChildProcess;
 use crate::publisher::PublishClient;
-use crate::stream::LabStream;
+use crate::socket::LabStream;
 use crate::transport::ClientTransport;
 use crate::wire::Dialect;
 use crate::workers::Plan;
@@ -46,16 +46,16 @@ pub(crate) struct ServerUnderTest {
     transport: ClientTransport,
     /// The address that subscribers connect to.
     pub(crate) subscriber_address: SocketAddr,
-    _own: Option<(ChildProcess, Configuration)>,
+    _own: Option<(ChildProcess, ServerConfigFile)>,
 }
 
 /// The configuration file of a server, and its database of durable channels. Both are removed when this is dropped.
-struct Configuration {
+struct ServerConfigFile {
     file: PathBuf,
     _database: Option<Arc<LabDatabase>>,
 }
 
-impl Drop for Configuration {
+impl Drop for ServerConfigFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.file);
     }
@@ -178,7 +178,7 @@ impl ServerUnderTest {
         if options.transport == ClientTransport::Tls {
             settings["http_server"]["tls"] = SelfSignedCertificate::make()?.settings();
         }
-        let configuration = Configuration { file: file.clone(), _database: setup.database.cloned() };
+        let configuration = ServerConfigFile { file: file.clone(), _database: setup.database.cloned() };
         std::fs::write(&file, settings.to_string()).context("failed to write the server's configuration")?;
         let own = serve(&configuration, options, address)?;
         let subscriber_address = if options.transport == ClientTransport::Tcp { tcp } else { address };
@@ -188,7 +188,12 @@ impl ServerUnderTest {
         })
     }
 
-    fn own(address: SocketAddr, transport: ClientTransport, own: ChildProcess, configuration: Configuration) -> Self {
+    fn own(
+        address: SocketAddr,
+        transport: ClientTransport,
+        own: ChildProcess,
+        configuration: ServerConfigFile,
+    ) -> Self {
         ServerUnderTest {
             address,
             api: PublishClient { address, key: "lab".to_owned(), is_tls: transport == ClientTransport::Tls },
@@ -242,7 +247,7 @@ impl ServerUnderTest {
 pub(crate) struct Killed {
     address: SocketAddr,
     transport: ClientTransport,
-    configuration: Configuration,
+    configuration: ServerConfigFile,
 }
 
 impl Killed {
@@ -257,7 +262,7 @@ impl Killed {
 }
 
 /// Starts a server, and waits until it listens.
-fn serve(configuration: &Configuration, options: &Options, address: SocketAddr) -> Result<ChildProcess> {
+fn serve(configuration: &ServerConfigFile, options: &Options, address: SocketAddr) -> Result<ChildProcess> {
     let mut words = vec!["serve".to_owned(), "--config".to_owned(), configuration.file.display().to_string()];
     if let Some(shards) = options.shards {
         words.extend(["--shards".to_owned(), shards.to_string()]);

@@ -58,7 +58,7 @@ pub fn object_or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Defaul
 ///
 /// # Errors
 /// 107 when it nests deeper than [`DEPTH_MAX`].
-pub fn take(value: &RawValue) -> Result<Bytes, Error> {
+pub fn checked_payload(value: &RawValue) -> Result<Bytes, Error> {
     let text = value.get().as_bytes();
     // Most payloads have fewer brackets than may nest: counting them is a tenth of the work of following them.
     let brackets = text.iter().filter(|byte| matches!(byte, b'{' | b'[')).count();
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn taken(text: &str) -> Result<Bytes, Error> {
-        take(&RawValue::from_string(text.to_owned()).expect("the case is JSON"))
+        checked_payload(&RawValue::from_string(text.to_owned()).expect("the case is JSON"))
     }
 
     #[test]

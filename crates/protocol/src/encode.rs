@@ -111,14 +111,14 @@ pub fn client_info(out: &mut Vec<u8>, info: &ClientInfo) {
 }
 
 /// `Publication`. The first of a stream (offset 1) carries the epoch too.
-pub fn publication(out: &mut Vec<u8>, content: &Content, place: Option<LogPosition<'_>>) {
+pub fn publication(out: &mut Vec<u8>, content: &Content, position: Option<LogPosition<'_>>) {
     let mut object = ObjectWriter::open(out);
     object.raw("data", Some(&content.data));
     if let Some(info) = &content.info {
         client_info(object.key("info"), info);
     }
-    if let Some(place) = place {
-        object.number("offset", place.offset.0);
+    if let Some(position) = position {
+        object.number("offset", position.offset.0);
     }
     if !content.tags.is_empty() {
         let out = object.key("tags");
@@ -126,23 +126,23 @@ pub fn publication(out: &mut Vec<u8>, content: &Content, place: Option<LogPositi
         let _ = serde_json::to_writer(out, &content.tags);
     }
     object.number("expires_at", content.expires_ms);
-    if let Some(place) = place {
-        object.number("time", place.time_ms);
-        if place.offset == Offset(1) {
-            object.text("epoch", place.epoch);
+    if let Some(position) = position {
+        object.number("time", position.time_ms);
+        if position.offset == Offset(1) {
+            object.text("epoch", position.epoch);
         }
     }
     object.close();
 }
 
 /// The place of a publication, behind its other members.
-pub fn place(out: &mut Vec<u8>, place: LogPosition<'_>) {
-    for (name, value) in [("offset", place.offset.0), ("time", place.time_ms)] {
+pub fn position_members(out: &mut Vec<u8>, position: LogPosition<'_>) {
+    for (name, value) in [("offset", position.offset.0), ("time", position.time_ms)] {
         out.extend_from_slice(format!(",\"{name}\":{value}").as_bytes());
     }
-    if place.offset == Offset(1) {
+    if position.offset == Offset(1) {
         out.extend_from_slice(b",\"epoch\":");
-        text(out, place.epoch);
+        text(out, position.epoch);
     }
 }
 

@@ -219,7 +219,7 @@ impl Publication {
     pub fn wrap(channel: &str, object: &[u8], place: Option<LogPosition<'_>>) -> Self {
         let mut placed = object.strip_suffix(b"}").unwrap_or(object).to_vec();
         if let Some(place) = place {
-            encode::place(&mut placed, place);
+            encode::position_members(&mut placed, place);
         }
         placed.push(b'}');
         let publication = Publication::frame(channel, place, placed.len(), |buffer| buffer.extend_from_slice(&placed));

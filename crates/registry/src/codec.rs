@@ -10,7 +10,7 @@ use crate::clock::Stamp;
 use crate::event::Reason;
 use crate::owners::OwnerId;
 use crate::peer::Incarnation;
-use crate::settings::Policy;
+use crate::settings::ConflictPolicyKind;
 
 /// The version of this format.
 const VERSION: u8 = 1;
@@ -31,7 +31,7 @@ pub(crate) struct MessageHead<'a> {
     /// The sender's clock.
     pub(crate) stamp: Stamp,
     /// The sender's policy, by its own settings.
-    pub(crate) policy: Policy,
+    pub(crate) policy: ConflictPolicyKind,
 }
 
 /// What a message says.
@@ -285,7 +285,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(MessageHead<'_>, MessageBody<'_>)>
         node: reader.text().filter(|node| node.len() <= NODE_LEN_MAX)?,
         incarnation: reader.incarnation()?,
         stamp: Stamp(reader.number()?),
-        policy: Policy::from_strictness(reader.byte()?)?,
+        policy: ConflictPolicyKind::from_strictness(reader.byte()?)?,
     };
     let body = match kind {
         1 => MessageBody::Delta { first: reader.number()?, count: reader.number()?, operations: reader.0 },
@@ -333,7 +333,7 @@ mod tests {
             digest: u64,
         ) {
             let life = Incarnation { order: incarnation, birth: digest };
-            let head = MessageHead { node: &node, incarnation: life, stamp: Stamp(stamp), policy: Policy::Oldest };
+            let head = MessageHead { node: &node, incarnation: life, stamp: Stamp(stamp), policy: ConflictPolicyKind::Oldest };
             let mut lives = Vec::new();
             put_life(&mut lives, &node, life);
             put_life(&mut lives, "other", life);

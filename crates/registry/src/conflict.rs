@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::clock::Stamp;
-use crate::settings::Policy;
+use crate::settings::ConflictPolicyKind;
 
 /// What of a claim decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,11 +19,11 @@ pub(crate) struct Standing<'a> {
 }
 
 /// `Greater` = `a` counts.
-pub(crate) fn compare(policy: Policy, a: Standing<'_>, b: Standing<'_>) -> Ordering {
+pub(crate) fn compare(policy: ConflictPolicyKind, a: Standing<'_>, b: Standing<'_>) -> Ordering {
     let by_time = (a.stamp, a.node).cmp(&(b.stamp, b.node));
     let by_policy = match policy {
-        Policy::Newest | Policy::Hook => by_time,
-        Policy::Oldest | Policy::Reject => by_time.reverse(),
+        ConflictPolicyKind::Newest | ConflictPolicyKind::Hook => by_time,
+        ConflictPolicyKind::Oldest | ConflictPolicyKind::Reject => by_time.reverse(),
     };
     b.is_doubtful.cmp(&a.is_doubtful).then(a.rank.cmp(&b.rank)).then(by_policy)
 }
@@ -40,7 +40,12 @@ mod tests {
                 [false, true].map(|is_doubtful| Standing { is_doubtful, rank, stamp: Stamp(time), node })
             })
             .collect();
-        for policy in [Policy::Newest, Policy::Oldest, Policy::Reject, Policy::Hook] {
+        for policy in [
+            ConflictPolicyKind::Newest,
+            ConflictPolicyKind::Oldest,
+            ConflictPolicyKind::Reject,
+            ConflictPolicyKind::Hook,
+        ] {
             for a in &all {
                 for b in &all {
                     assert_eq!(compare(policy, *a, *b), compare(policy, *b, *a).reverse());

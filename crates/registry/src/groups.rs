@@ -6,9 +6,9 @@ use std::sync::Arc;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::entry::Entry;
+use crate::member_counts::MemberCounts;
 use crate::settings::Classify;
 use crate::slab::{NONE, Slab};
-use crate::tally::Tally;
 
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -40,7 +40,7 @@ pub(crate) struct Groups {
     by_key: HashTable<u32>,
     groups: Slab<Group>,
     pub(crate) members: Slab<Member>,
-    tally: Option<Tally>,
+    tally: Option<MemberCounts>,
     /// The member that a walk comes to next; none = no walk is under way.
     walk: u32,
 }
@@ -52,7 +52,7 @@ impl Groups {
             by_key: HashTable::new(),
             groups: Slab::default(),
             members: Slab::default(),
-            tally: classify.map(Tally::new),
+            tally: classify.map(MemberCounts::new),
             walk: NONE,
         }
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use stateright::{Checker, Model, Property};
 
 use crate::table::SELF;
-use crate::{Output, OwnerId, Policy, Registered, Replica, ReplicaSettings, ReplicaTiming};
+use crate::{ConflictPolicyKind, Output, OwnerId, Registered, Replica, ReplicaSettings, ReplicaTiming};
 
 const NODES: [&str; 3] = ["a", "b", "c"];
 const NAMES: [&str; 2] = ["x", "y"];
@@ -83,7 +83,7 @@ struct Budget {
 }
 
 struct Protocol {
-    policy: Policy,
+    policy: ConflictPolicyKind,
     /// Bytes of operations that replicas remember: with none, every gap takes a snapshot.
     log_max: usize,
     budget: Budget,
@@ -364,7 +364,8 @@ impl Model for Protocol {
             if commands < self.budget.commands {
                 // Names are alike, so the first command may be about the first.
                 for name in 0..if commands == 0 { 1 } else { NAMES.len() } {
-                    let take_overs = if self.policy == Policy::Newest { &[false, true][..] } else { &[false] };
+                    let take_overs =
+                        if self.policy == ConflictPolicyKind::Newest { &[false, true][..] } else { &[false] };
                     actions.extend(take_overs.iter().map(|take_over| ModelAction::Register {
                         node,
                         name,
@@ -428,9 +429,13 @@ fn is_long() -> bool {
 #[test]
 fn commands_and_messages_in_any_order() {
     let budget = Budget { commands: 3, beats: 0, losses: 0, doubles: 0, restarts: 0, freezes: 0 };
-    check(Protocol { policy: Policy::Newest, log_max: 0, budget }, steps(9), if is_long() { 300_000 } else { 30_000 });
+    check(
+        Protocol { policy: ConflictPolicyKind::Newest, log_max: 0, budget },
+        steps(9),
+        if is_long() { 300_000 } else { 30_000 },
+    );
     let budget = Budget { commands: 2, ..budget };
-    for policy in [Policy::Oldest, Policy::Reject] {
+    for policy in [ConflictPolicyKind::Oldest, ConflictPolicyKind::Reject] {
         check(Protocol { policy, log_max: 1_000, budget }, ALL_STEPS, 500);
     }
 }
@@ -438,11 +443,15 @@ fn commands_and_messages_in_any_order() {
 #[test]
 fn gaps_and_snapshots_in_any_order() {
     let budget = Budget { commands: 2, beats: 1, losses: 0, doubles: 0, restarts: 0, freezes: 0 };
-    check(Protocol { policy: Policy::Newest, log_max: 0, budget }, steps(9), if is_long() { 50_000 } else { 10_000 });
+    check(
+        Protocol { policy: ConflictPolicyKind::Newest, log_max: 0, budget },
+        steps(9),
+        if is_long() { 50_000 } else { 10_000 },
+    );
     for (losses, doubles) in [(1, 0), (0, 1)] {
         let budget = Budget { commands: 2, beats: 0, losses, doubles, restarts: 0, freezes: 0 };
-        check(Protocol { policy: Policy::Newest, log_max: 0, budget }, ALL_STEPS, 3_000);
-        check(Protocol { policy: Policy::Oldest, log_max: 0, budget }, ALL_STEPS, 1_000);
+        check(Protocol { policy: ConflictPolicyKind::Newest, log_max: 0, budget }, ALL_STEPS, 3_000);
+        check(Protocol { policy: ConflictPolicyKind::Oldest, log_max: 0, budget }, ALL_STEPS, 1_000);
     }
 }
 
@@ -450,7 +459,7 @@ fn gaps_and_snapshots_in_any_order() {
 fn restarts_in_any_order() {
     // All orders of these would be too many: the first seven steps of them.
     let budget = Budget { commands: 2, beats: 0, losses: 1, doubles: 0, restarts: 1, freezes: 0 };
-    check(Protocol { policy: Policy::Newest, log_max: 0, budget }, 7, 10_000);
+    check(Protocol { policy: ConflictPolicyKind::Newest, log_max: 0, budget }, 7, 10_000);
 }
 
 /// A node stands still, its owner's connection closes, others purge it and give its names away, and it comes back: in
@@ -458,7 +467,7 @@ fn restarts_in_any_order() {
 #[test]
 fn freezes_purges_and_thaws_in_any_order() {
     let budget = Budget { commands: 2, beats: 0, losses: 0, doubles: 0, restarts: 0, freezes: 1 };
-    for policy in [Policy::Newest, Policy::Oldest, Policy::Reject] {
+    for policy in [ConflictPolicyKind::Newest, ConflictPolicyKind::Oldest, ConflictPolicyKind::Reject] {
         check(Protocol { policy, log_max: 1_000, budget }, if is_long() { 9 } else { 7 }, 1_000);
     }
 }

@@ -10,7 +10,7 @@ use crate::entry::Entry;
 use crate::slab::Slab;
 
 #[derive(Debug)]
-pub(crate) struct Claim {
+pub(crate) struct NameRegistration {
     pub(crate) entry: Entry,
     pub(crate) owner: u32,
     /// Neighbours in the owner's list.
@@ -30,7 +30,7 @@ pub(crate) struct Names {
     by_name: HashTable<u32>,
     /// The other claims of a contested name, by the one that counts.
     rivals: HashMap<u32, Vec<u32>>,
-    pub(crate) claims: Slab<Claim>,
+    pub(crate) claims: Slab<NameRegistration>,
 }
 
 impl Names {
@@ -59,7 +59,7 @@ impl Names {
     }
 
     /// Adds a claim to the rivals of a head, or as the head of a new name.
-    pub(crate) fn insert(&mut self, head: Option<u32>, claim: Claim) -> u32 {
+    pub(crate) fn insert(&mut self, head: Option<u32>, claim: NameRegistration) -> u32 {
         let hash = self.hasher.hash_one(claim.entry.key_bytes());
         let index = self.claims.insert(claim);
         let Names { hasher, by_name, rivals, claims } = self;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::settings::Policy;
+use crate::settings::ConflictPolicyKind;
 
 /// One life of a node. Later lives have greater orders, as far as clocks and others' memory tell; the birth number
 /// keeps all lives apart.
@@ -27,7 +27,7 @@ pub(crate) struct Peer {
     /// The node has said that it has the entries of this node's present incarnation.
     pub(crate) has_ours: bool,
     /// Its policy and its limits of keys and metadata, by its own settings.
-    pub(crate) policy: Policy,
+    pub(crate) policy: ConflictPolicyKind,
     pub(crate) limits: (u64, u64),
     /// The last operation that was applied.
     pub(crate) applied: u64,
@@ -43,7 +43,13 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn new(name: Arc<str>, incarnation: Incarnation, authority: u32, policy: Policy, now_ms: u64) -> Self {
+    pub(crate) fn new(
+        name: Arc<str>,
+        incarnation: Incarnation,
+        authority: u32,
+        policy: ConflictPolicyKind,
+        now_ms: u64,
+    ) -> Self {
         Peer {
             name,
             incarnation,

@@ -10,7 +10,7 @@ use crate::event::{Output, Reason};
 use crate::owners::OwnerId;
 use crate::peer::{Incarnation, Peer};
 use crate::rebirth::IncarnationState;
-use crate::settings::{Limits, Policy, ReplicaSettings};
+use crate::settings::{ConflictPolicyKind, Limits, ReplicaSettings};
 use crate::table::{SELF, Table};
 use crate::view::View;
 
@@ -172,7 +172,7 @@ impl Replica {
                 // It counts everywhere, also if the other's node lives and comes back.
                 (seen, rank) = (Some(entry.stamp()), other_rank.saturating_add(1));
             }
-            Some((entry, _, other_rank)) if take_over && self.table.policy() == Policy::Newest => {
+            Some((entry, _, other_rank)) if take_over && self.table.policy() == ConflictPolicyKind::Newest => {
                 (seen, rank) = (Some(entry.stamp()), *other_rank);
             }
             Some((entry, ..)) => return Err(RegisterRefusal::Taken(entry.clone())),
@@ -198,7 +198,7 @@ impl Replica {
     /// [`RegisterRefusal::Undefined`] if the owner does not have it.
     pub fn unregister(&mut self, owner: OwnerId, name: &str) -> Result<(), RegisterRefusal> {
         self.own(owner, name)?;
-        self.unclaim(name, Reason::Normal);
+        self.remove_registration(name, Reason::Normal);
         Ok(())
     }
 
@@ -299,7 +299,7 @@ impl Replica {
 
     /// Members of a group that [`ReplicaSettings::classify`] counts, and their kinds. Kept up to date: it costs one
     /// look.
-    pub fn tally(&self, group: &str) -> (u64, u64) {
+    pub fn member_counts(&self, group: &str) -> (u64, u64) {
         self.table.tally(group)
     }
 
@@ -358,7 +358,7 @@ impl Replica {
     }
 
     /// The policy that is followed: the strictest of all nodes in sight.
-    pub fn policy(&self) -> Policy {
+    pub fn policy(&self) -> ConflictPolicyKind {
         self.table.policy()
     }
 
@@ -414,7 +414,7 @@ impl Replica {
     }
 
     /// Takes this node's claim back, here and elsewhere.
-    pub(crate) fn unclaim(&mut self, name: &str, reason: Reason) {
+    pub(crate) fn remove_registration(&mut self, name: &str, reason: Reason) {
         if self.table.drop_claim(SELF, name, reason) {
             self.operate(ReplicatedOperation::Unclaim { name, reason });
         }
@@ -431,7 +431,7 @@ impl Replica {
     pub(crate) fn withdraw(&mut self, name: &str) {
         let Some((mine, _)) = self.table.own_claim(name) else { return };
         self.counters.conflicts_lost += 1;
-        self.unclaim(name, Reason::Conflict);
+        self.remove_registration(name, Reason::Conflict);
         self.tell_loser(mine, Reason::Conflict);
     }
 

@@ -2,7 +2,7 @@
 
 /// Who keeps a name that two authorities own: after a race, or when a split heals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Policy {
+pub enum ConflictPolicyKind {
     /// The later claim. Only here may a register take a name over that somebody holds.
     #[default]
     Newest,
@@ -14,20 +14,22 @@ pub enum Policy {
     Hook,
 }
 
-impl Policy {
+impl ConflictPolicyKind {
     /// Which of two policies is the stricter one: nodes whose scopes differ all follow the strictest. Also its byte in
     /// messages.
     pub(crate) fn strictness(self) -> u8 {
         match self {
-            Policy::Newest => 0,
-            Policy::Hook => 1,
-            Policy::Oldest => 2,
-            Policy::Reject => 3,
+            ConflictPolicyKind::Newest => 0,
+            ConflictPolicyKind::Hook => 1,
+            ConflictPolicyKind::Oldest => 2,
+            ConflictPolicyKind::Reject => 3,
         }
     }
 
-    pub(crate) fn from_strictness(byte: u8) -> Option<Policy> {
-        [Policy::Newest, Policy::Hook, Policy::Oldest, Policy::Reject].get(usize::from(byte)).copied()
+    pub(crate) fn from_strictness(byte: u8) -> Option<ConflictPolicyKind> {
+        [ConflictPolicyKind::Newest, ConflictPolicyKind::Hook, ConflictPolicyKind::Oldest, ConflictPolicyKind::Reject]
+            .get(usize::from(byte))
+            .copied()
     }
 }
 
@@ -61,7 +63,7 @@ pub struct ReplicaTiming {
     pub snapshot_interval_ms: u64,
     /// How far another node's clock may pull this one's stamps ahead.
     pub drift_max_ms: u64,
-    /// How long the backend may take to resolve a conflict ([`Policy::Hook`]).
+    /// How long the backend may take to resolve a conflict ([`ConflictPolicyKind::Hook`]).
     pub hook_timeout_ms: u64,
     /// How long the host may take to look at its connections ([`crate::Output::Probe`]).
     pub probe_timeout_ms: u64,
@@ -89,7 +91,7 @@ pub type Classify = fn(&[u8]) -> Option<&[u8]>;
 #[derive(Debug, Clone)]
 pub struct ReplicaSettings {
     /// Who keeps a name that two own.
-    pub policy: Policy,
+    pub policy: ConflictPolicyKind,
     /// Limits of what comes in.
     pub limits: Limits,
     /// Times.
@@ -98,14 +100,14 @@ pub struct ReplicaSettings {
     pub message_max: usize,
     /// Bytes of past operations that are kept to fill others' gaps. Beyond it they get a snapshot.
     pub log_max: usize,
-    /// What [`crate::Replica::tally`] counts of groups; `None` = nothing.
+    /// What [`crate::Replica::member_counts`] counts of groups; `None` = nothing.
     pub classify: Option<Classify>,
 }
 
 impl Default for ReplicaSettings {
     fn default() -> Self {
         ReplicaSettings {
-            policy: Policy::default(),
+            policy: ConflictPolicyKind::default(),
             limits: Limits::default(),
             timing: ReplicaTiming::default(),
             message_max: 256 * 1_024,

@@ -13,7 +13,7 @@ use crate::entry::Entry;
 use crate::event::{Output, Reason};
 use crate::peer::Peer;
 use crate::replica::{Batch, PendingCommand, Replica};
-use crate::settings::{Limits, Policy};
+use crate::settings::{ConflictPolicyKind, Limits};
 use crate::table::SELF;
 
 /// Nodes whose departure is remembered.
@@ -436,7 +436,7 @@ impl Replica {
             if mine == other || !winner.is_settled || winner.is_suspected {
                 continue;
             }
-            if self.table.policy() != Policy::Hook
+            if self.table.policy() != ConflictPolicyKind::Hook
                 || other_rank > rank
                 || is_doubtful(SELF, &mine) && !is_doubtful(authority, &other)
             {

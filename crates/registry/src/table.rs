@@ -11,9 +11,9 @@ use crate::digest;
 use crate::entry::{Entry, NodeName};
 use crate::event::{EntryChange, Reason, RegistryEvent};
 use crate::groups::Groups;
-use crate::names::{Claim, Names};
+use crate::names::{NameRegistration, Names};
 use crate::owners::{OwnerId, Owners};
-use crate::settings::{Classify, Policy};
+use crate::settings::{Classify, ConflictPolicyKind};
 use crate::slab::{NONE, Slab};
 use crate::view::{View, ViewWriter};
 
@@ -41,7 +41,7 @@ pub(crate) struct Authority {
 
 #[derive(Debug)]
 pub(crate) struct Table {
-    policy: Policy,
+    policy: ConflictPolicyKind,
     authorities: Slab<Authority>,
     owners: Owners,
     names: Names,
@@ -53,7 +53,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(policy: Policy, classify: Option<Classify>, node: &str) -> Self {
+    pub(crate) fn new(policy: ConflictPolicyKind, classify: Option<Classify>, node: &str) -> Self {
         let mut table = Table {
             policy,
             authorities: Slab::default(),
@@ -69,12 +69,12 @@ impl Table {
         table
     }
 
-    pub(crate) fn policy(&self) -> Policy {
+    pub(crate) fn policy(&self) -> ConflictPolicyKind {
         self.policy
     }
 
     /// Follows another policy from now on.
-    pub(crate) fn set_policy(&mut self, policy: Policy) {
+    pub(crate) fn set_policy(&mut self, policy: ConflictPolicyKind) {
         if std::mem::replace(&mut self.policy, policy) != policy {
             self.reconsider();
         }
@@ -193,7 +193,7 @@ impl Table {
         }
         let owner = self.owners.find_or_insert(authority, entry.owner(), &mut self.authorities[authority].first_owner);
         let next_of_owner = self.owners.get(owner).first_claim;
-        let claim = Claim { entry, owner, next_of_owner, previous_of_owner: NONE, rank, mark };
+        let claim = NameRegistration { entry, owner, next_of_owner, previous_of_owner: NONE, rank, mark };
         let index = self.names.insert(head, claim);
         if let Some(neighbour) = self.names.claims.get_mut(next_of_owner) {
             neighbour.previous_of_owner = index;

@@ -70,7 +70,7 @@ proptest! {
             }
             let kinds: Vec<&[u8]> = metas.iter().flatten().filter_map(|meta| kind(meta)).collect();
             let distinct = kinds.iter().collect::<BTreeSet<_>>().len();
-            prop_assert_eq!(replica.tally("group"), (kinds.len() as u64, distinct as u64));
+            prop_assert_eq!(replica.member_counts("group"), (kinds.len() as u64, distinct as u64));
         }
         prop_assert!(!replica.walk(1, |_| {}), "the walk is over");
         let once: BTreeSet<u8> = met.iter().copied().collect();

@@ -14,7 +14,7 @@ use crate::proxies::Remote;
 pub(crate) struct Admission {
     pub(crate) is_loopback: bool,
     /// Its slot among the connections of its address; None = these are not limited.
-    pub(crate) place: Option<AddressSlot>,
+    pub(crate) address_slot: Option<AddressSlot>,
 }
 
 /// Why a client is not admitted.
@@ -39,19 +39,19 @@ impl Node {
         let limit = client.connection_limit_by_address;
         let place = match limit {
             0 => None,
-            _ => Some(self.admission.places.take(remote.address, limit).ok_or_else(|| {
+            _ => Some(self.admission.address_slots.take(remote.address, limit).ok_or_else(|| {
                 self.metrics_here().denied_by_address.add_shared(1);
                 tracing::debug!(client = %remote.address, "refused: client.connection_limit_by_address");
                 Denial::Address
             })?),
         };
         let rate = client.connection_rate_limit;
-        if rate > 0 && !self.admission.connections.take(rate, BURST_US, self.clock.elapsed_us()) {
+        if rate > 0 && !self.admission.connections.try_admit(rate, BURST_US, self.clock.elapsed_us()) {
             self.metrics_here().denied_by_rate.add_shared(1);
             tracing::debug!(client = %remote.address, "refused: client.connection_rate_limit");
             return Err(Denial::Full);
         }
-        Ok(Admission { is_loopback: remote.is_loopback, place })
+        Ok(Admission { is_loopback: remote.is_loopback, address_slot: place })
     }
 }
 
@@ -61,7 +61,7 @@ const BURST_US: u64 = 1_000_000;
 /// The limits of a node that all new connections share.
 #[derive(Debug, Default)]
 pub(crate) struct AdmissionControl {
-    places: Arc<AddressSlots>,
+    address_slots: Arc<AddressSlots>,
     connections: Rate,
     pub(crate) handshakes: Rate,
 }
@@ -74,7 +74,7 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// How long until the next [`take`](Self::take) succeeds, microseconds; None = it succeeds now.
+    /// How long until the next [`Rate::try_admit`] succeeds, microseconds; None = it succeeds now.
     pub(crate) fn wait(&self, limit: usize, burst_us: u64, now_us: u64) -> Option<u64> {
         if limit == 0 {
             return None;
@@ -88,7 +88,7 @@ impl Rate {
     /// taken at once, and always one.
     ///
     /// False = the limit refuses it now.
-    pub(crate) fn take(&self, limit: usize, burst_us: u64, now_us: u64) -> bool {
+    pub(crate) fn try_admit(&self, limit: usize, burst_us: u64, now_us: u64) -> bool {
         if limit == 0 {
             return true;
         }
@@ -196,21 +196,21 @@ mod tests {
     #[test]
     fn a_rate_lets_a_burst_pass_and_then_its_share() {
         let rate = Rate::default();
-        let at = |now_us: u64| (0..1_000).take_while(|_| rate.take(100, 1_000_000, now_us)).count();
+        let at = |now_us: u64| (0..1_000).take_while(|_| rate.try_admit(100, 1_000_000, now_us)).count();
         assert_eq!(at(5_000_000), 100);
         assert_eq!(rate.wait(100, 1_000_000, 5_000_000), Some(10_000), "the next one in a hundredth of a second");
         assert_eq!(at(5_500_000), 50);
         assert_eq!(at(60_000_000), 100, "what was not used is not saved up");
-        assert!((0..10_000).all(|_| rate.take(0, 0, 0)), "no limit");
+        assert!((0..10_000).all(|_| rate.try_admit(0, 0, 0)), "no limit");
     }
 
     #[test]
     fn a_rate_without_a_burst_lets_one_pass_at_a_time() {
         let rate = Rate::default();
-        assert!(rate.take(2, 0, 1_000_000));
-        assert!(!rate.take(2, 0, 1_000_000));
+        assert!(rate.try_admit(2, 0, 1_000_000));
+        assert!(!rate.try_admit(2, 0, 1_000_000));
         assert_eq!(rate.wait(2, 0, 1_000_000), Some(500_000));
         assert_eq!(rate.wait(2, 0, 1_500_000), None);
-        assert!(rate.take(2, 0, 1_500_000));
+        assert!(rate.try_admit(2, 0, 1_500_000));
     }
 }

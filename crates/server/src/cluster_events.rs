@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use touchline_cluster::{Cluster, ClusterEvent, Joining, Storage, StreamRun, StreamSettings, join as join_cluster};
+use touchline_cluster::{
+    Cluster, ClusterEvent, Joining, Storage, StreamIncarnation, StreamSettings, join as join_cluster,
+};
 use touchline_engine::Request;
 use touchline_engine::directory::Directory;
 use touchline_engine::request::{Appended, Epoch, Loaded, Runs};
@@ -91,7 +93,7 @@ fn read_emulated(message: &[u8]) -> Option<(&str, &[u8])> {
 }
 
 /// The epoch of the channels in one run of their stream.
-pub(crate) fn epoch_of(StreamRun { epoch, run }: StreamRun) -> Epoch {
+pub(crate) fn epoch_of(StreamIncarnation { epoch, run }: StreamIncarnation) -> Epoch {
     let epoch = Epoch::from_bits(epoch);
     if run == 0 { epoch } else { epoch.in_run(run) }
 }
@@ -136,7 +138,7 @@ pub(crate) fn handle(node: &Node, event: ClusterEvent) {
         }
         ClusterEvent::Broadcast { message, reply } => node.send(0, Message::Broadcast { message, reply }),
         ClusterEvent::Ephemeral { channel, payload } => to_channel(channel, Request::Ephemeral(payload)),
-        ClusterEvent::Stored { channel, stored, previous, epoch } => {
+        ClusterEvent::Appended { channel, stored, previous, epoch } => {
             let epoch = Some(Epoch::from_bits(epoch));
             to_channel(
                 channel,

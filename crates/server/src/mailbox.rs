@@ -15,7 +15,7 @@ use touchline_registry::OwnerId;
 
 use crate::glob::Glob;
 use crate::handshake::Negotiated;
-use crate::http::Side;
+use crate::http::PortRole;
 use crate::proxies::Remote;
 use crate::registry_actor::Probe;
 use crate::shard::AcceptedSocket;
@@ -25,7 +25,7 @@ pub(crate) enum Message {
     /// A connection whose handshake HTTP has finished: from now on the shard serves it.
     Adopt(Box<AdoptedConnection>),
     /// A connection whose client address a trusted proxy has told (PROXY protocol).
-    Introduced { socket: std::net::TcpStream, remote: Remote, side: Side, is_for_lines: bool },
+    Introduced { socket: std::net::TcpStream, remote: Remote, side: PortRole, is_for_lines: bool },
     /// A request to the home of a channel.
     Request { channel: ChannelName, request: Request, reply_to: ReplyTo },
     /// A reply from the home of a channel, or from the registry, to a session of this shard.

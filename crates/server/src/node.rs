@@ -219,7 +219,7 @@ impl Node {
     }
 
     /// Sends the home of a channel a request and waits for the reply. Only for threads of shards.
-    pub(crate) async fn ask(&self, channel: &str, request: Request) -> Response {
+    pub(crate) async fn request_home(&self, channel: &str, request: Request) -> Response {
         let (sender, reply) = oneshot::channel();
         let reply_to = ReplyTo::Operation(shard::here(), sender);
         self.run_inline(self.home(channel), Message::Request { channel: channel.into(), request, reply_to });
@@ -249,7 +249,7 @@ impl Node {
     }
 
     /// Sends the directory a request and waits for the reply.
-    pub(crate) async fn ask_directory(&self, requester: Requester, request: DirectoryRequest) -> Response {
+    pub(crate) async fn request_directory(&self, requester: Requester, request: DirectoryRequest) -> Response {
         let (sender, reply) = oneshot::channel();
         let reply_to = ReplyTo::Operation(shard::here(), sender);
         self.send_to_registry(RegistryMessage::Request { requester, request, reply_to });
@@ -292,7 +292,7 @@ impl Node {
     }
 
     /// Sends the directory a request in the name of a client of this node, and waits for the reply.
-    pub(crate) async fn ask_for_client(&self, owner: OwnerId, request: DirectoryRequest) -> Response {
+    pub(crate) async fn request_for_client(&self, owner: OwnerId, request: DirectoryRequest) -> Response {
         let (sender, reply) = oneshot::channel();
         let reply_to = ReplyTo::Operation(shard::here(), sender);
         self.command_client(owner, ClientCommand::Directory { request, reply_to });

@@ -2,7 +2,7 @@
 //! messages from one queue, in batches, and performs the effects that the directory returns. Requests that touch many
 //! entries (walks) wait in queues of their own; the actor serves them a step at a time between batches.
 
-mod steps;
+mod clock_jumps;
 mod walks;
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use touchline_store::InboxMessage;
 use crate::mailbox::{ClientCommand, Message, ReplyTo};
 use crate::node::Node;
 use crate::store;
-use steps::Steps;
+use clock_jumps::ClockJumps;
 use walks::Walks;
 
 /// Messages handled before their effects are performed.
@@ -127,7 +127,7 @@ struct RegistryActor {
 impl RegistryActor {
     fn run(mut self, messages: &Receiver<RegistryMessage>) {
         let mut ticked_ms = 0;
-        let mut steps = Steps::new(self.node.clock.now_ms());
+        let mut steps = ClockJumps::new(self.node.clock.now_ms());
         self.publish_metrics(self.node.clock.now_ms());
         loop {
             let first = match messages.recv_timeout(self.wait_max()) {
@@ -276,14 +276,14 @@ impl RegistryActor {
                     node.command_client(owner, ClientCommand::Disconnect(Disconnect::FORCE_NO_RECONNECT))
                 }
                 DirectoryEffect::Announce(channel, frame) => {
-                    node.send_home(channel.into(), Request::Announce(frame));
+                    node.send_home(channel, Request::Announce(frame));
                 }
                 DirectoryEffect::PublishChanges(channel, json) => {
                     let content = Content { data: json.into(), ..Content::default() };
                     let request = Request::Publish(Box::new(Publish { content, ..Publish::default() }));
-                    node.send_home(channel.into(), request);
+                    node.send_home(channel, request);
                 }
-                DirectoryEffect::Link { scope, to, message } => {
+                DirectoryEffect::SendToScope { scope, to, message } => {
                     if let Some(cluster) = &node.cluster {
                         cluster.send_to_scope(&scope, to.as_ref(), Bytes::from_owner(message));
                     }

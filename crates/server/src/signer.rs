@@ -24,11 +24,11 @@ impl HmacSigner {
         let bytes = URL_SAFE_NO_PAD.decode(signed).ok()?;
         let (id, signature) = bytes.split_first_chunk::<16>()?;
         let is_good = signature.len() == SIGNATURE_SIZE
-            && aws_lc_rs::constant_time::verify_slices_are_equal(signature, &self.sign(*id)).is_ok();
+            && aws_lc_rs::constant_time::verify_slices_are_equal(signature, &self.signature(*id)).is_ok();
         is_good.then_some(OwnerId(*id))
     }
 
-    fn sign(&self, id: [u8; 16]) -> [u8; SIGNATURE_SIZE] {
+    fn signature(&self, id: [u8; 16]) -> [u8; SIGNATURE_SIZE] {
         let mut signature = [0; SIGNATURE_SIZE];
         signature.copy_from_slice(&hmac::sign(&self.0, &id).as_ref()[..SIGNATURE_SIZE]);
         signature
@@ -36,8 +36,8 @@ impl HmacSigner {
 }
 
 impl SessionSigner for HmacSigner {
-    fn seal(&self, client: OwnerId) -> String {
-        URL_SAFE_NO_PAD.encode([&client.0[..], &self.sign(client.0)].concat())
+    fn sign(&self, client: OwnerId) -> String {
+        URL_SAFE_NO_PAD.encode([&client.0[..], &self.signature(client.0)].concat())
     }
 }
 
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn a_signer_verifies_its_own_signatures_only() {
         let (ours, others) = (HmacSigner::new([1; 32]), HmacSigner::new([2; 32]));
-        let signed = ours.seal(OwnerId([7; 16]));
+        let signed = ours.sign(OwnerId([7; 16]));
         assert_eq!(ours.open(&signed), Some(OwnerId([7; 16])));
         assert_eq!(others.open(&signed), None);
         assert_eq!(ours.open(&signed[1..]), None);

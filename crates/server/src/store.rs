@@ -190,25 +190,26 @@ fn epoch_of(at: AppendedAt) -> Epoch {
 /// Forwards an event of the store to the shards or the registry.
 fn handle(node: &Node, event: StoreEvent) {
     match event {
-        StoreEvent::Advanced { channel, placed } => {
-            node.send_home(channel, Request::Advanced(epoch_of(placed), placed.offset))
-        }
+        StoreEvent::Advanced { channel, position } => node.send_home(
+            channel,
+            Request::Advanced(StreamPosition { offset: position.offset, epoch: epoch_of(position) }),
+        ),
         StoreEvent::Cleared { channel } => node.send_home(channel, Request::Ephemeral(clearing())),
         StoreEvent::Missed => node.send_to_shards(|| Message::CatchUp),
         StoreEvent::MessageQueued { scope, name } => {
             node.send_to_registry(RegistryMessage::MessageQueued { scope, name })
         }
-        StoreEvent::InboxMessages { scope, name, letters } => {
-            node.send_to_registry(RegistryMessage::InboxMessages { scope, name, messages: letters })
+        StoreEvent::InboxMessages { scope, name, messages } => {
+            node.send_to_registry(RegistryMessage::InboxMessages { scope, name, messages })
         }
-        StoreEvent::Stored { channel, placed, payload } => {
-            let (offset, epoch) = (placed.offset, Some(epoch_of(placed)));
+        StoreEvent::Appended { channel, position, payload } => {
+            let (offset, epoch) = (position.offset, Some(epoch_of(position)));
             node.enqueue_home(
                 channel,
                 Request::Appended(Appended { offset, previous: offset.previous(), epoch, payload }),
             );
         }
-        StoreEvent::Settled => node.wake(),
+        StoreEvent::BatchReported => node.wake(),
         StoreEvent::Loaded { channel, load, history } => {
             let loaded = history.map(|StoredHistory { epoch, top, floor, kept, runs }| {
                 let kept = kept

@@ -58,7 +58,7 @@ impl Transport {
     }
 
     /// What the transport can do, as sessions see it.
-    pub(crate) fn link(self) -> TransportMode {
+    pub(crate) fn mode(self) -> TransportMode {
         match self {
             Transport::WebSocket => TransportMode::Duplex,
             Transport::HttpStream | Transport::Sse => TransportMode::Emulated,

@@ -17,10 +17,10 @@ use crate::server::StartError;
 use crate::settings::Settings;
 
 /// The client that tries, whose commands come by itself.
-struct Unsealed;
+struct NoSigner;
 
-impl SessionSigner for Unsealed {
-    fn seal(&self, _: OwnerId) -> String {
+impl SessionSigner for NoSigner {
+    fn sign(&self, _: OwnerId) -> String {
         String::new()
     }
 }
@@ -50,7 +50,7 @@ pub fn try_token(
         scopes: directory.scopes(),
         version: crate::VERSION,
         id: String::new(),
-        signer: Arc::new(Unsealed),
+        signer: Arc::new(NoSigner),
         users: None,
         line_idle: Duration::ZERO,
         deferred_max: 0,

@@ -79,7 +79,7 @@ impl ReadRequest {
             }
             (ReadRequest::Search(_, done), ReadResult::Search(results)) => done(results),
             (ReadRequest::InboxMessages { scope, name, .. }, ReadResult::InboxMessages(messages)) => {
-                events(StoreEvent::InboxMessages { scope, name, letters: Some(messages) })
+                events(StoreEvent::InboxMessages { scope, name, messages: Some(messages) })
             }
             (read, _) => read.refuse(events, StoreRefusal::Failed),
         }
@@ -94,7 +94,7 @@ impl ReadRequest {
             }
             ReadRequest::Search(_, done) => done(Err(refusal)),
             ReadRequest::InboxMessages { scope, name, .. } => {
-                events(StoreEvent::InboxMessages { scope, name, letters: None })
+                events(StoreEvent::InboxMessages { scope, name, messages: None })
             }
         }
     }
@@ -193,7 +193,7 @@ impl Committed {
     /// Reports all results of one commit.
     pub(crate) fn tell_all(dones: impl IntoIterator<Item = Committed>, events: &EventSink, metrics: &StoreMetrics) {
         dones.into_iter().for_each(|done| done.tell(events, metrics));
-        events(StoreEvent::Settled);
+        events(StoreEvent::BatchReported);
     }
 
     fn tell(self, events: &EventSink, metrics: &StoreMetrics) {
@@ -201,7 +201,7 @@ impl Committed {
             Committed::Appended { appended, is_new, channel, payload, done } => {
                 if is_new {
                     metrics.stored.fetch_add(1, Relaxed);
-                    events(StoreEvent::Stored { channel, placed: appended, payload });
+                    events(StoreEvent::Appended { channel, position: appended, payload });
                 }
                 done(Ok(appended));
             }
@@ -250,13 +250,13 @@ impl WriteRequest {
             metrics.refused.fetch_add(1, Relaxed);
         }
         self.refuse(events, refusal);
-        events(StoreEvent::Settled);
+        events(StoreEvent::BatchReported);
     }
 
     /// Reports that a commit failed.
     pub(crate) fn refuse_all(batch: &mut Vec<WriteRequest>, events: &EventSink) {
         batch.drain(..).for_each(|write| write.refuse(events, StoreRefusal::Failed));
-        events(StoreEvent::Settled);
+        events(StoreEvent::BatchReported);
     }
 
     /// Reports that the item was not written.

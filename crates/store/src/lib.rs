@@ -216,17 +216,17 @@ impl StoredHistory {
 #[derive(Debug)]
 pub enum StoreEvent {
     /// A publication is on disk. The publications of one channel come in the order of their offsets.
-    Stored {
+    Appended {
         /// The channel.
         channel: ChannelName,
         /// The publication's position.
-        placed: AppendedAt,
+        position: AppendedAt,
         /// The payload of the [`Append`].
         payload: Bytes,
     },
     /// All results of one commit, or of one refused request, have been reported. An owner that batches
     /// [`StoreEvent::Stored`] and the results of [`OnAppended`] acts on the batch now.
-    Settled,
+    BatchReported,
     /// The result of [`Store::load`].
     Loaded {
         /// The channel.
@@ -241,7 +241,7 @@ pub enum StoreEvent {
         /// The channel.
         channel: ChannelName,
         /// The channel's last offset, or an earlier one, with the channel's epoch and the run.
-        placed: AppendedAt,
+        position: AppendedAt,
     },
     /// Another node has removed the history of a channel.
     Cleared {
@@ -264,7 +264,7 @@ pub enum StoreEvent {
         /// The name.
         name: Box<str>,
         /// Ids and messages, oldest first; none = they cannot be read now.
-        letters: Option<Vec<(u64, Bytes)>>,
+        messages: Option<Vec<(u64, Bytes)>>,
     },
 }
 

@@ -53,7 +53,7 @@ impl Schema {
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub fn look(database: &'static Database, url: &DatabaseUrl, tls_ca: &str) -> Result<Self, OpenError> {
+    pub fn inspect(database: &'static Database, url: &DatabaseUrl, tls_ca: &str) -> Result<Self, OpenError> {
         match url {
             DatabaseUrl::Sqlite(path) => {
                 let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;

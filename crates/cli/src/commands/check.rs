@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 
 use crate::api::named;
 use crate::arguments::CheckArguments;
-use crate::config::{Reading, Severity, Sources, process_variables, read_to_serve};
+use crate::config::{ConfigOutcome, Severity, Sources, process_variables, read_to_serve};
 
 /// Prints the findings; fails if `touchline serve` would because of the configuration itself. What depends on the
 /// moment it does not try.
@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<ExitCode> {
 }
 
 /// One line for each finding, and a last line with the verdict.
-pub(crate) fn report(reading: &Reading) -> String {
+pub(crate) fn report(reading: &ConfigOutcome) -> String {
     let mut text = String::new();
     let mut counts = [0; 3];
     for finding in &reading.findings {

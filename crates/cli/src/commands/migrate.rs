@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &MigrateArguments) -> Result<ExitCode> {
     let url = url.parse().with_context(|| format!("store.{name}.url"))?;
     let tls_ca = &touchline_server::read_pem(&format!("store.{name}.tls_ca"), tls_ca)?;
     let mut schema = match arguments.action {
-        MigrateAction::Status => Schema::look(database, &url, tls_ca)?,
+        MigrateAction::Status => Schema::inspect(database, &url, tls_ca)?,
         MigrateAction::Up | MigrateAction::Down => Schema::open(database, &url, tls_ca)?,
     };
     let newest = schema.migrations().last().map_or(0, |last| last.version);

@@ -6,7 +6,6 @@
 mod checks;
 mod coerce;
 mod development;
-mod doors;
 mod doubts;
 mod environment;
 mod file;
@@ -25,6 +24,7 @@ mod redact;
 mod secrets;
 #[cfg(test)]
 mod tests;
+mod unsafe_omissions;
 mod unsupported;
 
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ pub(crate) struct LogSettings {
 }
 
 /// The outcome of a reading: a configuration only if no finding is an error.
-pub(crate) struct Reading {
+pub(crate) struct ConfigOutcome {
     /// The configuration, if it can be used.
     pub(crate) configuration: Option<Configuration>,
     /// All that is to be said about it, errors first.
@@ -83,12 +83,12 @@ pub(crate) struct Reading {
 }
 
 /// Reads, merges, interprets and checks a configuration. Secrets may be missing: [`read_to_serve`] asks for them.
-pub(crate) fn read(sources: &Sources) -> Reading {
+pub(crate) fn read(sources: &Sources) -> ConfigOutcome {
     read_and(sources, |_, _, _| {})
 }
 
 /// As [`read`], and refuses what a server must not run with.
-pub(crate) fn read_to_serve(sources: &Sources) -> Reading {
+pub(crate) fn read_to_serve(sources: &Sources) -> ConfigOutcome {
     read_and(sources, |file, settings, findings| {
         secrets::check(settings, findings);
         files::check(file, settings, findings);
@@ -99,7 +99,7 @@ pub(crate) fn read_to_serve(sources: &Sources) -> Reading {
 /// What else is to be checked: the file, if there is one, with whether it holds secrets; the settings.
 type Check = fn(Option<(&Path, bool)>, &Settings, &mut Vec<Finding>);
 
-fn read_and(sources: &Sources, check_more: Check) -> Reading {
+fn read_and(sources: &Sources, check_more: Check) -> ConfigOutcome {
     let mut findings = Vec::new();
     let mut written = match &sources.file {
         Some(path) => file::read(path, &mut findings),
@@ -114,7 +114,7 @@ fn read_and(sources: &Sources, check_more: Check) -> Reading {
     let configuration = high::interpret(&written, &mut findings);
     if let Some(configuration) = &configuration {
         checks::check(&configuration.settings, &mut findings);
-        doors::check(&written, &configuration.settings, &mut findings);
+        unsafe_omissions::check(&written, &configuration.settings, &mut findings);
         check_more(sources.file.as_deref().map(|file| (file, has_secrets)), &configuration.settings, &mut findings);
     }
     for finding in findings.iter_mut().filter(|finding| finding.location.is_none()) {
@@ -122,10 +122,10 @@ fn read_and(sources: &Sources, check_more: Check) -> Reading {
     }
     findings.sort_by_key(|finding| finding.severity);
     let is_usable = findings.iter().all(|finding| finding.severity != Severity::Error);
-    Reading { configuration: configuration.filter(|_| is_usable), findings }
+    ConfigOutcome { configuration: configuration.filter(|_| is_usable), findings }
 }
 
-impl Reading {
+impl ConfigOutcome {
     /// The configuration and what was noted about it.
     ///
     /// # Errors

@@ -37,7 +37,7 @@ const fn with(path: &'static str, disposition: Disposition) -> UnsupportedKey {
     UnsupportedKey { path, disposition }
 }
 
-/// Where channels of several nodes would meet. Without a cluster these are refused by [`super::doors`].
+/// Where channels of several nodes would meet. Without a cluster these are refused by [`super::unsafe_omissions`].
 const NOT_SHARED: Disposition =
     LeftOut("channels and presence are in the memory of the nodes, which meet through NATS (`[cluster]`)");
 const BLOCKED: Disposition = Refused("ignoring it would admit users that it keeps out");

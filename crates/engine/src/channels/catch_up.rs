@@ -9,7 +9,7 @@ use super::backend::LogBackend;
 use super::loading::{AheadQuery, Verification};
 use super::replicated::{Loading, SyncState};
 use super::{BackendCommand, Channel, Channels, Submitted};
-use crate::request::{Epoch, Response};
+use crate::request::{Epoch, Response, StreamPosition};
 
 /// All channels, sorted by name. A hash map iterates in another order in each process; a simulation must repeat.
 fn in_order(table: &mut HashMap<ChannelName, Channel>) -> impl Iterator<Item = (&ChannelName, &mut Channel)> {
@@ -134,7 +134,8 @@ impl Channels {
 
     /// Another node has stored a publication. If it is of another epoch, or its offset is in the cache, the home checks
     /// the log backend: the report may be late, or the log backend may have been restored to an earlier state.
-    pub(super) fn handle_advanced(&mut self, channel: &ChannelName, epoch: Epoch, top: Offset) -> Submitted {
+    pub(super) fn handle_advanced(&mut self, channel: &ChannelName, advanced: StreamPosition) -> Submitted {
+        let StreamPosition { offset: top, epoch } = advanced;
         if let Some(Channel { sync: SyncState::Live | SyncState::Loading(_), log: Some(log), .. }) =
             self.table.get(channel)
         {

@@ -16,9 +16,9 @@ use touchline_protocol::{Error, Publication, encode};
 use super::backend::{BackendCommand, DurablePublication, LogBackend, Submitted};
 use super::loading::{AheadQuery, position_of};
 use super::payload::{self, Payload};
-use super::refused::RefusedSubscribes;
+use super::remembered_refusals::RefusedSubscribes;
 use super::{Channel, Channels, deliver_publication};
-use crate::namespace::ChannelOptions;
+use crate::namespace::{ChannelOptions, WATCH_CHANNEL_PREFIX};
 use crate::request::{Appended, ConnectionId, Publish, Request, Response};
 
 /// Bytes that a publication's object has besides its data, at most.
@@ -76,7 +76,7 @@ impl Backends {
     /// The log backend of a channel with these options.
     pub(super) fn log_backend(&self, channel: &str, options: &ChannelOptions) -> LogBackend {
         match self {
-            _ if channel.starts_with("$registry:") => LogBackend::Memory,
+            _ if channel.starts_with(WATCH_CHANNEL_PREFIX) => LogBackend::Memory,
             Backends { has_store: true, .. } if options.durable => LogBackend::Store,
             Backends { has_cluster: true, .. } => LogBackend::Cluster,
             _ => LogBackend::Memory,
@@ -143,7 +143,7 @@ impl Channels {
             }
             Request::Ephemeral(payload) => self.handle_ephemeral(channel, &payload),
             Request::Appended(appended) => self.handle_appended(channel, options, appended, now_ms),
-            Request::Advanced(epoch, top) => self.handle_advanced(channel, epoch, top),
+            Request::Advanced(top) => self.handle_advanced(channel, top),
             Request::SubscribedToBackend => self.handle_subscribed(channel, options),
             Request::Loaded(loaded) => self.handle_loaded(channel, options, loaded, now_ms),
             request => Submitted::Done(self.execute(channel, request, now_ms)),

@@ -234,11 +234,11 @@ pub enum DirectoryEffect<A> {
     /// Disconnects a client of this node that lost a name.
     Disconnect(OwnerId),
     /// Sends a join or leave push to a channel's subscribers that want such events.
-    Announce(Arc<str>, Arc<EncodedPush>),
+    Announce(ChannelName, Arc<EncodedPush>),
     /// Publishes changes of a scope, or only the offset of the last change, into the scope's channel: JSON.
-    PublishChanges(Arc<str>, Vec<u8>),
+    PublishChanges(ChannelName, Vec<u8>),
     /// Sends a message to other nodes' parts of a scope.
-    Link {
+    SendToScope {
         /// The scope's name.
         scope: Arc<str>,
         /// The receiving node; `None` = all.

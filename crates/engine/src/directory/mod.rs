@@ -41,6 +41,7 @@ pub use walk::Walk;
 use watch::ScopeWatch;
 pub use watch::WatchPosition;
 
+use crate::namespace::WATCH_CHANNEL_PREFIX;
 use crate::work::Work;
 
 /// The scope of presence. A scope of the configuration cannot have this name, and [`Scopes::find`] never finds it.
@@ -229,7 +230,9 @@ impl<A> Directory<A> {
         for Scope { name, watch, .. } in scopes {
             let update = watch.as_mut().and_then(|watch| watch.flush(*now_ms));
             effects.extend(
-                update.map(|update| DirectoryEffect::PublishChanges(format!("$registry:{name}").into(), update)),
+                update.map(|update| {
+                    DirectoryEffect::PublishChanges(format!("{WATCH_CHANNEL_PREFIX}{name}").into(), update)
+                }),
             );
         }
     }
@@ -435,7 +438,7 @@ impl<A> Directory<A> {
             for output in replica.outputs() {
                 match output {
                     Output::Send { to, message } if *is_clustered => {
-                        effects.push(DirectoryEffect::Link { scope: Arc::clone(name), to, message })
+                        effects.push(DirectoryEffect::SendToScope { scope: Arc::clone(name), to, message })
                     }
                     Output::Send { .. } | Output::Resolve { .. } => {}
                     Output::Event(event) if index == last => effects.extend(presence::announce(&event)),

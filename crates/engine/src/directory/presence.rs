@@ -15,7 +15,7 @@ use super::{Directory, DirectoryEffect};
 const SHOWN: u8 = 1;
 const ANNOUNCED: u8 = 2;
 /// Bytes around a member in a list.
-const AROUND: usize = 64;
+const PRESENCE_OVERHEAD_BYTES: usize = 64;
 
 /// Flags, length of the user (4 bytes, little-endian), the user, then `ClientInfo` as JSON.
 fn meta(info: &ClientInfo, is_shown: bool, is_announced: bool) -> Vec<u8> {
@@ -50,8 +50,8 @@ pub(super) fn is_shown(entry: &Entry) -> bool {
 /// `{"presence": {client: info}}` of some members that are shown. If there are more, the reply says that it is a
 /// sample, with the exact number.
 pub(super) fn write(shown: &[Entry], count: u64) -> Vec<u8> {
-    let size = shown.iter().map(|entry| entry.meta().len() + AROUND).sum::<usize>();
-    let mut out = Vec::with_capacity(size + AROUND);
+    let size = shown.iter().map(|entry| entry.meta().len() + PRESENCE_OVERHEAD_BYTES).sum::<usize>();
+    let mut out = Vec::with_capacity(size + PRESENCE_OVERHEAD_BYTES);
     out.extend_from_slice(b"{\"presence\":{");
     for (index, entry) in shown.iter().enumerate() {
         if index > 0 {
@@ -114,7 +114,7 @@ impl<A> Directory<A> {
 
     /// `{"num_clients", "num_users"}`: both exact; all anonymous clients are one user.
     pub(super) fn presence_stats_of(&mut self, channel: &str) -> Vec<u8> {
-        let (clients, users) = self.presence().tally(channel);
+        let (clients, users) = self.presence().member_counts(channel);
         let mut out = Vec::new();
         encode::presence_stats(&mut out, clients, users);
         out

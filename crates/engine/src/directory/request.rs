@@ -89,11 +89,15 @@ pub(super) fn given<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Resul
 impl RequestParams<'_> {
     /// Metadata; empty = `null` or absent.
     fn meta(&self) -> Result<Bytes, Error> {
-        self.meta.filter(|meta| meta.get() != "null").map(data::take).transpose().map(Option::unwrap_or_default)
+        self.meta
+            .filter(|meta| meta.get() != "null")
+            .map(data::checked_payload)
+            .transpose()
+            .map(Option::unwrap_or_default)
     }
 
     fn data(&self) -> Result<Bytes, Error> {
-        data::take(self.data.ok_or(Error::BAD_REQUEST)?)
+        data::checked_payload(self.data.ok_or(Error::BAD_REQUEST)?)
     }
 
     fn target(&self, scope: ScopeId) -> Result<Target, Error> {
@@ -124,9 +128,9 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<DirectoryRequ
     let p: RequestParams<'_> = serde_json::from_str(params).map_err(|_| Error::BAD_REQUEST)?;
     if method == "reply" {
         let outcome = match p.error {
-            Some(error) => Err(data::take(error)?),
+            Some(error) => Err(data::checked_payload(error)?),
             // A function without a result replies with `null`.
-            None => Ok(p.data.map_or_else(|| Ok(Bytes::from_static(b"null")), data::take)?),
+            None => Ok(p.data.map_or_else(|| Ok(Bytes::from_static(b"null")), data::checked_payload)?),
         };
         return Ok(DirectoryRequest::Reply { call: p.call, outcome });
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use touchline_protocol::Error;
-use touchline_registry::{Limits, Policy, ReplicaSettings, ReplicaTiming, View};
+use touchline_registry::{ConflictPolicyKind, Limits, ReplicaSettings, ReplicaTiming, View};
 
 use super::answer;
 use super::effect::DirectoryRequest;
@@ -111,9 +111,9 @@ impl ScopeOptions {
     /// The settings of the scope's replica. `timing` is the node's.
     pub(super) fn settings(&self, timing: &ReplicaTiming) -> ReplicaSettings {
         let policy = match self.conflict_policy {
-            ConflictPolicy::Newest => Policy::Newest,
-            ConflictPolicy::Oldest => Policy::Oldest,
-            ConflictPolicy::Reject => Policy::Reject,
+            ConflictPolicy::Newest => ConflictPolicyKind::Newest,
+            ConflictPolicy::Oldest => ConflictPolicyKind::Oldest,
+            ConflictPolicy::Reject => ConflictPolicyKind::Reject,
         };
         let limits = Limits {
             key_max: self.name_max_length,

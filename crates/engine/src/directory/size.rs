@@ -8,7 +8,7 @@ use super::effect::DirectoryRequest;
 
 /// Bytes around an entry, or around a message to a client, on its way to another node: the sender, stamps, numbers, one
 /// client id.
-pub(super) const AROUND: usize = 512;
+pub(super) const MESSAGE_OVERHEAD_BYTES: usize = 512;
 /// Bytes of one more client id in such a message.
 pub(super) const CLIENT: usize = 39;
 
@@ -26,7 +26,12 @@ impl<A> Directory<A> {
         let is_oversized = |largest: usize| self.is_clustered && largest > self.message_max;
         options
             .filter(move |options| {
-                is_oversized(options.name_max_length.saturating_add(options.meta_max_size).saturating_add(AROUND))
+                is_oversized(
+                    options
+                        .name_max_length
+                        .saturating_add(options.meta_max_size)
+                        .saturating_add(MESSAGE_OVERHEAD_BYTES),
+                )
             })
             .map(|options| &*options.name)
     }
@@ -36,7 +41,7 @@ impl<A> Directory<A> {
     /// # Errors
     /// 107 if they do not.
     pub(super) fn fits(&self, bytes: usize) -> Result<(), Error> {
-        if !self.is_clustered || bytes.saturating_add(AROUND) <= self.message_max {
+        if !self.is_clustered || bytes.saturating_add(MESSAGE_OVERHEAD_BYTES) <= self.message_max {
             Ok(())
         } else {
             Err(Error::BAD_REQUEST)
@@ -55,8 +60,11 @@ impl<A> Directory<A> {
 
     /// Clients of one node that one message of so many bytes may be for.
     pub(super) fn clients_in_one(&self, bytes: usize) -> usize {
-        let room =
-            if self.is_clustered { self.message_max.saturating_sub(bytes + AROUND) / CLIENT } else { usize::MAX };
+        let room = if self.is_clustered {
+            self.message_max.saturating_sub(bytes + MESSAGE_OVERHEAD_BYTES) / CLIENT
+        } else {
+            usize::MAX
+        };
         room.clamp(1, super::remote::CLIENTS_MAX)
     }
 }

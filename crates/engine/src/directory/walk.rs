@@ -16,11 +16,11 @@ use super::{Directory, ScopeId, answer, presence, remote};
 use crate::work::Work;
 
 /// The greatest number of members that one step visits.
-const STEP: usize = 512;
+const WALK_STEP_ENTRIES: usize = 512;
 /// The greatest number of steps of one page of a listing that has fewer results than its limit.
 const PAGE_STEPS: usize = 16;
 /// Bytes that an entry takes in a reply, besides its key and its metadata.
-const AROUND: usize = 120;
+const WALK_OVERHEAD_BYTES: usize = 120;
 
 /// A request under way.
 #[derive(Debug)]
@@ -154,7 +154,7 @@ impl<A> Directory<A> {
         let Walk { requester, asker, kind, work } = walk;
         let reply = match kind {
             WalkKind::Presence { channel, shown, .. } => {
-                let count = self.presence().tally(&channel).0;
+                let count = self.presence().member_counts(&channel).0;
                 DirectoryReply::list(Listed::Presence(shown, count), work)
             }
             WalkKind::Members { scope, group, results, .. } => {
@@ -190,12 +190,12 @@ impl<A> Directory<A> {
     fn run_step(&mut self, kind: &mut WalkKind, work: &mut Work) -> bool {
         let mut note = |entry: &Entry| {
             work.items += 1;
-            work.bytes += entry.key().len() + entry.meta().len() + AROUND;
+            work.bytes += entry.key().len() + entry.meta().len() + WALK_OVERHEAD_BYTES;
         };
         match kind {
             WalkKind::Presence { limit, shown, .. } => {
                 let room = limit.saturating_sub(shown.len());
-                let has_more = self.presence().walk(STEP.min(room), |entry| {
+                let has_more = self.presence().walk(WALK_STEP_ENTRIES.min(room), |entry| {
                     note(entry);
                     shown.extend(presence::is_shown(entry).then(|| entry.clone()));
                 });
@@ -204,7 +204,7 @@ impl<A> Directory<A> {
             WalkKind::Members { scope, limit, results, .. } => {
                 let room = limit.saturating_sub(results.len());
                 let Ok(scope) = self.scope(*scope) else { return false };
-                let has_more = scope.replica.walk(STEP.min(room), |entry| {
+                let has_more = scope.replica.walk(WALK_STEP_ENTRIES.min(room), |entry| {
                     note(entry);
                     results.push(entry.clone());
                 });
@@ -235,7 +235,7 @@ impl<A> Directory<A> {
             WalkKind::Call { target, results, .. } => {
                 let Ok(scope) = self.scope(target.scope) else { return false };
                 // A client that joins meanwhile is not visited, so there are never more members than were allowed.
-                scope.replica.walk(STEP, |entry| results.push(entry.clone()))
+                scope.replica.walk(WALK_STEP_ENTRIES, |entry| results.push(entry.clone()))
             }
         }
     }
@@ -253,7 +253,7 @@ impl<A> Directory<A> {
         let (me, limit) = (Arc::clone(&self.node), self.clients_in_one(message.len()));
         let Ok(scope) = self.scope(scope) else { return false };
         let (mut local, mut full) = (Vec::new(), Vec::new());
-        let has_more = scope.replica.walk(STEP, |entry| {
+        let has_more = scope.replica.walk(WALK_STEP_ENTRIES, |entry| {
             work.copies += 1;
             if *entry.node() == me {
                 return local.push(entry.owner());

@@ -21,7 +21,7 @@ const MARK_MS: u64 = 100;
 const REPLY_CHANGES: usize = 512;
 const REPLY_SIZE: usize = 64 * 1_024;
 /// Bytes around a change's key and metadata, as JSON and in memory.
-const AROUND: usize = 200;
+const CHANGES_OVERHEAD_BYTES: usize = 200;
 
 /// The position of a watcher in a node's log of changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(super) struct ScopeWatch {
 }
 
 fn size(event: &RegistryEvent) -> usize {
-    event.entry.key().len() + event.entry.meta().len() + AROUND
+    event.entry.key().len() + event.entry.meta().len() + CHANGES_OVERHEAD_BYTES
 }
 
 impl ScopeWatch {
@@ -99,7 +99,9 @@ impl ScopeWatch {
         }
         let room = PUSHED_SIZE - self.pushed;
         // A watcher that has not got the changes before these has to load them in any case.
-        let fresh = self.behind(self.announced).filter(|_| self.last - self.announced <= (PUSHED_SIZE / AROUND) as u64);
+        let fresh = self
+            .behind(self.announced)
+            .filter(|_| self.last - self.announced <= (PUSHED_SIZE / CHANGES_OVERHEAD_BYTES) as u64);
         let fresh: Option<Vec<RegistryEvent>> = fresh.map(|fresh| fresh.cloned().collect());
         let fresh = fresh.map(|fresh| (fresh.iter().map(size).sum::<usize>(), fresh)).filter(|(size, _)| *size <= room);
         let changes = match fresh {

@@ -35,7 +35,7 @@ impl Session {
         request: &PublishCommand<'_>,
         context: &mut Context<'_>,
     ) -> Result<Content, Error> {
-        let data = data::take(request.data.ok_or(Error::BAD_REQUEST)?)?;
+        let data = data::checked_payload(request.data.ok_or(Error::BAD_REQUEST)?)?;
         let options = context.resolve(channel)?;
         self.check(options, channel, Action::Publish, context)?;
         let subscription = self.find(channel, context.hub).map(|index| &self.subscriptions[index]);

@@ -32,13 +32,14 @@ impl Session {
             Err(ConnectRefusal::Disconnect(why)) => return context.disconnect(why),
         };
         self.user = claims.sub.as_str().into();
-        self.conn_info = match claims.info.or(claims.b64info.map(|b| b.0)).map(|info| data::take(&info)).transpose() {
-            Ok(info) => info.map(Box::new),
-            Err(_) => {
-                context.because("info of the token cannot be used", "");
-                return context.disconnect(Disconnect::INVALID_TOKEN);
-            }
-        };
+        self.conn_info =
+            match claims.info.or(claims.b64info.map(|b| b.0)).map(|info| data::checked_payload(&info)).transpose() {
+                Ok(info) => info.map(Box::new),
+                Err(_) => {
+                    context.because("info of the token cannot be used", "");
+                    return context.disconnect(Disconnect::INVALID_TOKEN);
+                }
+            };
         if let Some(at) = expiry(claims.exp, claims.expire_at) {
             if at <= context.now_s() {
                 context.because("expire_at of the token has passed", "");
@@ -261,7 +262,7 @@ impl Session {
         self.heartbeat = Heartbeat::Due(context.now_ms.saturating_add(first_ms));
         let client = self.client_id();
         let signature = if self.transport == TransportMode::Emulated {
-            context.node.signer.seal(self.owner())
+            context.node.signer.sign(self.owner())
         } else {
             String::new()
         };
@@ -298,7 +299,7 @@ enum ConnectRefusal {
 impl ServerSubscription {
     fn from_claims(options: SubscribeOptions, recover: Option<ClientPosition>) -> Result<Self, Error> {
         let take = |json: Option<Box<serde_json::value::RawValue>>| -> Result<Option<Bytes>, Error> {
-            json.map(|json| data::take(&json)).transpose()
+            json.map(|json| data::checked_payload(&json)).transpose()
         };
         Ok(ServerSubscription {
             info: take(options.info.or(options.b64info.map(|b| b.0)))?,

@@ -16,7 +16,7 @@ pub trait UserCounter {
 
 /// State that few sessions have.
 #[derive(Debug, Default)]
-pub(super) struct Rare {
+pub(super) struct RareState {
     /// Scopes and patterns of names that the token allows.
     pub(super) granted: Box<[(Box<str>, Box<str>)]>,
     /// The count of the connection; `None` = it is not counted.

@@ -38,7 +38,7 @@ impl Room {
     pub const ANY: Room = Room { bytes: usize::MAX, is_scarce: false };
 }
 
-/// See the module. The commands that wait are in [`super::Rare`].
+/// See the module. The commands that wait are in [`super::RareState`].
 #[derive(Debug, Default)]
 pub(super) struct Flow {
     /// Requests without a reply, except calls.
@@ -153,7 +153,7 @@ impl Session {
             return context.disconnect(Disconnect::TOO_MANY_REQUESTS);
         }
         deferred.bytes.extend_from_slice(input);
-        if context.effects.messages.body() != Encoding::Protobuf {
+        if context.effects.messages.encoding() != Encoding::Protobuf {
             deferred.bytes.push(b'\n');
         }
     }
@@ -170,5 +170,9 @@ impl Session {
 
 /// Whether an input has no command.
 fn is_blank(input: &[u8], context: &Context<'_>) -> bool {
-    if context.effects.messages.body() == Encoding::Protobuf { input.is_empty() } else { input.trim_ascii().is_empty() }
+    if context.effects.messages.encoding() == Encoding::Protobuf {
+        input.is_empty()
+    } else {
+        input.trim_ascii().is_empty()
+    }
 }

@@ -35,7 +35,7 @@ use crate::request::{ConnectionId, Request, Response};
 use crate::settings::ClientSettings;
 use crate::tracker::{TrackLimits, Tracker};
 
-use counted::Rare;
+use counted::RareState;
 pub use counted::UserCounter;
 pub use flow::{Room, Weight};
 pub use refusal::RefusalReport;
@@ -79,7 +79,7 @@ pub struct SessionSettings {
 /// Signs client ids, so that `/emulation` can authenticate them.
 pub trait SessionSigner {
     /// The signature of a client id. It is a secret between the node and the client.
-    fn seal(&self, client: OwnerId) -> String;
+    fn sign(&self, client: OwnerId) -> String;
 }
 
 /// What a client's transport can do.
@@ -311,7 +311,7 @@ pub struct Session {
     last_input_s: u32,
     /// The directory may have entries or calls of this client.
     has_entries: bool,
-    rare: Option<Box<Rare>>,
+    rare: Option<Box<RareState>>,
 }
 
 impl Session {
@@ -411,7 +411,7 @@ impl Session {
 
     /// Executes commands while there is room. Returns how many, and their length in bytes.
     fn execute_commands(&mut self, input: &[u8], context: &mut Context<'_>) -> (usize, usize) {
-        let mut commands = Commands::read(context.effects.messages.body(), input);
+        let mut commands = Commands::read(context.effects.messages.encoding(), input);
         let mut count = 0;
         while self.has_room(context) {
             let Some(command) = commands.next() else { return (count, input.len()) };

@@ -43,7 +43,9 @@ impl Session {
             return context.disconnect(Disconnect::EXPIRED);
         }
         self.expire_at_s = expire_at.map_or(0, |at| u32::try_from(at).unwrap_or(u32::MAX));
-        if let Some(Ok(info)) = claims.info.or(claims.b64info.map(|info| info.0)).map(|info| data::take(&info)) {
+        if let Some(Ok(info)) =
+            claims.info.or(claims.b64info.map(|info| info.0)).map(|info| data::checked_payload(&info))
+        {
             self.update_info(info, context);
         }
         let ttl_s = self.connection_ttl_s(context.now_s());

@@ -153,7 +153,7 @@ pub(super) fn registrations(
 ) -> Option<Box<[Registration]>> {
     let entries = names.into_iter().map(|claim| (claim, false)).chain(groups.into_iter().map(|claim| (claim, true)));
     let read = |(claim, is_group): (EntryClaim, bool)| {
-        let meta = claim.meta.map(|meta| data::take(&meta)).transpose().ok()?.unwrap_or_else(Bytes::new);
+        let meta = claim.meta.map(|meta| data::checked_payload(&meta)).transpose().ok()?.unwrap_or_else(Bytes::new);
         let scope = scopes.find(&claim.scope).filter(|_| !directory::has_control(&claim.name))?;
         Some(Registration { scope, key: claim.name.into_boxed_str(), meta, is_group })
     };

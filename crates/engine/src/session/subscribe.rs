@@ -14,7 +14,7 @@ use super::{Action, Context, Extra, Phase, PresenceEntry, Session, Subscription,
 use crate::claims::{BoolValue, Overrides, SubscriptionClaims, TokenError, expiry};
 use crate::directory::DirectoryRequest;
 use crate::hub::DeliveryOptions;
-use crate::namespace::ChannelOptions;
+use crate::namespace::{ChannelOptions, WATCH_CHANNEL_PREFIX};
 use crate::request::{ClientPosition, Recover, Request, Response, Subscribe, Subscribed};
 
 /// The options of a subscription that is permitted.
@@ -129,7 +129,7 @@ impl Session {
     /// Whether the channel is open to this client without a token.
     fn check_open(&self, channel: &str, options: &ChannelOptions, context: &mut Context<'_>) -> Result<(), Error> {
         let namespaces = &context.node.namespaces;
-        if let Some(scope) = channel.strip_prefix("$registry:") {
+        if let Some(scope) = channel.strip_prefix(WATCH_CHANNEL_PREFIX) {
             let options = context.node.scopes.find(scope).and_then(|scope| context.node.scopes.options(scope));
             let may =
                 options.is_some_and(|o| o.allow_watch_for_client && (!self.user.is_empty() || o.allow_for_anonymous));
@@ -167,7 +167,7 @@ impl Session {
         }
         let expire_at_s = subscription_expiry(&claims, context.now_s())?;
         let info = claims.info.or(claims.b64info.map(|b| b.0));
-        let chan_info = info.map(|info| data::take(&info)).transpose()?;
+        let chan_info = info.map(|info| data::checked_payload(&info)).transpose()?;
         Ok(Grant { chan_info, overrides: claims.overrides, expire_at_s, ..Grant::default() })
     }
 

@@ -303,7 +303,8 @@ fn a_call_ends_when_its_node_has_left_all_scopes() {
     let mut world = far();
     world.ask("a", 2, "call", &call(300));
     world.node("b").goodbye();
-    let link = |act| if let DirectoryEffect::Link { scope, message, .. } = act { Some((scope, message)) } else { None };
+    let link =
+        |act| if let DirectoryEffect::SendToScope { scope, message, .. } = act { Some((scope, message)) } else { None };
     let words: Vec<_> = world.node("b").effects().filter_map(link).collect();
     world.cut_off("b");
     let now_ms = world.now_ms;

@@ -146,7 +146,7 @@ fn other_options_of_a_node_are_noticed_once_for_each_scope() {
         node.1.flush();
         for act in node.1.effects() {
             match act {
-                DirectoryEffect::Link { scope, message, .. } => other.1.receive(&scope, &message, now_ms),
+                DirectoryEffect::SendToScope { scope, message, .. } => other.1.receive(&scope, &message, now_ms),
                 DirectoryEffect::OptionsDiffer { scope, node: than } => {
                     told.push(format!("{} has other options of {scope} than {than}", node.0))
                 }

@@ -149,7 +149,7 @@ impl World {
     fn carry_out(&mut self, from: &'static str, act: DirectoryEffect<u32>) -> Option<String> {
         let now_ms = self.now_ms;
         Some(match act {
-            DirectoryEffect::Link { scope, to, message } => {
+            DirectoryEffect::SendToScope { scope, to, message } => {
                 self.largest = self.largest.max(message.len());
                 let cut_off = &self.cut_off;
                 let hears =

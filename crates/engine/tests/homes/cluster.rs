@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use touchline_engine::channels::{clearing, removal};
-use touchline_engine::request::{Appended, Epoch, Loaded};
+use touchline_engine::request::{Appended, Epoch, Loaded, StreamPosition};
 use touchline_engine::{ChannelOptions, Request};
 use touchline_protocol::stream::Offset;
 
@@ -462,7 +462,7 @@ fn a_report_of_another_epoch_is_verified() {
         (Epoch::default(), 4, true),
     ] {
         let mut world = following(5);
-        let lines = world.submit(Request::Advanced(epoch, Offset(top)));
+        let lines = world.submit(Request::Advanced(StreamPosition { offset: Offset(top), epoch }));
         assert_eq!(!lines.is_empty(), is_looked_at, "{top} of {:?}: {lines:?}", epoch.as_str());
     }
 }

@@ -259,8 +259,12 @@ fn changes_are_offered_where_the_one_before_is_known_to_subscribers() {
 fn audiences_are_told_with_their_peaks_since_the_last_time() {
     let mut world = World::with(history(), 1, |_| {}, Channels::counting_audiences);
     let told = |world: &mut World| {
-        let mut told: Vec<_> =
-            world.channels.audiences().into_iter().map(|(name, counts)| (name.to_string(), counts)).collect();
+        let mut told: Vec<_> = world
+            .channels
+            .take_subscriber_counts()
+            .into_iter()
+            .map(|(name, counts)| (name.to_string(), counts))
+            .collect();
         told.sort();
         told
     };

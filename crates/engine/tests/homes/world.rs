@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use touchline_engine::channels::{BackendCommand, DurablePublication, Submitted};
 use touchline_engine::request::{
-    Appended, ChannelEvent, ClientPosition, Epoch, History, Loaded, Publish, Recover, Runs, Subscribe,
+    Appended, ChannelEvent, ClientPosition, Epoch, History, Loaded, Publish, Recover, Runs, StreamPosition, Subscribe,
 };
 use touchline_engine::{
     ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespace, Namespaces, RecoveryMode, Request, Response,
@@ -131,7 +131,7 @@ pub(crate) fn loaded(behind: u64, top: u64) -> Loaded {
 
 /// A channel of the same epoch that other nodes have brought to an offset.
 pub(crate) fn grown(top: u64) -> Request {
-    Request::Advanced(epoch(), Offset(top))
+    Request::Advanced(StreamPosition { offset: Offset(top), epoch: epoch() })
 }
 
 pub(crate) fn load(loaded: Loaded) -> Request {
@@ -216,7 +216,7 @@ impl World {
                     ChannelEvent::Membership(push) => String::from_utf8_lossy(push.json()).into_owned(),
                     ChannelEvent::Broken => "broken".into(),
                 };
-                format!("to shard {shard}, {} of {}: {event}", delivery.channel, delivery.audience)
+                format!("to shard {shard}, {} of {}: {event}", delivery.channel, delivery.subscriber_count)
             }));
             for (done, number) in self.channels.backend_commands().into_iter().map(act) {
                 assert!(

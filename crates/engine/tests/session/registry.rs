@@ -212,7 +212,7 @@ fn a_client_reports_so_many_events_in_a_second() {
     assert_eq!(track(&mut story, r#"{"event":"z"}"#), 111);
     story.now_ms += 1;
     assert_eq!(track(&mut story, r#"{"event":"z"}"#), 0);
-    let taken: Vec<_> = story.tracker.taken().map(|event| (event.name, event.user, event.props)).collect();
+    let taken: Vec<_> = story.tracker.drain().map(|event| (event.name, event.user, event.props)).collect();
     let expected = [("x", r#"{"a":1234}"#), ("y", "{}"), ("z", "{}")]
         .map(|(name, props)| (name.into(), "ann".into(), props.into()));
     assert_eq!(taken, expected);

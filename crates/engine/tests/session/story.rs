@@ -64,7 +64,7 @@ impl Verifier for Claims {
 }
 
 impl SessionSigner for Claims {
-    fn seal(&self, client: OwnerId) -> String {
+    fn sign(&self, client: OwnerId) -> String {
         format!("seal of {}", client.0[0])
     }
 }

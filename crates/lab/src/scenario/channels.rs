@@ -16,7 +16,7 @@ use crate::process::resident_bytes;
 use crate::publisher::Publisher;
 use crate::report::{Figure, Results};
 use crate::server_under_test::{HISTORY, PLAIN, ServerUnderTest};
-use crate::stream::LabStream;
+use crate::socket::LabStream;
 use crate::wire;
 use crate::worker::channel_name;
 

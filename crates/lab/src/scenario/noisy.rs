@@ -14,7 +14,7 @@ use crate::arguments::{Noisy, Options};
 use crate::publisher::Publisher;
 use crate::report::{Figure, Results};
 use crate::server_under_test::{PLAIN, ServerUnderTest};
-use crate::stream::LabStream;
+use crate::socket::LabStream;
 use crate::transport::ClientTransport;
 use crate::wire;
 use crate::workers::{Delivered, Workers};

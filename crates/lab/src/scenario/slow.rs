@@ -18,7 +18,7 @@ use crate::postgres::Postgres;
 use crate::publisher::{PublishClient, answer};
 use crate::report::{Figure, Results, median};
 use crate::server_under_test::{LabDatabase, ServerUnderTest};
-use crate::stream::LabStream;
+use crate::socket::LabStream;
 use crate::wire;
 
 const WARM: &str = r#"{"channel":"durable:warm","limit":10}"#;

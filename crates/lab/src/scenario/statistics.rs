@@ -15,7 +15,7 @@ use crate::arguments::{Options, Statistics};
 use crate::process::Meter;
 use crate::report::{Figure, Results};
 use crate::server_under_test::{LabDatabase, ServerUnderTest};
-use crate::stream::LabStream;
+use crate::socket::LabStream;
 use crate::wire;
 
 const SCENARIO: &str = "statistics";

@@ -291,7 +291,7 @@ impl Worker {
         {
             self.timeout = None;
             for subscriber in &mut self.subscribers {
-                self.ledger.settle(&mut subscriber.progress);
+                self.ledger.end_round(&mut subscriber.progress);
             }
             let wrongs = std::mem::take(&mut self.ledger.wrongs);
             let Ledger { delivered, ref times, .. } = self.ledger;

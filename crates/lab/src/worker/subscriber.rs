@@ -12,7 +12,7 @@ use socket2::{Domain, Socket, Type};
 use super::WorkerSpec;
 use crate::ledger::{Ledger, Progress};
 use crate::process::now_us;
-use crate::stream::LabStream;
+use crate::socket::LabStream;
 use crate::transport::ClientTransport;
 use crate::wire::{self, CLOSE, Dialect, PING};
 

@@ -152,7 +152,7 @@ impl Messages {
     }
 
     /// How messages are written.
-    pub fn body(&self) -> Encoding {
+    pub fn encoding(&self) -> Encoding {
         self.body
     }
 

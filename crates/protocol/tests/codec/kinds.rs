@@ -382,7 +382,7 @@ fn messages_stand_one_behind_the_other() {
         let between: &[u8] = if body == Encoding::Protobuf { b"" } else { b"\n" };
         assert_eq!(messages.bytes(), [&one, between, &one].concat(), "{body:?}");
         messages.clear();
-        assert!(messages.is_empty() && messages.body() == body);
+        assert!(messages.is_empty() && messages.encoding() == body);
         messages.reply(1, &Reply::Publish);
         assert_eq!(messages.is_empty(), body == Encoding::Push, "who only listens has sent no command");
     }

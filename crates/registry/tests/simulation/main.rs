@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use touchline_registry::{Counters, Entry, OwnerId, Policy, ReplicaSettings};
+use touchline_registry::{ConflictPolicyKind, Counters, Entry, OwnerId, ReplicaSettings};
 
 use node::{Node, Tables};
 use random::Random;
@@ -46,7 +46,8 @@ struct World {
 /// noticed yet, a standstill that is no longer than that, and messages under way.
 const STALE_MAX_MS: u64 = 15_000;
 
-const POLICIES: [Policy; 4] = [Policy::Newest, Policy::Oldest, Policy::Reject, Policy::Hook];
+const POLICIES: [ConflictPolicyKind; 4] =
+    [ConflictPolicyKind::Newest, ConflictPolicyKind::Oldest, ConflictPolicyKind::Reject, ConflictPolicyKind::Hook];
 const NAMES: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
 
 impl World {

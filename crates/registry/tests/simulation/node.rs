@@ -279,7 +279,11 @@ impl Node {
             assert_eq!((all.len(), self.replica.member_count(&group)), (size as usize, size as usize));
             let kinds: Vec<&[u8]> = all.iter().filter_map(|entry| kind(entry.meta())).collect();
             let distinct = kinds.iter().collect::<BTreeSet<_>>().len();
-            assert_eq!(self.replica.tally(&group), (kinds.len() as u64, distinct as u64), "counts are kept right");
+            assert_eq!(
+                self.replica.member_counts(&group),
+                (kinds.len() as u64, distinct as u64),
+                "counts are kept right"
+            );
             for entry in &all {
                 assert_eq!(self.replica.member(entry.owner(), &group).as_ref(), Some(entry));
                 assert_eq!(self.replica.is_member(entry.owner(), &group), entry.node() == self.replica.node());

@@ -1,7 +1,8 @@
 //! The days that a registry must survive, one by one.
 
 use touchline_registry::{
-    EntryChange, Limits, Output, OwnerId, Policy, Reason, RegisterRefusal, Registered, Replica, ReplicaSettings, Stamp,
+    ConflictPolicyKind, EntryChange, Limits, Output, OwnerId, Reason, RegisterRefusal, Registered, Replica,
+    ReplicaSettings, Stamp,
 };
 
 use crate::cluster::{Cluster, id};
@@ -161,7 +162,9 @@ fn nothing_is_left_of_an_earlier_life_even_if_its_words_come_late() {
 
 #[test]
 fn two_who_register_at_once_end_with_one_owner_ten_thousand_times() {
-    for (policy, winner) in [(Policy::Newest, 2), (Policy::Oldest, 1), (Policy::Reject, 1)] {
+    for (policy, winner) in
+        [(ConflictPolicyKind::Newest, 2), (ConflictPolicyKind::Oldest, 1), (ConflictPolicyKind::Reject, 1)]
+    {
         let mut cluster = Cluster::new(3, &ReplicaSettings { policy, ..ReplicaSettings::default() });
         for round in 0..10_000 / 3 {
             let name = format!("name-{round}");
@@ -181,13 +184,15 @@ fn two_who_register_at_once_end_with_one_owner_ten_thousand_times() {
 
 #[test]
 fn a_name_is_taken_over_only_where_the_newest_stays() {
-    for policy in [Policy::Newest, Policy::Oldest, Policy::Reject, Policy::Hook] {
+    for policy in
+        [ConflictPolicyKind::Newest, ConflictPolicyKind::Oldest, ConflictPolicyKind::Reject, ConflictPolicyKind::Hook]
+    {
         let mut cluster = Cluster::new(2, &ReplicaSettings { policy, ..ReplicaSettings::default() });
         cluster.register(0, 1, "phone").expect("free");
         cluster.deliver();
         let taken = cluster.replicas[1].register(id(2), "phone", b"", true, cluster.now_ms);
         cluster.deliver();
-        let is_newest = policy == Policy::Newest;
+        let is_newest = policy == ConflictPolicyKind::Newest;
         assert_eq!(taken.is_ok(), is_newest);
         let owner = if is_newest { 2 } else { 1 };
         assert_eq!([cluster.owner(0, "phone"), cluster.owner(1, "phone")], [Some(id(owner)); 2]);
@@ -312,7 +317,8 @@ fn a_group_has_each_member_once_with_its_metadata() {
 #[test]
 fn a_slow_or_failing_backend_falls_back_to_the_newest() {
     for (answer, owner) in [(Some(Some(true)), 1), (Some(Some(false)), 2), (Some(None), 2), (None, 2)] {
-        let mut cluster = Cluster::new(3, &ReplicaSettings { policy: Policy::Hook, ..ReplicaSettings::default() });
+        let mut cluster =
+            Cluster::new(3, &ReplicaSettings { policy: ConflictPolicyKind::Hook, ..ReplicaSettings::default() });
         cluster.register(0, 1, "name").expect("free");
         cluster.register(1, 2, "name").expect("not heard of the other");
         cluster.deliver();
@@ -335,7 +341,8 @@ fn a_slow_or_failing_backend_falls_back_to_the_newest() {
 fn what_the_backend_decided_is_not_asked_again() {
     // The one that the backend decided for is older, and was decided for behind a split; a third node has claimed the
     // name meanwhile.
-    let mut cluster = Cluster::new(3, &ReplicaSettings { policy: Policy::Hook, ..ReplicaSettings::default() });
+    let mut cluster =
+        Cluster::new(3, &ReplicaSettings { policy: ConflictPolicyKind::Hook, ..ReplicaSettings::default() });
     cluster.cut = vec![(0, 2), (1, 2)];
     cluster.pass(6_000);
     cluster.register(0, 1, "name").expect("free");
@@ -355,7 +362,8 @@ fn what_the_backend_decided_is_not_asked_again() {
 
 #[test]
 fn a_claim_that_others_had_purged_loses_without_a_question() {
-    let mut cluster = Cluster::new(2, &ReplicaSettings { policy: Policy::Hook, ..ReplicaSettings::default() });
+    let mut cluster =
+        Cluster::new(2, &ReplicaSettings { policy: ConflictPolicyKind::Hook, ..ReplicaSettings::default() });
     cluster.register(0, 1, "name").expect("free");
     cluster.settle();
     cluster.cut = vec![(0, 1)];
@@ -458,7 +466,7 @@ fn the_dead_entry_of_a_loser_does_not_come_back_with_a_late_snapshot() {
 
 #[test]
 fn who_comes_back_while_its_node_is_suspected_keeps_its_name() {
-    for policy in [Policy::Newest, Policy::Oldest, Policy::Reject] {
+    for policy in [ConflictPolicyKind::Newest, ConflictPolicyKind::Oldest, ConflictPolicyKind::Reject] {
         let mut cluster = Cluster::new(3, &ReplicaSettings { policy, ..ReplicaSettings::default() });
         cluster.register(1, 1, "phone").expect("free");
         cluster.deliver();
@@ -477,7 +485,8 @@ fn who_comes_back_while_its_node_is_suspected_keeps_its_name() {
 
 #[test]
 fn a_clock_that_is_set_ahead_is_no_standstill() {
-    let mut cluster = Cluster::new(2, &ReplicaSettings { policy: Policy::Reject, ..ReplicaSettings::default() });
+    let mut cluster =
+        Cluster::new(2, &ReplicaSettings { policy: ConflictPolicyKind::Reject, ..ReplicaSettings::default() });
     cluster.register(0, 1, "name").expect("free");
     cluster.settle();
     cluster.events.iter_mut().for_each(Vec::clear);

@@ -1,6 +1,6 @@
 //! How often nodes ask and answer: a bad link must not make a storm of questions and snapshots.
 
-use touchline_registry::{Policy, ReplicaSettings, ReplicaTiming};
+use touchline_registry::{ConflictPolicyKind, ReplicaSettings, ReplicaTiming};
 
 use crate::wire::{Body, Life, claim, record};
 use crate::{BIRTH, START_MS, Story, claims, heartbeat, id};
@@ -111,8 +111,11 @@ fn a_clock_that_is_set_ahead_changes_no_interval() {
             snapshot_interval_ms: 1_300,
             ..ReplicaTiming::default()
         };
-        let mut story =
-            Story::following(&ReplicaSettings { timing, policy: Policy::Hook, ..ReplicaSettings::default() }, &[], 0);
+        let mut story = Story::following(
+            &ReplicaSettings { timing, policy: ConflictPolicyKind::Hook, ..ReplicaSettings::default() },
+            &[],
+            0,
+        );
         story.register(1, "bike");
         let mut told = Vec::new();
         for step in 0..260 {

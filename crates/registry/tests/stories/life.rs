@@ -1,6 +1,8 @@
 //! Nodes that fall silent, stand still, are purged and begin a new life.
 
-use touchline_registry::{EntryChange, Policy, Reason, RegisterRefusal, Registered, ReplicaSettings, ReplicaTiming};
+use touchline_registry::{
+    ConflictPolicyKind, EntryChange, Reason, RegisterRefusal, Registered, ReplicaSettings, ReplicaTiming,
+};
 
 use crate::wire::{Body, Life, Message, TRUST, claim, record};
 use crate::{BIRTH, OTHER_LIFE, START_MS, Story, claims, heartbeat, id};
@@ -88,7 +90,8 @@ fn a_node_that_stood_still_asks_and_answers_at_once() {
 
 #[test]
 fn a_node_that_stood_still_gives_the_backend_its_time_again() {
-    let mut story = Story::following(&ReplicaSettings { policy: Policy::Hook, ..ReplicaSettings::default() }, &[], 0);
+    let mut story =
+        Story::following(&ReplicaSettings { policy: ConflictPolicyKind::Hook, ..ReplicaSettings::default() }, &[], 0);
     story.register(1, "bike");
     let later = claim(0, &record(id(200), (START_MS + 1) << 16, 0, "bike", ""));
     story.hear("there", Body::Delta { first: 1, count: 1, operations: later });
@@ -106,7 +109,8 @@ fn a_node_that_stood_still_gives_the_backend_its_time_again() {
 
 #[test]
 fn while_the_backend_is_asked_the_name_is_still_its_owners() {
-    let mut story = Story::following(&ReplicaSettings { policy: Policy::Hook, ..ReplicaSettings::default() }, &[], 0);
+    let mut story =
+        Story::following(&ReplicaSettings { policy: ConflictPolicyKind::Hook, ..ReplicaSettings::default() }, &[], 0);
     story.register(1, "bike");
     let later = claim(3, &record(id(200), (START_MS + 1) << 16, 0, "bike", ""));
     // Of equal ranks nobody has decided anything yet.
@@ -136,7 +140,8 @@ fn while_the_backend_is_asked_the_name_is_still_its_owners() {
 
 #[test]
 fn what_the_backend_decided_counts_above_what_it_decided_before() {
-    let mut story = Story::following(&ReplicaSettings { policy: Policy::Hook, ..ReplicaSettings::default() }, &[], 0);
+    let mut story =
+        Story::following(&ReplicaSettings { policy: ConflictPolicyKind::Hook, ..ReplicaSettings::default() }, &[], 0);
     story.register(1, "bike");
     let later = claim(0, &record(id(200), (START_MS + 1) << 16, 0, "bike", ""));
     story.hear("there", Body::Delta { first: 1, count: 1, operations: later });
@@ -155,8 +160,11 @@ fn what_the_backend_decided_counts_above_what_it_decided_before() {
 fn a_node_that_was_away_gives_way_only_to_what_is_still_there() {
     let later = || claim(0, &record(id(200), (START_MS + 1) << 16, 0, "bike", ""));
     for (has_it_still, operations) in [(true, later()), (false, Vec::new())] {
-        let mut story =
-            Story::following(&ReplicaSettings { policy: Policy::Hook, ..ReplicaSettings::default() }, &[], 0);
+        let mut story = Story::following(
+            &ReplicaSettings { policy: ConflictPolicyKind::Hook, ..ReplicaSettings::default() },
+            &[],
+            0,
+        );
         story.register(1, "bike");
         story.hear("there", Body::Delta { first: 1, count: 1, operations: later() });
         story.stand_still(5_001);
@@ -477,7 +485,8 @@ fn a_node_in_sight_whose_entries_are_missing_delays_trust() {
 #[test]
 fn a_name_that_is_contested_delays_trust() {
     let new = (LIFE.0 + 1, BIRTH);
-    let mut story = Story::following(&ReplicaSettings { policy: Policy::Oldest, ..ReplicaSettings::default() }, &[], 0);
+    let mut story =
+        Story::following(&ReplicaSettings { policy: ConflictPolicyKind::Oldest, ..ReplicaSettings::default() }, &[], 0);
     story.register(1, "bike");
     story.here.suspect("there", true, story.now_ms);
     story.hear("there", outdated(LIFE, LIFE));

@@ -1,6 +1,6 @@
 //! What nodes say to each other is what `docs/registry.md` says; what is no such word is counted, and changes nothing.
 
-use touchline_registry::{EntryChange, Limits, Output, Policy, Reason, Replica, ReplicaSettings, Stamp};
+use touchline_registry::{ConflictPolicyKind, EntryChange, Limits, Output, Reason, Replica, ReplicaSettings, Stamp};
 
 use crate::wire::{Body, Message, TRUST, claim, close, join, leave, record, unclaim};
 use crate::{BIRTH, OTHER_LIFE, START_MS, Story, claims, heartbeat, id};
@@ -214,14 +214,17 @@ fn its_own_words_that_come_back_are_no_news() {
 #[test]
 fn nodes_with_other_options_are_told_once_and_all_follow_the_strictest() {
     let limits = Limits { key_max: 10, meta_max: 10, ..Limits::default() };
-    let mut story =
-        Story::following(&ReplicaSettings { policy: Policy::Oldest, limits, ..ReplicaSettings::default() }, &[], 0);
+    let mut story = Story::following(
+        &ReplicaSettings { policy: ConflictPolicyKind::Oldest, limits, ..ReplicaSettings::default() },
+        &[],
+        0,
+    );
     assert_eq!(
         (story.here.counters().differences, &*story.differing),
         (1, &["there".to_owned()][..]),
         "its policy and limits are others"
     );
-    assert_eq!(story.here.policy(), Policy::Oldest);
+    assert_eq!(story.here.policy(), ConflictPolicyKind::Oldest);
     let beat = |story: &mut Story, policy, limits| {
         let body = Body::Heartbeat { last: 0, digest: 0, entries: 0, limits, lives: Vec::new() };
         let message = Message { node: "there".into(), life: OTHER_LIFE, clock: 1, policy, body };
@@ -237,21 +240,25 @@ fn nodes_with_other_options_are_told_once_and_all_follow_the_strictest() {
     };
     assert_eq!(
         (beat(&mut story, 0, (255, 4_096)), try_lengths(&mut story)),
-        ((Policy::Oldest, 1), (10, 10)),
+        ((ConflictPolicyKind::Oldest, 1), (10, 10)),
         "the same again"
     );
-    assert_eq!((beat(&mut story, 3, (255, 9)), try_lengths(&mut story)), ((Policy::Reject, 2), (10, 9)));
-    assert_eq!((beat(&mut story, 3, (8, 9)), try_lengths(&mut story)), ((Policy::Reject, 3), (8, 9)));
+    assert_eq!((beat(&mut story, 3, (255, 9)), try_lengths(&mut story)), ((ConflictPolicyKind::Reject, 2), (10, 9)));
+    assert_eq!((beat(&mut story, 3, (8, 9)), try_lengths(&mut story)), ((ConflictPolicyKind::Reject, 3), (8, 9)));
     // Its options are changed to ours.
-    assert_eq!((beat(&mut story, 2, (10, 10)), try_lengths(&mut story)), ((Policy::Oldest, 3), (10, 10)));
-    assert_eq!(beat(&mut story, 3, (1, 1)), (Policy::Reject, 4));
+    assert_eq!((beat(&mut story, 2, (10, 10)), try_lengths(&mut story)), ((ConflictPolicyKind::Oldest, 3), (10, 10)));
+    assert_eq!(beat(&mut story, 3, (1, 1)), (ConflictPolicyKind::Reject, 4));
     story.hear("there", Body::Goodbye);
-    assert_eq!((story.here.policy(), try_lengths(&mut story)), (Policy::Oldest, (10, 10)), "who is gone has no say");
+    assert_eq!(
+        (story.here.policy(), try_lengths(&mut story)),
+        (ConflictPolicyKind::Oldest, (10, 10)),
+        "who is gone has no say"
+    );
 }
 
 #[test]
 fn a_mark_of_doubt_is_taken_away_by_its_word() {
-    let mut story = Story::new(&ReplicaSettings { policy: Policy::Oldest, ..ReplicaSettings::default() });
+    let mut story = Story::new(&ReplicaSettings { policy: ConflictPolicyKind::Oldest, ..ReplicaSettings::default() });
     story.hear("there", heartbeat(0));
     let nonce = story.wanted()[0].1;
     let operations = claim(0, &record(id(1), 1 << 16, 0, "bike", ""));

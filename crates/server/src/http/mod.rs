@@ -36,7 +36,7 @@ use crate::mailbox::{AdoptedConnection, Message};
 use crate::node::Node;
 use crate::proxies::Remote;
 use crate::proxy_protocol;
-use crate::shard::Pass;
+use crate::shard::ConnectionGuard;
 use crate::tls::Tls;
 use crate::transport::Transport;
 use rewind::HttpStream;
@@ -53,13 +53,13 @@ struct Origin {
     node: Arc<Node>,
     shard: ShardId,
     remote: Remote,
-    side: Side,
+    side: PortRole,
     /// The user id that the client's certificate names. None = it has no certificate, or the settings take no user
     /// from it.
     user: Option<String>,
     /// The connection arrived after the drain had started: only probes are answered.
     is_late: bool,
-    pass: Rc<Pass>,
+    pass: Rc<ConnectionGuard>,
 }
 
 /// An accepted connection that a task is about to serve.
@@ -67,13 +67,13 @@ pub(crate) struct HttpCaller {
     pub(crate) node: Arc<Node>,
     pub(crate) shard: ShardId,
     pub(crate) remote: Remote,
-    pub(crate) side: Side,
-    pub(crate) pass: Pass,
+    pub(crate) side: PortRole,
+    pub(crate) pass: ConnectionGuard,
 }
 
 /// What a port of HTTP serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum PortRole {
     /// Everything: there is no internal port.
     Whole,
     /// Clients only: the API and the probes have the internal port.
@@ -82,23 +82,23 @@ pub(crate) enum Side {
     Inner,
 }
 
-impl Side {
+impl PortRole {
     /// Whether clients, and pages for them, are served.
     pub(crate) fn serves_clients(self) -> bool {
-        self != Side::Inner
+        self != PortRole::Inner
     }
 
     /// Whether metrics and probes are served.
     pub(crate) fn serves_operators(self) -> bool {
-        self != Side::Outer
+        self != PortRole::Outer
     }
 
     /// Whether the server API is served. `is_external`: it belongs to the clients' port.
     pub(crate) fn serves_api(self, is_external: bool) -> bool {
         match self {
-            Side::Whole => true,
-            Side::Outer => is_external,
-            Side::Inner => !is_external,
+            PortRole::Whole => true,
+            PortRole::Outer => is_external,
+            PortRole::Inner => !is_external,
         }
     }
 }
@@ -106,7 +106,7 @@ impl Side {
 /// What a port speaks.
 #[derive(Clone)]
 pub(crate) struct Port {
-    pub(crate) side: Side,
+    pub(crate) side: PortRole,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) is_for_lines: bool,
     /// Connections begin with a header of the PROXY protocol.

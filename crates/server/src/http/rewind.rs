@@ -15,7 +15,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::gauge::BufferGauge;
 use super::timeouts::TimeoutTimer;
-use crate::shard::{AcceptedSocket, Pass};
+use crate::shard::{AcceptedSocket, ConnectionGuard};
 
 /// A socket, with TLS or without.
 pub(super) enum HttpStream {
@@ -49,7 +49,7 @@ const PARTING_PIECE: usize = 8 * 1024;
 /// What is notified of the bytes that are read.
 pub(super) enum ConnectionWatch {
     /// HTTP/1: the timer learns when a request begins, and the pass when the last answer has been sent.
-    Requests(Rc<TimeoutTimer>, Rc<Pass>),
+    Requests(Rc<TimeoutTimer>, Rc<ConnectionGuard>),
     /// HTTP/2: the gauge counts the frames.
     Frames(Box<BufferGauge>),
 }

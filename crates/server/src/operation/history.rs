@@ -41,7 +41,7 @@ pub(super) async fn history(node: &Node, request: HistoryRequest) -> Result<Json
         reverse: request.reverse,
         size_max: None,
     };
-    match node.ask(&request.channel, Request::History(Box::new(history))).await {
+    match node.request_home(&request.channel, Request::History(Box::new(history))).await {
         Response::History { publications, position } => {
             let mut out = Vec::new();
             encode::history(&mut out, publications.iter().map(|p| &**p), position.epoch.as_str(), position.offset.0);
@@ -54,7 +54,7 @@ pub(super) async fn history(node: &Node, request: HistoryRequest) -> Result<Json
 
 /// Errors: 102, 107, 108. The position stays.
 pub(super) async fn history_remove(node: &Node, request: ChannelRequest) -> Result<Json, Error> {
-    match node.ask(&request.channel, Request::HistoryRemove).await {
+    match node.request_home(&request.channel, Request::HistoryRemove).await {
         Response::Done => Ok(done()),
         Response::Refused(error) => Err(error),
         _ => Err(Error::INTERNAL),

@@ -193,12 +193,12 @@ fn nullable<'de, D: serde::Deserializer<'de>, T: Default + DeserializeOwned>(des
 /// 107 when it is neither, or nests too deep.
 fn payload(value: Option<&RawValue>, base64: &str) -> Result<Option<bytes::Bytes>, Error> {
     if let Some(value) = value {
-        return touchline_protocol::data::take(value).map(Some);
+        return touchline_protocol::data::checked_payload(value).map(Some);
     }
     if base64.is_empty() {
         return Ok(None);
     }
     let decoded = touchline_engine::claims::decode_base64(base64).ok_or(Error::BAD_REQUEST)?;
     let value: &RawValue = serde_json::from_slice(&decoded).map_err(|_| Error::BAD_REQUEST)?;
-    touchline_protocol::data::take(value).map(Some)
+    touchline_protocol::data::checked_payload(value).map(Some)
 }

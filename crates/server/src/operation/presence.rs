@@ -26,7 +26,7 @@ async fn run(node: &Node, channel: &str, request: DirectoryRequest) -> Result<Js
         return Err(Error::NOT_AVAILABLE);
     }
     let requester = Requester { owner: OwnerId([0; 16]), user: Box::default(), is_backend: true };
-    match node.ask_directory(requester, request).await {
+    match node.request_directory(requester, request).await {
         Response::Directory(reply) => Ok(reply.json().into()),
         Response::Refused(error) => Err(error),
         _ => Err(Error::INTERNAL),

@@ -127,7 +127,7 @@ async fn publish_one(node: &Node, channel: &str, publish: Publish) -> Result<Jso
     if node.is_overloaded() {
         return Err(Error::TOO_MANY_REQUESTS);
     }
-    match node.ask(channel, Request::Publish(Box::new(publish))).await {
+    match node.request_home(channel, Request::Publish(Box::new(publish))).await {
         Response::Published(position) => Ok(published(position)),
         Response::Refused(error) => Err(error),
         _ => Err(Error::INTERNAL),

@@ -56,10 +56,10 @@ async fn run_directory(node: &Node, method: &str, params: &[u8]) -> Result<Json,
     let response = if is_for_client(method) {
         let ForClient { client } = serde_json::from_str(text).map_err(|_| Error::BAD_REQUEST)?;
         let owner = client_from_text(&client).ok_or(Error::BAD_REQUEST)?;
-        node.ask_for_client(owner, request).await
+        node.request_for_client(owner, request).await
     } else {
         let requester = Requester { owner: OwnerId([0; 16]), user: Box::default(), is_backend: true };
-        node.ask_directory(requester, request).await
+        node.request_directory(requester, request).await
     };
     match response {
         Response::Directory(reply) => Ok(reply.json().into()),

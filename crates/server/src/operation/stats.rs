@@ -144,7 +144,7 @@ fn numbers<const N: usize>(object: &mut ObjectWriter<'_>, numbers: [(&str, u64);
 
 async fn query_stats(node: &Node, query: StatsQuery) -> Result<StatsResult, Error> {
     let (reply, answer) = oneshot::channel();
-    node.stats().ok_or(Error::NOT_AVAILABLE)?.ask(
+    node.stats().ok_or(Error::NOT_AVAILABLE)?.query(
         query,
         Box::new(move |result| {
             let _ = reply.send(result);

@@ -20,7 +20,7 @@ use super::half_open::{Closed, HalfOpenEntry};
 use super::socket::Socket;
 use crate::agent::Agent;
 use crate::handshake::{self, HEADERS_MAX, HandshakeRefusal, Headers, Negotiated};
-use crate::http::{self, HttpCaller, Port, Side};
+use crate::http::{self, HttpCaller, Port, PortRole};
 use crate::node::Node;
 use crate::proxies::Remote;
 use crate::tls::Tls;
@@ -81,7 +81,7 @@ pub(super) struct Acceptor {
 struct PendingConnection {
     socket: TcpStream,
     remote: Remote,
-    side: Side,
+    side: PortRole,
 }
 
 impl Acceptor {
@@ -97,12 +97,12 @@ impl Acceptor {
             tls: tls.clone(),
             is_introduced,
         };
-        let side = if listeners.inner.is_some() { Side::Outer } else { Side::Whole };
+        let side = if listeners.inner.is_some() { PortRole::Outer } else { PortRole::Whole };
         let all = [
             (Some(listeners.http), port(side, false, &node.tls.http, node.settings.http_server.proxy_protocol)),
             (listeners.lines, port(side, true, &node.tls.lines, node.settings.tcp.proxy_protocol)),
             // Backends and probes do not come through the proxies of clients.
-            (listeners.inner, port(Side::Inner, false, &node.tls.inner, false)),
+            (listeners.inner, port(PortRole::Inner, false, &node.tls.inner, false)),
         ];
         for (listener, port) in all {
             let Some(listener) = listener else { continue };
@@ -254,7 +254,7 @@ impl Shard {
         }
         if port.tls.is_some() {
             let limit = self.node.settings.http_server.tls_handshake_rate_limit;
-            self.node.admission.handshakes.take(limit, HANDSHAKES_BURST_US, self.node.clock.elapsed_us());
+            self.node.admission.handshakes.try_admit(limit, HANDSHAKES_BURST_US, self.node.clock.elapsed_us());
         }
         if port.is_introduced || port.tls.is_some() {
             let caller = self.caller(remote, port.side);
@@ -266,7 +266,7 @@ impl Shard {
         }
     }
 
-    fn caller(&mut self, remote: Remote, side: Side) -> HttpCaller {
+    fn caller(&mut self, remote: Remote, side: PortRole) -> HttpCaller {
         HttpCaller { node: Arc::clone(&self.node), shard: self.id, remote, side, pass: self.pass() }
     }
 
@@ -285,7 +285,7 @@ impl Shard {
         &mut self,
         socket: std::net::TcpStream,
         remote: Remote,
-        side: Side,
+        side: PortRole,
         is_for_lines: bool,
     ) {
         let socket = TcpStream::from_std(socket);
@@ -335,7 +335,7 @@ impl Shard {
             Err(_) => return,
         };
         let verdict = match connection.side {
-            Side::Inner => HandshakeVerdict::ForHttp,
+            PortRole::Inner => HandshakeVerdict::ForHttp,
             _ if self.drain.is_some() => HandshakeVerdict::ForHttp,
             _ => grant(&self.node, connection.remote, &self.scratch[..length]),
         };

@@ -126,7 +126,7 @@ impl Shard {
     }
 
     /// Runs the channels' commands to their log backends, resumes requests that have waited, and sends deliveries.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn run_backend_commands(&mut self) {
         self.send_deliveries();
         if self.node.cluster.is_none() && self.node.store().is_none() {
             return;

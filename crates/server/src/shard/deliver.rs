@@ -42,7 +42,7 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
         ChannelEvent::Broken => return break_off(shard, delivery),
     }
     let delivered = notes.delivered;
-    outbox.settle();
+    outbox.drop_unread_frames();
     metrics.deliveries.add(delivered);
     if let (Some(minute_stats), ChannelEvent::Publication { .. }) = (minute_stats, &delivery.event) {
         minute_stats.delivered(node.session.namespaces.namespace_of(&delivery.channel), delivered);
@@ -67,7 +67,7 @@ pub(super) fn push_many(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &En
             node.send_to_registry(RegistryMessage::OwnerGone(*owner));
         }
     }
-    outbox.settle();
+    outbox.drop_unread_frames();
 }
 
 /// When an event expires, microseconds of the node's clock; [`NEVER`] = it does not.
@@ -258,7 +258,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let queued = connection.queue.as_ref().map_or(0, |queue| queue.bytes());
         self.metrics.queued_bytes.replace(queued_before as u64, queued as u64);
-        if queued > 0 && queued_before == 0 && !connection.transport.link().answers_pings() {
+        if queued > 0 && queued_before == 0 && !connection.transport.mode().answers_pings() {
             // From now on the queue shows whether the peer takes bytes.
             connection.socket.end_when_silent(None);
         }
@@ -323,7 +323,7 @@ impl Shard {
     fn wait_for_pong(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let client = &self.node.session.client;
-        if !connection.transport.link().answers_pings() {
+        if !connection.transport.mode().answers_pings() {
             return self.check_silent_peer(slot);
         }
         let limit = if connection.answers() > 0 { client.answer_timeout } else { client.pong_timeout };

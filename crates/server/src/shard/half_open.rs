@@ -57,7 +57,7 @@ pub(super) enum Closed {
 
 /// Held by a task that serves a connection: while its client is not known, the connection counts as half-open; while
 /// the task may owe responses, a draining node waits for it.
-pub(crate) struct Pass {
+pub(crate) struct ConnectionGuard {
     node: Arc<Node>,
     shard: ShardId,
     told: RefCell<oneshot::Receiver<()>>,
@@ -65,7 +65,7 @@ pub(crate) struct Pass {
     is_awaited: Cell<bool>,
 }
 
-impl Pass {
+impl ConnectionGuard {
     /// Returns when the connection must be closed.
     pub(crate) async fn revoked(&self) {
         poll_fn(|context| {
@@ -101,7 +101,7 @@ impl Pass {
     }
 }
 
-impl Drop for Pass {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.settle();
         self.part();
@@ -110,14 +110,14 @@ impl Drop for Pass {
 
 impl Shard {
     /// A pass for a task that serves a connection. The task holds it until it ends.
-    pub(super) fn pass(&mut self) -> Pass {
+    pub(super) fn pass(&mut self) -> ConnectionGuard {
         let (tell, told) = oneshot::channel();
         self.note_half_open(HalfOpenEntry::Task(tell));
         let handle = &self.node.shards[usize::from(self.id)];
         handle.enter_half_open();
         handle.enter_awaited();
         let (counts, is_awaited) = (Cell::new(true), Cell::new(true));
-        Pass { node: Arc::clone(&self.node), shard: self.id, told: RefCell::new(told), counts, is_awaited }
+        ConnectionGuard { node: Arc::clone(&self.node), shard: self.id, told: RefCell::new(told), counts, is_awaited }
     }
 
     /// Adds a new half-open connection.

@@ -84,7 +84,7 @@ impl ShardHandle {
 
     /// Wakes the shard's own thread if messages wait and no thread runs the shard.
     pub(crate) fn wake(&self) {
-        if self.has_messages() && self.try_take().is_some() {
+        if self.has_messages() && self.try_lock().is_some() {
             self.waker.notify_one();
         }
     }
@@ -95,7 +95,7 @@ impl ShardHandle {
         self.enqueue(message);
         fence(SeqCst);
         for _ in 0..INLINE_RECHECKS_MAX {
-            let Some(mut guard) = self.try_take() else { return };
+            let Some(mut guard) = self.try_lock() else { return };
             let Some(shard) = guard.as_mut() else { return };
             shard.run_inline();
             let has_work = shard.has_work();
@@ -161,18 +161,18 @@ impl ShardHandle {
 
     /// Puts the shard behind the lock: from now on its own thread and inline runners may run it.
     pub(super) fn install(&self, shard: Shard) {
-        *self.take() = Some(shard);
+        *self.lock() = Some(shard);
     }
 
     /// Takes the shard out, because it ends. None if it has been taken out before.
     pub(super) fn clear(&self) -> Option<Shard> {
-        self.take().take()
+        self.lock().take()
     }
 
     /// Runs one turn of the shard on its own thread. Returns whether more work is due at once; None = another thread
     /// holds the lock and wakes this thread after it has released it.
     pub(super) fn run(&self, turn: impl FnOnce(&mut Shard)) -> Option<bool> {
-        let mut guard = self.try_take().or_else(|| self.spin_then_try_take())?;
+        let mut guard = self.try_lock().or_else(|| self.spin_then_try_take())?;
         let Some(shard) = guard.as_mut() else { return Some(false) };
         turn(shard);
         let has_work = shard.has_work();
@@ -184,14 +184,14 @@ impl ShardHandle {
     fn spin_then_try_take(&self) -> Option<MutexGuard<'_, Option<Shard>>> {
         for _ in 0..SPINS_MAX {
             std::hint::spin_loop();
-            if let Some(guard) = self.try_take() {
+            if let Some(guard) = self.try_lock() {
                 return Some(guard);
             }
         }
         self.is_wanted.store(true, Relaxed);
         fence(SeqCst);
         // A holder that released the lock before the store above did not see the flag; try once more.
-        self.try_take()
+        self.try_lock()
     }
 
     /// Waits until another thread wakes the shard's own thread.
@@ -217,11 +217,11 @@ impl ShardHandle {
     }
 
     /// Locks the shard; waits for the end of an inline run, if one is under way.
-    fn take(&self) -> MutexGuard<'_, Option<Shard>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Shard>> {
         self.shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn try_take(&self) -> Option<MutexGuard<'_, Option<Shard>>> {
+    fn try_lock(&self) -> Option<MutexGuard<'_, Option<Shard>>> {
         match self.shard.try_lock() {
             Ok(guard) => Some(guard),
             Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),

@@ -109,7 +109,7 @@ impl Shard {
                 deliveries,
             });
         }
-        let (at_home, left) = (self.channels.audiences(), std::mem::take(&mut minute_stats.left));
+        let (at_home, left) = (self.channels.take_subscriber_counts(), std::mem::take(&mut minute_stats.left));
         minute_stats.count =
             Some(MinuteCount { minute, at_home, left, index: 0, end: self.hub.capacity(), channel: None, rest: None });
     }

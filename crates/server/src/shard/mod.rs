@@ -12,6 +12,7 @@ mod half_open;
 mod handle;
 mod input;
 mod inspect;
+mod log_refusals;
 mod minute_stats;
 mod outbox;
 mod pause;
@@ -21,7 +22,6 @@ mod queue;
 mod random;
 mod rate_limiter;
 mod read;
-mod refused;
 mod socket;
 mod users;
 
@@ -51,14 +51,14 @@ pub(crate) use acceptor::Listeners;
 use backends::WaitingRequests;
 pub(crate) use budget::scarce_from;
 use connections::Connections;
+pub(crate) use half_open::ConnectionGuard;
 use half_open::HalfOpen;
-pub(crate) use half_open::Pass;
 pub(crate) use handle::ShardHandle;
 use minute_stats::MinuteStats;
 use outbox::Outbox;
 pub(crate) use poller::Poller;
 use probe::ProbeProgress;
-use random::Secure;
+use random::ClientIdRandom;
 pub(crate) use rate_limiter::RateLimiter;
 pub(crate) use socket::AcceptedSocket;
 use users::Users;
@@ -134,7 +134,7 @@ pub(crate) struct Shard {
     /// The minute statistics; None = they are switched off.
     minute_stats: Option<Box<MinuteStats>>,
     /// Random bytes for the ids of clients.
-    secure: Secure,
+    secure: ClientIdRandom,
     /// State of a generator for numbers that may be predictable: never shown, and not of the seed of the epochs.
     random: u64,
     /// The time of this turn, Unix milliseconds.
@@ -167,7 +167,7 @@ impl Shard {
         seed: u64,
     ) -> io::Result<Self> {
         let now_ms = node.clock.now_ms();
-        let mut secure = Secure::new();
+        let mut secure = ClientIdRandom::new();
         let random = secure
             .bytes()
             .map(u64::from_ne_bytes)
@@ -345,7 +345,7 @@ impl Shard {
         match message {
             Message::Request { channel, request, reply_to } => {
                 self.submit(&channel, request, reply_to);
-                self.settle();
+                self.run_backend_commands();
             }
             Message::SessionReply { connection, ticket, response } => self.guarded(connection.slot, |shard, slot| {
                 if shard.connections.is_current(connection) {
@@ -360,15 +360,15 @@ impl Shard {
             }
             Message::Linked(is_linked) => {
                 self.channels.set_linked(is_linked, self.now_ms);
-                self.settle();
+                self.run_backend_commands();
             }
             Message::CatchUp => {
                 self.channels.catch_up();
-                self.settle();
+                self.run_backend_commands();
             }
             Message::Advanced(namespace) => {
                 self.channels.check_namespace(&namespace);
-                self.settle();
+                self.run_backend_commands();
             }
             Message::Broadcast { message, reply } => operation::run_broadcast(&self.node, message, reply),
             Message::Adopt(connection) => self.adopt(*connection),
@@ -402,7 +402,7 @@ impl Shard {
     fn send_deliveries(&mut self) {
         let accepted_us = self.now_us;
         for (shard, delivery) in self.channels.deliveries() {
-            let runs_inline = delivery.audience <= SMALL_AUDIENCE && take_one(&mut self.inline_runs_left);
+            let runs_inline = delivery.subscriber_count <= SMALL_AUDIENCE && take_one(&mut self.inline_runs_left);
             let message = Message::Delivery { delivery, accepted_us };
             if runs_inline { self.node.run_inline(shard, message) } else { self.node.send(shard, message) }
         }
@@ -424,7 +424,7 @@ impl Shard {
         self.due = due;
         self.drop_overdue();
         self.channels.expire(self.now_ms);
-        self.settle();
+        self.run_backend_commands();
         self.metrics.channels.set(self.channels.len() as u64);
         self.metrics.publications_waiting.set(self.outbox.frames() as u64);
         self.publish_half_open();

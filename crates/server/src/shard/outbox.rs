@@ -11,7 +11,7 @@ use std::io::Write;
 use bytes::Bytes;
 
 use super::connections::Connection;
-use super::queue::{Flushed, OutputKind, Queue, TURN};
+use super::queue::{Flushed, OutputKind, Queue, WRITE_PER_TURN_BYTES_MAX};
 
 const NONE: u32 = u32::MAX;
 /// The most bytes of the buffer for gathering frames that stay allocated while no connection waits.
@@ -120,7 +120,7 @@ impl Outbox {
     }
 
     /// Drops the oldest frames as long as they have no reader.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn drop_unread_frames(&mut self) {
         while self.frames.front().is_some_and(|entry| entry.readers == 0) {
             self.frames.pop_front();
             self.base = self.base.wrapping_add(1);
@@ -185,7 +185,7 @@ impl Outbox {
             self.expire(now_us);
         }
         if self.wanted.is_empty() {
-            self.settle();
+            self.drop_unread_frames();
             return Written::Nothing;
         }
         let written = if let Some(queue) = &mut connection.queue {
@@ -274,7 +274,7 @@ impl Outbox {
             }
             &self.gathered
         };
-        let offered = &bytes[..bytes.len().min(TURN)];
+        let offered = &bytes[..bytes.len().min(WRITE_PER_TURN_BYTES_MAX)];
         let taken = loop {
             match connection.socket.write(offered) {
                 Ok(taken) => break taken,
@@ -303,7 +303,7 @@ impl Outbox {
                 skipped = 0;
             }
         }
-        queue.is_sliced = taken == TURN;
+        queue.is_sliced = taken == WRITE_PER_TURN_BYTES_MAX;
         let is_sliced = queue.is_sliced;
         connection.queue = Some(queue);
         if is_sliced { Written::Sliced { is_new: true } } else { Written::Blocked }
@@ -321,7 +321,7 @@ impl Outbox {
                 self.finished_us.push(age_us);
             }
         }
-        self.settle();
+        self.drop_unread_frames();
     }
 
     fn entry(&mut self, frame: u32) -> &mut SharedFrame {

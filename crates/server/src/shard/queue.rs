@@ -12,7 +12,7 @@ use bytes::Bytes;
 use touchline_engine::session::ENTRY_SIZE;
 
 /// The most bytes written to one connection in one turn, so that a large answer delays no other connection.
-pub(super) const TURN: usize = 256 * 1024;
+pub(super) const WRITE_PER_TURN_BYTES_MAX: usize = 256 * 1024;
 /// The most bytes offered to a socket at once.
 const SLICE: usize = 64 * 1024;
 
@@ -179,7 +179,7 @@ impl Queue {
     /// # Errors
     /// The socket's, when it is broken.
     pub(super) fn flush(&mut self, socket: &mut impl Write, gathered: &mut Vec<u8>) -> Result<Flushed> {
-        let enough = self.bytes.saturating_sub(TURN);
+        let enough = self.bytes.saturating_sub(WRITE_PER_TURN_BYTES_MAX);
         loop {
             self.place_pong();
             if self.frames.is_empty() {

@@ -7,16 +7,16 @@ use aws_lc_rs::rand;
 const BLOCK: usize = 4_096;
 
 /// A block of random bytes.
-pub(super) struct Secure {
+pub(super) struct ClientIdRandom {
     block: Box<[u8]>,
     /// Bytes of the block that have been used.
     used: usize,
 }
 
-impl Secure {
-    /// An empty block; the first call of [`Secure::bytes`] fills it.
+impl ClientIdRandom {
+    /// An empty block; the first call of [`ClientIdRandom::bytes`] fills it.
     pub(super) fn new() -> Self {
-        Secure { block: vec![0; BLOCK].into(), used: BLOCK }
+        ClientIdRandom { block: vec![0; BLOCK].into(), used: BLOCK }
     }
 
     /// Random bytes; None = the system has none.
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn no_bytes_are_given_twice_over_many_blocks() {
-        let mut random = Secure::new();
+        let mut random = ClientIdRandom::new();
         let mut seen = HashSet::new();
         for _ in 0..10_000 {
             let bytes: [u8; 10] = random.bytes().expect("the system has random numbers");

@@ -81,7 +81,7 @@ impl Shard {
         let random = self.secure.bytes::<10>()?;
         let (slot, generation) = self.connections.vacant();
         socket.register(&self.registry, Token(slot as usize), is_registered).ok()?;
-        if !negotiated.transport.link().answers_pings() {
+        if !negotiated.transport.mode().answers_pings() {
             socket.end_when_silent(Some(self.node.session.client.pong_timeout));
         }
         let mut client = [0; 16];
@@ -89,7 +89,7 @@ impl Shard {
         client[10..].copy_from_slice(&client_id_suffix(self.id, slot));
         let session = Session::new(
             client,
-            negotiated.transport.link(),
+            negotiated.transport.mode(),
             negotiated.admission.is_loopback,
             self.now_ms,
             &self.node.session.client,
@@ -118,7 +118,7 @@ impl Shard {
             is_held: false,
             has_spoken: false,
         });
-        if let Some(address_slot) = negotiated.admission.place {
+        if let Some(address_slot) = negotiated.admission.address_slot {
             self.address_slots.insert(slot, address_slot);
         }
         self.half_open.sessions += 1;
@@ -386,7 +386,7 @@ impl Shard {
 
     /// Records the events that clients have reported (`stats.track`).
     fn record_tracked(&mut self) {
-        for Tracked { name, user, props } in self.tracker.taken() {
+        for Tracked { name, user, props } in self.tracker.drain() {
             if let Some(stats) = self.node.stats() {
                 stats.record(Row::Event { time_ms: self.now_ms, name, user, props });
             }

@@ -71,7 +71,7 @@ fn read(text: &str, me: &str) -> Option<StoreEvent> {
     }
     let mut numbers = what.splitn(3, '/').map(|number| number.parse::<i64>().ok().map(|number| number as u64));
     let (offset, epoch, run) = (numbers.next()??, numbers.next()??, numbers.next()??);
-    Some(StoreEvent::Advanced { channel, placed: AppendedAt { offset: Offset(offset), epoch, run } })
+    Some(StoreEvent::Advanced { channel, position: AppendedAt { offset: Offset(offset), epoch, run } })
 }
 
 #[cfg(test)]
@@ -81,10 +81,10 @@ mod tests {
     #[test]
     fn notifications_of_other_nodes_are_read() {
         let expected = AppendedAt { offset: Offset(7), epoch: u64::MAX - 1, run: 5 };
-        let Some(StoreEvent::Advanced { channel, placed }) = read("a 7/-2/5 match: 1", "b") else {
+        let Some(StoreEvent::Advanced { channel, position }) = read("a 7/-2/5 match: 1", "b") else {
             panic!("a notification of new publications")
         };
-        assert_eq!((&*channel, placed), ("match: 1", expected));
+        assert_eq!((&*channel, position), ("match: 1", expected));
         assert!(matches!(read("a 0 x", "b"), Some(StoreEvent::Cleared { channel }) if &*channel == "x"));
         let queued = read("a @3 my phone 7", "b");
         assert!(

@@ -26,7 +26,7 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 const TRIM_INTERVAL_BUSY: Duration = Duration::from_millis(20);
 
 /// Inbox messages deleted in one step.
-const STEP: u64 = 512;
+const TRIM_STEP_ROWS: u64 = 512;
 
 /// The advisory lock of the node that empties the outbox: "touchbox" as a number.
 const OUTBOX_LOCK: i64 = 0x746f_7563_6862_6f78;
@@ -348,8 +348,8 @@ impl PostgresWriter {
             client.execute("UPDATE touchline.migration SET title = title WHERE version = 1", &[]).await?;
         }
         let has_more: bool = client.query_one("SELECT touchline.trim()", &[]).await?.get(0);
-        let expired = inbox::expire(client, STEP).await?;
+        let expired = inbox::expire(client, TRIM_STEP_ROWS).await?;
         self.metrics.inbox_messages_expired.fetch_add(expired, Relaxed);
-        Ok(has_more || expired == STEP)
+        Ok(has_more || expired == TRIM_STEP_ROWS)
     }
 }

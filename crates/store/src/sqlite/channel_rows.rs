@@ -13,7 +13,7 @@ use crate::{Append, PAYLOAD_HEAD_SIZE};
 /// How long a repeated idempotency key returns the first result, milliseconds.
 const KEY_MS: u64 = 5 * 60 * 1_000;
 /// Rows deleted in one step.
-pub(super) const STEP: u64 = 512;
+pub(super) const TRIM_STEP_ROWS: u64 = 512;
 /// Channels trimmed in one step.
 const CHANNELS: usize = 32;
 /// Channels remembered between transactions.
@@ -160,14 +160,16 @@ impl ChannelRows {
 
     /// Writes the rows of the channels that have changed, and deletes publications beyond their limits. The last step
     /// of a transaction.
-    pub(super) fn settle(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+    pub(super) fn write_changed(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         for name in self.changed.drain(..) {
             let Some(channel) = self.known.get_mut(&name) else { continue };
             channel.is_changed = false;
             if std::mem::take(&mut channel.has_old) {
                 let delete = "DELETE FROM publication WHERE channel = ?1 AND offset IN \
                      (SELECT offset FROM publication WHERE channel = ?1 AND offset < ?2 ORDER BY offset LIMIT ?3)";
-                if connection.prepare_cached(delete)?.execute(params![channel.id, channel.oldest, STEP])? as u64 == STEP
+                if connection.prepare_cached(delete)?.execute(params![channel.id, channel.oldest, TRIM_STEP_ROWS])?
+                    as u64
+                    == TRIM_STEP_ROWS
                 {
                     (channel.due_ms, channel.is_remade) = (0, true);
                 }
@@ -207,8 +209,8 @@ impl ChannelRows {
         }
         let keys = "DELETE FROM idempotency WHERE (channel, key) IN \
              (SELECT channel, key FROM idempotency WHERE expires_ms <= ?1 LIMIT ?2)";
-        let forgotten = connection.prepare_cached(keys)?.execute(params![now_ms, STEP])?;
-        Ok(has_more || forgotten as u64 == STEP)
+        let forgotten = connection.prepare_cached(keys)?.execute(params![now_ms, TRIM_STEP_ROWS])?;
+        Ok(has_more || forgotten as u64 == TRIM_STEP_ROWS)
     }
 
     fn trim_channel(&mut self, connection: &Connection, name: &ChannelName, now_ms: u64) -> rusqlite::Result<bool> {
@@ -221,11 +223,12 @@ impl ChannelRows {
         let until_ms = now_ms.saturating_sub(channel.ttl_ms);
         let stays = connection
             .prepare_cached(stays)?
-            .query_row(params![channel.id, channel.oldest, until_ms, STEP], |row| row.get::<_, i64>(0))
+            .query_row(params![channel.id, channel.oldest, until_ms, TRIM_STEP_ROWS], |row| row.get::<_, i64>(0))
             .optional()?;
         let old = "DELETE FROM publication WHERE channel = ?1 AND offset IN \
              (SELECT offset FROM publication WHERE channel = ?1 AND offset < ?2 ORDER BY offset LIMIT ?3)";
-        let deleted = connection.prepare_cached(old)?.execute(params![channel.id, stays.unwrap_or(i64::MAX), STEP])?;
+        let deleted =
+            connection.prepare_cached(old)?.execute(params![channel.id, stays.unwrap_or(i64::MAX), TRIM_STEP_ROWS])?;
         let first = "SELECT offset, time_ms FROM publication WHERE channel = ?1 ORDER BY offset LIMIT 1";
         let first = connection
             .prepare_cached(first)?
@@ -265,7 +268,7 @@ impl ChannelRows {
             channel.oldest,
             channel.due_ms
         ])?;
-        Ok(deleted as u64 == STEP)
+        Ok(deleted as u64 == TRIM_STEP_ROWS)
     }
 }
 

@@ -20,15 +20,15 @@ const MOVE_PAGES_MIN: i64 = 16_000;
 const LONG_LOG_PAGES: i64 = 32_000;
 
 /// The thread and all it owns.
-pub(super) struct Log {
+pub(super) struct WalCheckpointer {
     path: PathBuf,
     metrics: Arc<StoreMetrics>,
     is_long: Arc<AtomicBool>,
 }
 
-impl Log {
+impl WalCheckpointer {
     pub(super) fn new(path: PathBuf, metrics: Arc<StoreMetrics>) -> Self {
-        Log { path, metrics, is_long: Arc::default() }
+        WalCheckpointer { path, metrics, is_long: Arc::default() }
     }
 
     /// A flag that turns true when the writer has to empty the log itself.

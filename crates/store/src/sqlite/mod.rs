@@ -69,7 +69,7 @@ impl SqlitePrimary {
             let read_requests = Arc::clone(&read_requests);
             threads.push(thread("store-read", path, move || reader.serve(&read_requests))?);
         }
-        let log = log::Log::new(path.to_owned(), Arc::clone(&metrics));
+        let log = log::WalCheckpointer::new(path.to_owned(), Arc::clone(&metrics));
         let (thread_events, thread_metrics) = (EventSink::clone(&events), Arc::clone(&metrics));
         let writer = writer::SqliteWriter::new(
             path.to_owned(),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::channel_rows::{ChannelRows, STEP};
+use super::channel_rows::{ChannelRows, TRIM_STEP_ROWS};
 use super::{connect, directory, inbox, note_damage, reader, refusal_of, unreadable};
 use crate::batch::{Committed, WriteRequest, WriteResult, now_ms};
 use crate::panics::caught;
@@ -238,7 +238,7 @@ impl SqliteWriter {
                 WriteRequest::BeginRun { .. } | WriteRequest::Close => WriteResult::Nothing,
             };
         }
-        self.channels.settle(connection)
+        self.channels.write_changed(connection)
     }
 
     /// Notes a failure. The connection and the cache of channels may be wrong after it: both are dropped.
@@ -270,13 +270,13 @@ impl SqliteWriter {
         let Some(connection) = &mut self.connection else { return Ok(false) };
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let has_more = self.channels.trim(&transaction, now_ms())?;
-        let expired = inbox::expire(&transaction, now_ms(), STEP)?;
+        let expired = inbox::expire(&transaction, now_ms(), TRIM_STEP_ROWS)?;
         if was_failing {
             transaction.execute("UPDATE touchline_migration SET title = title WHERE version = 1", [])?;
         }
         transaction.commit()?;
         self.metrics.inbox_messages_expired.fetch_add(expired, Relaxed);
-        Ok(has_more || expired == STEP)
+        Ok(has_more || expired == TRIM_STEP_ROWS)
     }
 
     /// Empties the log if it has become too long; publishers wait for it.

@@ -201,7 +201,7 @@ pub struct EventCount {
 /// The result of a query, of the query's kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StatsResult {
-    /// Result of [`StatsQuery::Audience`].
+    /// Result of [`StatsQuery::LocalSubscribers`].
     Audience(Curve),
     /// Result of [`StatsQuery::Top`], the highest first.
     Top(Vec<RankedItem>),
@@ -322,7 +322,7 @@ impl Stats {
     }
 
     /// Queues a query; `done` takes its result.
-    pub fn ask(&self, query: StatsQuery, done: OnStatsResult) {
+    pub fn query(&self, query: StatsQuery, done: OnStatsResult) {
         if self.metrics.reading.fetch_add(1, Relaxed) >= QUERIES_MAX {
             self.metrics.reading.fetch_sub(1, Relaxed);
             return done(Err(StoreRefusal::QueueFull));

@@ -21,7 +21,7 @@ use crate::sqlite::{connect, next, open, refusal_of, thread};
 use crate::{OpenError, StoreRefusal};
 
 /// Rows deleted from each table in one step.
-const STEP: usize = 20_000;
+const TRIM_STEP_ROWS: usize = 20_000;
 /// Bits of an id below its milliseconds.
 const SERIAL_BITS: u32 = 20;
 
@@ -220,7 +220,7 @@ impl SqliteStatsWriter {
                 before_minute,
             ),
         ] {
-            has_more |= transaction.prepare_cached(delete)?.execute(params![before, STEP])? == STEP;
+            has_more |= transaction.prepare_cached(delete)?.execute(params![before, TRIM_STEP_ROWS])? == TRIM_STEP_ROWS;
         }
         transaction.commit()?;
         Ok(has_more)

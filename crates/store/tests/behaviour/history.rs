@@ -43,17 +43,17 @@ fn many_publications_at_once_are_reported_in_order() {
         let mut tops = [0, 0];
         while tops != [250, 250] {
             match events.recv_timeout(TIMEOUT).expect("an event comes") {
-                StoreEvent::Stored { channel, placed, .. } => {
+                StoreEvent::Appended { channel, position, .. } => {
                     let top = &mut tops[usize::from(&*channel == "odd")];
-                    assert_eq!(placed.offset, Offset(*top + 1), "{channel}");
+                    assert_eq!(position.offset, Offset(*top + 1), "{channel}");
                     *top += 1;
                 }
-                StoreEvent::Settled | StoreEvent::Missed => {}
+                StoreEvent::BatchReported | StoreEvent::Missed => {}
                 other => panic!("{other:?}"),
             }
         }
         let last = events.recv_timeout(TIMEOUT).expect("an event comes");
-        assert!(matches!(last, StoreEvent::Settled), "`Settled` follows all results of the commit: {last:?}");
+        assert!(matches!(last, StoreEvent::BatchReported), "`Settled` follows all results of the commit: {last:?}");
         stage.store.close();
     });
 }
@@ -77,7 +77,7 @@ fn a_key_returns_the_first_position_and_an_old_version_stores_nothing() {
             .into();
         assert_eq!(offsets, [1, 1, 1, 2, 3, 3, 4]);
         let events = stage.events.lock().expect("no test thread panics while it holds the lock");
-        let new = events.try_iter().filter(|event| matches!(event, StoreEvent::Stored { .. })).count();
+        let new = events.try_iter().filter(|event| matches!(event, StoreEvent::Appended { .. })).count();
         assert_eq!(new, 4, "only new publications are reported");
         stage.store.close();
     });

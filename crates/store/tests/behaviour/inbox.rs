@@ -23,8 +23,7 @@ fn of(stage: &Stage, wanted: &str, behind: u64, limit: usize) -> Vec<(u64, Bytes
     stage.store.inbox_messages("".into(), wanted.into(), behind, limit);
     let events = stage.events.lock().expect("no test thread panics while it holds the lock");
     loop {
-        if let StoreEvent::InboxMessages { name, letters: messages, .. } =
-            events.recv_timeout(TIMEOUT).expect("an event comes")
+        if let StoreEvent::InboxMessages { name, messages, .. } = events.recv_timeout(TIMEOUT).expect("an event comes")
             && &*name == wanted
         {
             return messages.expect("the inbox can be read");

@@ -136,7 +136,7 @@ fn rows_of_the_first_version_are_read() {
         let events = stage.events.lock().expect("no test thread panics while it holds the lock");
         loop {
             match events.recv_timeout(Duration::from_secs(30)).expect("an event comes") {
-                touchline_store::StoreEvent::InboxMessages { letters: messages, .. } => {
+                touchline_store::StoreEvent::InboxMessages { messages, .. } => {
                     break assert_eq!(messages, Some(vec![(9, r#"{"data":3}"#.into())]));
                 }
                 _ => continue,
@@ -158,9 +158,9 @@ fn nodes_on_one_postgresql_share_a_run_and_notify_each_other() {
         one.wait_until("the publication of the other node is reported", |one| {
             let events = one.events.lock().expect("no test thread panics while it holds the lock");
             let second = touchline_store::AppendedAt { offset: Offset(2), ..first };
-            events
-                .try_iter()
-                .any(|event| matches!(event, touchline_store::StoreEvent::Advanced { placed, .. } if placed == second))
+            events.try_iter().any(
+                |event| matches!(event, touchline_store::StoreEvent::Advanced { position, .. } if position == second),
+            )
         });
         // The database is set back under them, as by a restore into the same tables: their leases are older than what
         // they remember.

@@ -38,7 +38,7 @@ fn settle(stats: &Stats) {
 
 fn ask(stats: &Stats, query: StatsQuery) -> StatsResult {
     let (sender, reply) = channel();
-    stats.ask(
+    stats.query(
         query,
         Box::new(move |result| {
             let _ = sender.send(result);

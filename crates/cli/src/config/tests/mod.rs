@@ -25,7 +25,7 @@ impl File {
         File(path)
     }
 
-    fn read(&self, variables: &[(&str, &str)]) -> Reading {
+    fn read(&self, variables: &[(&str, &str)]) -> ConfigOutcome {
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         read(&Sources { file: Some(self.0.clone()), variables, ..Sources::default() })
     }
@@ -38,7 +38,7 @@ impl Drop for File {
 }
 
 /// The findings of a reading, without the directory and the unique part of the file's name.
-fn texts(reading: &Reading) -> Vec<String> {
+fn texts(reading: &ConfigOutcome) -> Vec<String> {
     let shown = |finding: &Finding| {
         let text = finding.to_string();
         match (text.find("touchline-"), text.find("-c.")) {
@@ -50,17 +50,17 @@ fn texts(reading: &Reading) -> Vec<String> {
 }
 
 /// The same without lines and columns.
-fn unplaced(reading: &Reading) -> Vec<String> {
+fn unplaced(reading: &ConfigOutcome) -> Vec<String> {
     let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let without = |text: String| text.split(':').filter(|part| !is_number(part)).collect::<Vec<_>>().join(":");
     texts(reading).into_iter().map(without).collect()
 }
 
-fn toml(text: &str) -> Reading {
+fn toml(text: &str) -> ConfigOutcome {
     File::new("c.toml", text).read(&[])
 }
 
-fn settings(reading: Reading) -> Settings {
+fn settings(reading: ConfigOutcome) -> Settings {
     reading.into_result().expect("the configuration is good").0.settings
 }
 

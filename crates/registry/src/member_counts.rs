@@ -21,7 +21,7 @@ const ALONE: Links = Links { next: NONE, previous: NONE };
 
 /// The lists of kinds. Costs nothing for members that don't count.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct MemberCounts {
     classify: Classify,
     hasher: DefaultHashBuilder,
     /// The first member of each kind of each group.
@@ -30,14 +30,14 @@ pub(crate) struct Tally {
     links: Vec<Links>,
 }
 
-impl Tally {
+impl MemberCounts {
     pub(crate) fn new(classify: Classify) -> Self {
-        Tally { classify, hasher: DefaultHashBuilder::default(), heads: HashTable::new(), links: Vec::new() }
+        MemberCounts { classify, hasher: DefaultHashBuilder::default(), heads: HashTable::new(), links: Vec::new() }
     }
 
     /// Counts a member in. `None` = it does not count; else whether it is the first of its kind in its group.
     pub(crate) fn add(&mut self, index: u32, members: &Slab<Member>) -> Option<bool> {
-        let Tally { classify, hasher, heads, links } = self;
+        let MemberCounts { classify, hasher, heads, links } = self;
         let member = &members[index];
         let kind = classify(member.entry.meta())?;
         if links.len() <= index as usize {
@@ -101,7 +101,7 @@ mod tests {
         for number in 0..1_000_u32 {
             let (owner, kind) = (OwnerId(u128::from(number).to_le_bytes()), (number % 500).to_string());
             replica.join(owner, "group", kind.as_bytes(), 1_000).expect("within limits");
-            assert_eq!(replica.tally("group"), (u64::from(number) + 1, u64::from(number.min(499)) + 1));
+            assert_eq!(replica.member_counts("group"), (u64::from(number) + 1, u64::from(number.min(499)) + 1));
         }
     }
 }

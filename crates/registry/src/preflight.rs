@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use crate::entry::Entry;
 use crate::owners::OwnerId;
 use crate::replica::{RegisterRefusal, Replica};
-use crate::settings::Policy;
+use crate::settings::ConflictPolicyKind;
 use crate::table::SELF;
 
 /// Room for events that is kept for the next ones.
@@ -30,7 +30,8 @@ impl Replica {
             Some((entry, SELF, _)) if entry.owner() == owner => Ok(false),
             Some((_, authority, _)) if authority != SELF && self.own(owner, name).is_ok() => Ok(false),
             Some((entry, authority, _)) => {
-                let is_free = self.table.policy() == Policy::Newest || self.table.authority(authority).is_suspected;
+                let is_free =
+                    self.table.policy() == ConflictPolicyKind::Newest || self.table.authority(authority).is_suspected;
                 if take_over && is_free { Ok(true) } else { Err(RegisterRefusal::Taken(entry)) }
             }
             None => Ok(true),

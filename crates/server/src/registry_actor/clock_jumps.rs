@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const STEP_MIN_MS: u64 = 200;
 
 /// The clocks as last read.
-pub(super) struct Steps {
+pub(super) struct ClockJumps {
     /// The time from which [`suspended`] measures how long the machine ran.
     origin: Instant,
     at: Instant,
@@ -16,10 +16,10 @@ pub(super) struct Steps {
     suspended: Duration,
 }
 
-impl Steps {
+impl ClockJumps {
     pub(super) fn new(now_ms: u64) -> Self {
         let origin = Instant::now();
-        Steps { origin, at: origin, now_ms, suspended: suspended(origin) }
+        ClockJumps { origin, at: origin, now_ms, suspended: suspended(origin) }
     }
 
     /// Milliseconds by which the node's clock was set ahead since the last call; None = it was not, or the process
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_differs_from_time_that_passes() {
-        let mut steps = Steps::new(1_000_000);
+        let mut steps = ClockJumps::new(1_000_000);
         assert_eq!(steps.check(1_000_000), None);
         let step_ms = steps.check(1_020_000).expect("nothing else can have taken that long");
         assert!((19_000..=20_000).contains(&step_ms), "{step_ms}");
