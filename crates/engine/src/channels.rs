@@ -47,7 +47,7 @@ struct Channel {
     sync: SyncState,
     /// All subscribers were told to subscribe anew; they may not have left yet.
     is_broken: bool,
-    /// The greatest number of subscribers at a time since [`Channels::audiences`] was called.
+    /// The greatest number of subscribers at a time since [`Channels::take_subscriber_counts`] was called.
     peak: u32,
     /// Subscribers may request deltas to the previous publication.
     has_changes: bool,
@@ -103,7 +103,7 @@ pub struct Channels {
     idempotency: Idempotency,
     outgoing: Vec<(ShardId, Delivery)>,
     backends: Backends,
-    /// The greatest audiences of forgotten channels, for [`Channels::audiences`]; `None` = they are not counted.
+    /// The greatest audiences of forgotten channels, for [`Channels::take_subscriber_counts`]; `None` = they are not counted.
     forgotten_peaks: Option<HashMap<ChannelName, u32>>,
 }
 

@@ -103,7 +103,7 @@ pub struct Append {
     /// The channel.
     pub channel: ChannelName,
     /// A head of [`PAYLOAD_HEAD_SIZE`] bytes, then the publication's JSON object. Only the object is stored;
-    /// [`StoreEvent::Stored`] returns the payload unchanged.
+    /// [`StoreEvent::Appended`] returns the payload unchanged.
     pub payload: Bytes,
     /// When it was published, Unix milliseconds.
     pub time_ms: u64,
@@ -225,7 +225,7 @@ pub enum StoreEvent {
         payload: Bytes,
     },
     /// All results of one commit, or of one refused request, have been reported. An owner that batches
-    /// [`StoreEvent::Stored`] and the results of [`OnAppended`] acts on the batch now.
+    /// [`StoreEvent::Appended`] and the results of [`OnAppended`] acts on the batch now.
     BatchReported,
     /// The result of [`Store::load`].
     Loaded {

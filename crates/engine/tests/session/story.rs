@@ -449,7 +449,7 @@ impl Story {
                         .push_back(Queued::Answer(asker, answer.map_or_else(Response::Refused, Response::Directory)));
                 }
                 DirectoryEffect::Announce(channel, push) => {
-                    self.channels.execute(&channel.into(), Request::Announce(push), self.now_ms);
+                    self.channels.execute(&channel, Request::Announce(push), self.now_ms);
                     self.post();
                 }
                 DirectoryEffect::Push(owner, message) => self.give(owner, message_push(&message).json()),

@@ -201,7 +201,7 @@ pub struct EventCount {
 /// The result of a query, of the query's kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StatsResult {
-    /// Result of [`StatsQuery::LocalSubscribers`].
+    /// Result of [`StatsQuery::Audience`].
     Audience(Curve),
     /// Result of [`StatsQuery::Top`], the highest first.
     Top(Vec<RankedItem>),
