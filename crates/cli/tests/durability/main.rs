@@ -566,5 +566,5 @@ fn a_file_that_is_no_database_is_told_at_the_start() {
     let home = Home::new("broken");
     fs::write(home.data().join("primary.db"), vec![b'x'; 8192]).expect("it is ours");
     let refusal = home.refusal();
-    assert!(refusal.contains("primary.db") && refusal.contains("no SQLite database"), "{refusal}");
+    assert!(refusal.contains("primary.db") && refusal.contains("not an SQLite database"), "{refusal}");
 }
