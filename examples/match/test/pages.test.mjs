@@ -149,7 +149,9 @@ test('a restart of the server is survived: history in memory is gone, and the pa
   await publish({ type: 'goal', team: 'home', minute: 2 });
   await until(async () => (await score(fan)) === '1–0', 'new events arrive');
   assert.equal(await fan.locator('.entry').count(), 2);
-  assert.deepEqual(fan.faults, []);
+  // Chromium says so if the SDK answers a ping while the server closes the connection.
+  const isOfClosing = (fault) => fault.startsWith('WebSocket is already in CLOSING or CLOSED state');
+  assert.deepEqual(fan.faults.filter((fault) => !isOfClosing(fault)), []);
   await fan.context().close();
 });
 
