@@ -103,7 +103,8 @@ pub struct Channels {
     idempotency: Idempotency,
     outgoing: Vec<(ShardId, Delivery)>,
     backends: Backends,
-    /// The greatest audiences of forgotten channels, for [`Channels::take_subscriber_counts`]; `None` = they are not counted.
+    /// The greatest numbers of subscribers of forgotten channels, for [`Channels::take_subscriber_counts`]; `None` =
+    /// they are not counted.
     forgotten_peaks: Option<HashMap<ChannelName, u32>>,
 }
 

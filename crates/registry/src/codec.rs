@@ -333,7 +333,8 @@ mod tests {
             digest: u64,
         ) {
             let life = Incarnation { order: incarnation, birth: digest };
-            let head = MessageHead { node: &node, incarnation: life, stamp: Stamp(stamp), policy: ConflictPolicyKind::Oldest };
+            let (stamp, policy) = (Stamp(stamp), ConflictPolicyKind::Oldest);
+            let head = MessageHead { node: &node, incarnation: life, stamp, policy };
             let mut lives = Vec::new();
             put_life(&mut lives, &node, life);
             put_life(&mut lives, "other", life);
