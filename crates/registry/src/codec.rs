@@ -333,8 +333,8 @@ mod tests {
             digest: u64,
         ) {
             let life = Incarnation { order: incarnation, birth: digest };
-            let (stamp, policy) = (Stamp(stamp), ConflictPolicyKind::Oldest);
-            let head = MessageHead { node: &node, incarnation: life, stamp, policy };
+            let policy = ConflictPolicyKind::Oldest;
+            let head = MessageHead { node: &node, incarnation: life, stamp: Stamp(stamp), policy };
             let mut lives = Vec::new();
             put_life(&mut lives, &node, life);
             put_life(&mut lives, "other", life);
