@@ -35,7 +35,7 @@ impl<'a> EmulationCommand<'a> {
     /// Reads it from JSON; the commands are a text.
     ///
     /// # Errors
-    /// [`Malformed`] when it is no such object.
+    /// [`Malformed`] when the text is not such an object.
     pub fn from_json(body: &'a [u8]) -> Result<Self, Malformed> {
         let Object(EmulationJson { session, node, data }) = serde_json::from_slice(body).map_err(|_| Malformed)?;
         let data = match data {
@@ -48,7 +48,7 @@ impl<'a> EmulationCommand<'a> {
     /// Reads it from Protobuf.
     ///
     /// # Errors
-    /// [`Malformed`] when it is no such message.
+    /// [`Malformed`] when the bytes are not such a message.
     pub fn from_protobuf(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut request = EmulationCommand::default();
         fields(body, |tag, value| {

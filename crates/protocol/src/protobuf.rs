@@ -129,7 +129,7 @@ impl<'a> FieldValue<'a> {
     /// Whether it is other than zero.
     ///
     /// # Errors
-    /// When it is no number.
+    /// When the value is not a number.
     pub fn flag(self) -> Result<bool, Malformed> {
         Ok(self.number()? != 0)
     }

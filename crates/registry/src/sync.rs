@@ -20,7 +20,7 @@ use crate::table::SELF;
 const DEPARTED_MAX: usize = 1_024;
 
 impl Replica {
-    /// Takes a message of another node of the scope. Whatever is no message of ours is counted and left alone.
+    /// Takes a message of another node of the scope. A message that cannot be read is counted and ignored.
     pub fn receive(&mut self, message: &[u8], now_ms: u64) {
         let Some((head, body)) = codec::decode(message) else {
             self.counters.malformed += 1;

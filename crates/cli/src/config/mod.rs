@@ -49,7 +49,7 @@ pub(crate) struct Sources {
     pub(crate) development: Option<DevelopmentSecrets>,
 }
 
-/// The process's environment, without what is no text.
+/// The process's environment, without variables that are not valid Unicode.
 pub(crate) fn process_variables() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

@@ -13,7 +13,7 @@ struct Served<'a> {
     is_internal: bool,
 }
 
-/// Refuses what is no path, and warns of two things on one.
+/// Refuses a text that is not a path, and warns of two things on one.
 pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     let s = settings;
     let all = [

@@ -211,7 +211,7 @@ impl Shard {
     /// Writes what waits for the socket.
     fn flush_blocked(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        // A full socket is no error; a broken one shows when it is read.
+        // A full socket is not an error; a broken one shows when it is read.
         let _ = connection.socket.flush();
         let Some(queued_before) = connection.queue.as_ref().map(|queue| queue.bytes()) else {
             let is_ending = matches!(connection.stage, ConnectionStage::Ending(_));
