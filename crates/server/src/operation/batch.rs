@@ -37,6 +37,7 @@ const NUMBERED: [&str; 13] = [
 /// is the same.
 #[derive(Deserialize, Default)]
 #[serde(default)]
+#[serde(expecting = "an object")]
 struct BatchRequest<'a> {
     #[serde(borrow)]
     commands: Vec<BTreeMap<&'a str, &'a RawValue>>,
@@ -81,6 +82,7 @@ pub(super) async fn batch(node: &Node, body: &[u8]) -> Result<OperationReply, se
 
 /// One command of `POST /api`.
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct BatchLine<'a> {
     #[serde(default)]
     id: u32,

@@ -25,6 +25,7 @@ const OFFSET_MAX: usize = 10_000;
 /// The new description of a channel.
 #[derive(Deserialize, Default)]
 #[serde(default)]
+#[serde(expecting = "an object")]
 pub(super) struct SetRequest {
     channel: String,
     #[serde(deserialize_with = "nullable")]
@@ -56,6 +57,7 @@ pub(super) async fn set(node: &Node, request: SetRequest) -> Result<Json, Error>
 /// A request about one channel.
 #[derive(Deserialize, Default)]
 #[serde(default)]
+#[serde(expecting = "an object")]
 pub(super) struct OfChannel {
     channel: String,
     limit: usize,
@@ -80,6 +82,7 @@ pub(super) async fn get(node: &Node, request: OfChannel) -> Result<Json, Error> 
 /// The query of a search, and the page of its results.
 #[derive(Deserialize, Default)]
 #[serde(default)]
+#[serde(expecting = "an object")]
 pub(super) struct SearchRequest {
     #[serde(deserialize_with = "nullable")]
     query: String,

@@ -14,6 +14,7 @@ use crate::node::Node;
 /// A request about one channel.
 #[derive(Deserialize, Default)]
 #[serde(default)]
+#[serde(expecting = "an object")]
 pub(super) struct ChannelRequest {
     #[serde(deserialize_with = "nullable")]
     pub(super) channel: String,
@@ -22,6 +23,7 @@ pub(super) struct ChannelRequest {
 /// Asks for channels that have subscribers.
 #[derive(Deserialize, Default)]
 #[serde(default)]
+#[serde(expecting = "an object")]
 pub(super) struct ChannelsRequest {
     /// See [`Glob`]; empty = every channel.
     #[serde(deserialize_with = "nullable")]

@@ -55,6 +55,7 @@ impl Selection {
 /// Subscribes the user's connections to a channel.
 #[derive(Deserialize, Default)]
 #[serde(default)]
+#[serde(expecting = "an object")]
 pub(super) struct SubscribeRequest<'a> {
     #[serde(deserialize_with = "nullable")]
     user: String,
@@ -82,6 +83,7 @@ pub(super) struct SubscribeRequest<'a> {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
+#[serde(expecting = "an object")]
 struct RecoverSince {
     offset: u64,
     epoch: String,
@@ -107,6 +109,7 @@ pub(super) async fn subscribe(node: &Node, request: SubscribeRequest<'_>) -> Res
 /// Ends the user's subscriptions to a channel; without a channel, all of them.
 #[derive(Deserialize, Default)]
 #[serde(default)]
+#[serde(expecting = "an object")]
 pub(super) struct UnsubscribeRequest {
     #[serde(deserialize_with = "nullable")]
     user: String,
@@ -128,6 +131,7 @@ pub(super) async fn unsubscribe(node: &Node, request: UnsubscribeRequest) -> Res
 /// Ends the user's connections.
 #[derive(Deserialize, Default)]
 #[serde(default)]
+#[serde(expecting = "an object")]
 pub(super) struct DisconnectRequest {
     #[serde(deserialize_with = "nullable")]
     user: String,
@@ -143,6 +147,7 @@ pub(super) struct DisconnectRequest {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
+#[serde(expecting = "an object")]
 struct DisconnectReason {
     code: u16,
     reason: String,
@@ -166,6 +171,7 @@ pub(super) async fn disconnect(node: &Node, request: DisconnectRequest) -> Resul
 /// Prolongs the user's connections, or ends them as expired; `info` replaces what other clients see of them.
 #[derive(Deserialize, Default)]
 #[serde(default)]
+#[serde(expecting = "an object")]
 pub(super) struct RefreshRequest<'a> {
     #[serde(deserialize_with = "nullable")]
     user: String,

@@ -15,6 +15,7 @@ use crate::node::Node;
 /// Asks for publications of a channel.
 #[derive(Deserialize, Default)]
 #[serde(default)]
+#[serde(expecting = "an object")]
 pub(super) struct HistoryRequest {
     #[serde(deserialize_with = "nullable")]
     channel: String,
@@ -28,6 +29,7 @@ pub(super) struct HistoryRequest {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
+#[serde(expecting = "an object")]
 struct HistorySince {
     offset: u64,
     epoch: String,

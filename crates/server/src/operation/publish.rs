@@ -17,6 +17,7 @@ const CHANNELS_MAX: usize = 10_000;
 /// Publishes into one channel.
 #[derive(Deserialize, Default)]
 #[serde(default)]
+#[serde(expecting = "an object")]
 pub(super) struct PublishRequest<'a> {
     #[serde(deserialize_with = "nullable")]
     channel: String,
@@ -42,6 +43,7 @@ pub(super) struct PublishRequest<'a> {
 /// Publishes the same into many channels.
 #[derive(Deserialize, Default)]
 #[serde(default)]
+#[serde(expecting = "an object")]
 pub(super) struct BroadcastRequest<'a> {
     #[serde(deserialize_with = "nullable")]
     channels: Vec<String>,

@@ -19,6 +19,7 @@ pub(super) fn is_for_client(method: &str) -> bool {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
+#[serde(expecting = "an object")]
 struct ForClient {
     client: String,
 }

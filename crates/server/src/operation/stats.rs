@@ -26,6 +26,7 @@ const TOP_MAX: usize = 1_000;
 /// The parameters of the three operations; each uses some of them. Absent = empty or 0, which stands for the default.
 #[derive(Deserialize, Default)]
 #[serde(default)]
+#[serde(expecting = "an object")]
 pub(super) struct StatsRequest {
     #[serde(deserialize_with = "nullable")]
     channel: String,

@@ -217,3 +217,12 @@ fn health_and_metrics_answer() {
     assert_eq!(server.http("GET", "/nothing", "", "").0, 404);
     assert_eq!(server.http("GET", "/api/publish", "", "").0, 405);
 }
+
+#[test]
+fn a_malformed_request_is_told_without_names_of_the_program() {
+    let server = TestServer::start();
+    for operation in ["", "/publish", "/history", "/batch", "/subscribe", "/channels"] {
+        let (status, text) = server.http("POST", &format!("/api{operation}"), &format!("X-API-Key: {KEY}\r\n"), "5");
+        assert!(status == 400 && text.contains("expected an object"), "{operation}: {status} {text}");
+    }
+}
