@@ -31,8 +31,8 @@ impl Origins {
         Ok(Origins { is_any: allowed.iter().any(|pattern| pattern == "*"), named })
     }
 
-    /// Whether a browser from `origin` may connect. A request without an Origin does not come from a browser; one from the server's
-    /// own host is its own page.
+    /// Whether a browser from `origin` may connect. A request without an Origin does not come from a browser; one from
+    /// the server's own host is its own page.
     pub(crate) fn allow(&self, origin: Option<&str>, host: Option<&str>) -> bool {
         self.is_any || self.name(origin, host)
     }
