@@ -16,6 +16,7 @@ pub mod lines;
 pub mod message;
 pub mod protobuf;
 pub mod publication;
+pub mod stored;
 pub mod stream;
 pub mod websocket;
 pub mod wire;

@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use touchline_protocol::stored::{StoredPayload, decode, encode_publication};
 use touchline_protocol::stream::{ChannelName, LoadId, Offset, Retention};
 
 use crate::runs::{ChannelRuns, KnownRuns};
 use crate::tfidf::Weights;
 use crate::{
-    Append, ChannelDescription, EventSink, InboxMessage, PAYLOAD_HEAD_SIZE, Search, SearchResult, StoreEvent,
-    StoreMetrics, StoredHistory,
+    Append, ChannelDescription, EventSink, InboxMessage, Search, SearchResult, StoreEvent, StoreMetrics, StoredHistory,
 };
 use crate::{AppendedAt, OnAppended, OnDone, OnQueued, OnSearched, StoreRefusal};
 
@@ -224,11 +224,7 @@ impl Committed {
 impl Append {
     /// A publication that an application has put into the outbox: nothing waits for its result.
     pub(crate) fn from_outbox(channel: &str, data: &str, key: &str, retention: Retention, time_ms: u64) -> Self {
-        let mut payload = Vec::with_capacity(PAYLOAD_HEAD_SIZE + data.len());
-        // As the engine begins the payload of a publication: format, kind, length of what follows before the object.
-        payload.extend_from_slice(&[1, b'P', 8, 0]);
-        payload.extend_from_slice(&time_ms.to_le_bytes());
-        payload.extend_from_slice(data.as_bytes());
+        let payload = encode_publication(time_ms, data.len(), |out| out.extend_from_slice(data.as_bytes()));
         Append {
             channel: channel.into(),
             payload: payload.into(),
@@ -239,6 +235,19 @@ impl Append {
             retention,
             done: Box::new(|_| ()),
         }
+    }
+
+    /// The publication as a JSON object, which is what a row holds; none = the payload is not of a publication.
+    pub(crate) fn checked_object(&self) -> Option<&[u8]> {
+        match decode(&self.payload) {
+            Ok(StoredPayload::Publication { object, .. }) => Some(object),
+            Ok(StoredPayload::Clear(_)) | Err(_) => None,
+        }
+    }
+
+    /// The same of an append that was checked when it was requested.
+    pub(crate) fn object(&self) -> &[u8] {
+        self.checked_object().unwrap_or_default()
     }
 }
 

@@ -102,8 +102,8 @@ pub type OnQueued = Box<dyn FnOnce(Result<u64, StoreRefusal>) + Send>;
 pub struct Append {
     /// The channel.
     pub channel: ChannelName,
-    /// A head of [`PAYLOAD_HEAD_SIZE`] bytes, then the publication's JSON object. Only the object is stored;
-    /// [`StoreEvent::Appended`] returns the payload unchanged.
+    /// A publication, as [`touchline_protocol::stored`] encodes it. Only its JSON object is stored;
+    /// [`StoreEvent::Appended`] returns the payload unchanged. Anything else is refused as [`StoreRefusal::Invalid`].
     pub payload: Bytes,
     /// When it was published, Unix milliseconds.
     pub time_ms: u64,
@@ -134,10 +134,6 @@ pub struct InboxMessage {
     /// Number of messages that the inbox of the name may hold.
     pub limit: usize,
 }
-
-/// Bytes before the JSON object in a payload: a format byte, a kind byte, the length of the rest of the head in two
-/// bytes, and the time in eight bytes, little-endian.
-pub const PAYLOAD_HEAD_SIZE: usize = 12;
 
 /// The format of rows that hold data of applications or clients. A row with a higher format is not read.
 const ROW_FORMAT: i64 = 1;
@@ -356,6 +352,10 @@ impl Store {
     pub fn append(&self, mut append: Append) {
         append.retention.ttl_ms = append.retention.ttl_ms.min(DURATION_MAX_MS);
         append.retention.meta_ttl_ms = append.retention.meta_ttl_ms.min(DURATION_MAX_MS);
+        if append.checked_object().is_none() {
+            WriteRequest::Append(append).refuse(&self.events, StoreRefusal::Invalid);
+            return (self.events)(StoreEvent::BatchReported);
+        }
         self.metrics.waiting.fetch_add(1, Relaxed);
         self.write(WriteRequest::Append(append));
     }

@@ -7,11 +7,12 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
-use touchline_engine::channels::{BackendCommand, Submitted, Unreadable, removal};
+use touchline_engine::channels::{BackendCommand, Submitted, removal};
 use touchline_engine::request::StreamPosition;
 use touchline_engine::{ConnectionId, Request, Response};
 use touchline_protocol::Error;
 use touchline_protocol::publication::Content;
+use touchline_protocol::stored::Unreadable;
 use touchline_protocol::stream::ChannelName;
 
 use super::Shard;

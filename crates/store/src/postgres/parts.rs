@@ -6,7 +6,7 @@ use touchline_protocol::stream::Offset;
 
 use super::{directory, inbox};
 use crate::batch::{HistoryLoad, WriteRequest, WriteResult};
-use crate::{Append, PAYLOAD_HEAD_SIZE, StoreRefusal};
+use crate::{Append, StoreRefusal};
 
 /// Items of one transaction that has begun.
 pub(super) struct Items<'a> {
@@ -153,7 +153,7 @@ impl Items<'_> {
         let parameters: [&(dyn ToSql + Sync); 11] = [
             &texts(|a| &a.channel),
             &numbers(|a| a.time_ms),
-            &texts(|a| std::str::from_utf8(a.payload.get(PAYLOAD_HEAD_SIZE..).unwrap_or_default()).unwrap_or_default()),
+            &texts(|a| std::str::from_utf8(a.object()).unwrap_or_default()),
             &texts(|a| &a.key),
             // Stored as a signed number: a version beyond 63 bits counts as no version.
             &all.iter().map(|append| append.version as i64).collect::<Vec<i64>>(),

@@ -289,8 +289,14 @@ impl PostgresWriter {
                 client.execute(refuse, &[&id, &"not durable"]).await?;
                 continue;
             };
+            let append = Append::from_outbox(channel, data, key, retention, now_ms);
+            if append.checked_object().is_none() {
+                tracing::warn!(channel, "a row of touchline.outbox does not hold a JSON object");
+                client.execute(refuse, &[&id, &"not an object"]).await?;
+                continue;
+            }
             ids.push(id);
-            batch.push(WriteRequest::Append(Append::from_outbox(channel, data, key, retention, now_ms)));
+            batch.push(WriteRequest::Append(append));
         }
         let items = Items { client, append, batch: &batch, epochs: &epochs, now_ms, notifier: &notifier };
         let results = if in_parts { items.write_in_parts().await? } else { items.write().await? };
