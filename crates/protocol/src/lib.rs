@@ -10,6 +10,7 @@ pub mod data;
 pub mod deflate;
 pub mod emulation;
 pub mod encode;
+mod encoding;
 pub mod filter;
 mod fossil;
 pub mod lines;
