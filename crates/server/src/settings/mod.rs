@@ -16,8 +16,8 @@ pub use self::tls::{AutocertSettings, ClientAuth, ClientUser, InternalTlsSetting
 pub use self::transports::{
     EmulationSettings, HttpStreamSettings, TcpSettings, UniWebSocketSettings, WebSocketSettings,
 };
-use crate::proxies::{BadNetwork, Proxies};
-use crate::transport::Transport;
+use crate::net::proxies::{BadNetwork, Proxies};
+use crate::net::transport::Transport;
 
 /// The settings of one node. Sections and keys are those of Centrifugo 6 where the concept is the same.
 #[derive(Debug, Clone, Default)]
