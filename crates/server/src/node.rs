@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use tokio::sync::{oneshot, watch};
 use touchline_cluster::{Cluster, IsEnough};
+use touchline_config::Settings;
 use touchline_engine::directory::{DirectoryRequest, Requester};
 use touchline_engine::{Request, Response, ShardId, session};
 
@@ -31,7 +32,6 @@ use crate::runtime::metrics::ShardMetrics;
 use crate::runtime::refusals::RefusalLog;
 use crate::runtime::shard_handle::ShardHandle;
 use crate::runtime::signer::HmacSigner;
-use crate::settings::Settings;
 use crate::shard::{self, scarce_from};
 use crate::tls::Tls;
 
@@ -235,7 +235,7 @@ impl Node {
         let done = move |replies| {
             let _ = done.send(replies);
         };
-        cluster.gather(crate::operation::broadcast_message(method, params), peers, is_enough, Box::new(done));
+        cluster.gather(crate::api::operations::broadcast_message(method, params), peers, is_enough, Box::new(done));
         (gathered.await.unwrap_or_default(), peers)
     }
 

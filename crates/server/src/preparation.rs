@@ -5,12 +5,13 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::Duration;
 
+use touchline_config::{Settings, resolve};
+
 use crate::auth::TokenVerifier;
 use crate::backend::nats;
 use crate::net::origin::Origins;
 use crate::net::proxies::Proxies;
 use crate::server::StartError;
-use crate::settings::{Settings, resolve};
 use crate::tls;
 
 /// The ports that a node is going to listen on.

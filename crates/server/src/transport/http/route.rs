@@ -14,10 +14,10 @@ use super::body::RequestBody;
 use super::respond::{self, HttpResponse, JSON};
 use super::stream::Admitted;
 use super::{Origin, emulation, stream, upgrade};
+use crate::api::operations::{self, ErrorMode};
 use crate::auth::is_same_secret;
 use crate::net::host::{self, HostRefusal};
 use crate::node::Node;
-use crate::operation::{self, ErrorMode};
 use crate::runtime::mailbox::Inspection;
 use crate::runtime::metrics::{ClusterStatus, NodeCollector, RegistryCollector, StatsCollector, StoreCollector};
 use crate::runtime::metrics_text::text_format;
@@ -247,7 +247,7 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
             return respond::text(status, "the body is larger than http_api.body_size_limit, or broken off\n");
         }
     };
-    match operation::serve(node, &method, &body).await {
+    match operations::serve(node, &method, &body).await {
         Ok(reply) => {
             if method == "publish" {
                 metrics.publish_latency.observe_us(node.clock.elapsed_us().saturating_sub(started_us));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, VARY};
 use hyper::{Method, Request, StatusCode};
+use touchline_config::HttpStreamSettings;
 use touchline_protocol::message::Encoding;
 use touchline_protocol::wire::{Coding, Framing};
 use touchline_protocol::{Wire, deflate};
@@ -18,7 +19,6 @@ use crate::net::agent::Agent;
 use crate::net::proxies::Remote;
 use crate::net::transport::Transport;
 use crate::node::Node;
-use crate::settings::HttpStreamSettings;
 
 /// The media type of requests and answers in Protobuf.
 pub(super) const PROTOBUF: &str = "application/octet-stream";
