@@ -7,8 +7,8 @@ use std::collections::hash_map::Entry;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use touchline_protocol::stream::{ChannelName, Offset, Run};
 
-use crate::Append;
 use crate::batch::WriteResult;
+use crate::publication::Append;
 
 /// How long a repeated idempotency key returns the first result, milliseconds.
 const KEY_MS: u64 = 5 * 60 * 1_000;
