@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use super::low::Location;
-use super::redact::redact;
+use crate::load::tree::Location;
+use crate::redact::redact;
 
 /// How much a finding matters. Errors come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Severity {
+pub enum Severity {
     /// The configuration cannot be used.
     Error,
     /// It can, but hardly means what its writer thinks.
@@ -18,13 +18,13 @@ pub(crate) enum Severity {
 
 /// A fault, a warning or a note, and where it belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Finding {
+pub struct Finding {
     /// How much it matters.
-    pub(crate) severity: Severity,
+    pub severity: Severity,
     /// The text, beginning with the key; never with the value of a secret.
-    pub(crate) text: String,
+    pub text: String,
     /// The location of the value; `None` when no value was written.
-    pub(crate) location: Option<Location>,
+    pub location: Option<Location>,
 }
 
 impl Finding {

@@ -6,7 +6,7 @@ use ValueKind::{Boolean, Choice, Duration, Integer, Optional, Pattern, Pem, Secr
 
 /// What a key's value must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ValueKind {
+pub enum ValueKind {
     /// True or false.
     Boolean,
     /// A whole number within bounds.
@@ -31,7 +31,7 @@ pub(crate) enum ValueKind {
 
 impl ValueKind {
     /// Its name in the reference and in errors.
-    pub(crate) fn name(self) -> String {
+    pub fn name(self) -> String {
         match self {
             Boolean => "true or false".into(),
             Integer(least, u64::MAX) => format!("a number from {least}"),
@@ -52,17 +52,17 @@ impl ValueKind {
 
 /// One key.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Key {
+pub struct Key {
     /// Its dotted path; for channel options, the name alone.
-    pub(crate) path: &'static str,
+    pub path: &'static str,
     /// What its value must be.
-    pub(crate) kind: ValueKind,
+    pub kind: ValueKind,
     /// What holds if it is not written, as it would be written.
-    pub(crate) default: &'static str,
+    pub default: &'static str,
     /// What it does.
-    pub(crate) meaning: &'static str,
+    pub meaning: &'static str,
     /// Centrifugo has no such key.
-    pub(crate) is_ours: bool,
+    pub is_ours: bool,
 }
 
 const fn key(path: &'static str, kind: ValueKind, default: &'static str, meaning: &'static str) -> Key {
@@ -84,7 +84,7 @@ const LEVELS: ValueKind = Choice(&["none", "error", "warn", "info", "debug", "tr
 
 /// Keys by their whole path.
 #[rustfmt::skip] // a table: one row each
-pub(crate) const KEYS: &[Key] = &[
+pub const KEYS: &[Key] = &[
     key("http_server.address", Text, "", "Address or host name to bind; empty is every address, of IPv6 and of IPv4. With `--dev`: `127.0.0.1`."),
     key("http_server.port", Integer(0, 65_535), "8000", "Port to bind; 0 is any free one."),
     key("http_server.internal_address", Text, "", "Address or host name of the internal port; empty is that of `address`. Where `address` is every address, `internal_port` must be another port than `port`."),
@@ -312,7 +312,7 @@ pub(crate) const KEYS: &[Key] = &[
 
 /// Options of channels: under `channel.without_namespace`, and in each of `channel.namespaces`.
 #[rustfmt::skip] // a table: one row each
-pub(crate) const OPTIONS: &[Key] = &[
+pub const OPTIONS: &[Key] = &[
     key("presence", Boolean, "false", "Keep who is in the channel; answer `presence` and `presence_stats`."),
     key("join_leave", Boolean, "false", "Send join and leave events to the subscribers who asked for them."),
     key("force_push_join_leave", Boolean, "false", "Send join and leave events to every subscriber."),
@@ -349,7 +349,7 @@ pub(crate) const OPTIONS: &[Key] = &[
 
 /// Options of a scope of the registry, in each of `registry.scopes`.
 #[rustfmt::skip] // a table: one row each
-pub(crate) const SCOPE_OPTIONS: &[Key] = &[
+pub const SCOPE_OPTIONS: &[Key] = &[
     ours("conflict_policy", Choice(&["newest", "oldest", "reject"]), "newest", "Who keeps a name that two connections own after a race or a split. Only with `newest` can a name be taken over."),
     ours("disconnect_losers", Boolean, "false", "Whoever loses a name is disconnected (3503), not only told."),
     ours("allow_register", Texts, "", "Names that clients may register: `{user}` is the client's user, `*` anything. A token's `register` claim allows more."),
@@ -374,14 +374,14 @@ pub(crate) const SCOPE_OPTIONS: &[Key] = &[
 ];
 
 /// The list of scopes.
-pub(crate) const SCOPES: &str = "registry.scopes";
+pub const SCOPES: &str = "registry.scopes";
 /// The list of namespaces.
-pub(crate) const NAMESPACES: &str = "channel.namespaces";
+pub const NAMESPACES: &str = "channel.namespaces";
 /// The options of channels without a namespace.
-pub(crate) const WITHOUT_NAMESPACE: &str = "channel.without_namespace";
+pub const WITHOUT_NAMESPACE: &str = "channel.without_namespace";
 
 /// The key with this path in a table.
-pub(crate) fn find(keys: &'static [Key], path: &str) -> Option<&'static Key> {
+pub fn find(keys: &'static [Key], path: &str) -> Option<&'static Key> {
     keys.iter().find(|key| key.path == path)
 }
 

@@ -11,7 +11,7 @@ const HIDDEN: &str = "(PEM, not shown)";
 
 /// The text up to the first PEM in it, or base64 of PEM. Our own texts name the head of a public key, which is no
 /// secret.
-pub(crate) fn redact(text: &str) -> Cow<'_, str> {
+pub fn redact(text: &str) -> Cow<'_, str> {
     let begins = text
         .match_indices(BEGIN)
         .map(|(at, _)| at)

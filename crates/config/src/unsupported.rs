@@ -3,9 +3,9 @@
 //! Most are left out with one warning each. A few make the server stricter: without them it would allow more than the
 //! configuration says, so they are refused.
 
-use super::coerce::coerce;
-use super::keys::ValueKind;
-use super::low::{ConfigNode, ConfigValue};
+use crate::keys::ValueKind;
+use crate::load::coerce::coerce;
+use crate::load::tree::{ConfigNode, ConfigValue};
 
 /// What the server does with an unsupported key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ const fn with(path: &'static str, disposition: Disposition) -> UnsupportedKey {
     UnsupportedKey { path, disposition }
 }
 
-/// Where channels of several nodes would meet. Without a cluster these are refused by [`super::unsafe_omissions`].
+/// Where channels of several nodes would meet. Without a cluster these are refused by [`crate::check::unsafe_omissions`].
 const NOT_SHARED: Disposition =
     LeftOut("channels and presence are in the memory of the nodes, which meet through NATS (`[cluster]`)");
 const BLOCKED: Disposition = Refused("ignoring it would admit users that it keeps out");

@@ -44,7 +44,7 @@ mod trial;
 mod user_counts;
 
 pub use auth::{check_token, check_token_keys};
-pub use preparation::check;
+pub use preparation::{PROBES, check};
 pub use server::{Running, Server, StartError};
 pub use tls::{TlsError, read_pem};
 pub use touchline_config::{

@@ -2,10 +2,9 @@
 
 use std::collections::HashSet;
 
-use touchline_server::Settings;
-
-use super::finding::Finding;
-use super::keys::SCOPES;
+use crate::Settings;
+use crate::finding::Finding;
+use crate::keys::SCOPES;
 
 /// Warns of it.
 pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {

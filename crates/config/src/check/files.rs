@@ -3,11 +3,11 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use touchline_server::{Settings, StartError};
-
-use super::finding::{Finding, Severity};
-use super::keys::{KEYS, ValueKind};
-use super::low::{ConfigNode, ConfigValue, Location};
+use crate::Settings;
+use crate::finding::{Finding, Severity};
+use crate::keys::{KEYS, ValueKind};
+use crate::load::tree::{ConfigNode, ConfigValue, Location};
+use crate::pem::is_inline_pem;
 
 /// What every account of the machine may read.
 const READABLE_BY_OTHERS: u32 = 0o004;
@@ -29,7 +29,7 @@ pub(crate) fn check(file: Option<(&Path, bool)>, settings: &Settings, findings: 
         ("cluster.nats_credentials", cluster.is_on(), &cluster.nats_credentials),
         ("cluster.nats_tls_key", cluster.is_on(), &cluster.nats_tls_key),
     ] {
-        if is_on && !value.is_empty() && !touchline_server::is_inline_pem(value) {
+        if is_on && !value.is_empty() && !is_inline_pem(value) {
             check_one(key, Path::new(value), findings);
         }
     }
@@ -46,28 +46,24 @@ pub(crate) fn has_secrets(written: &ConfigNode) -> bool {
         let is_secret = match key.path {
             path if path.ends_with(".url") => text.contains('@'),
             // Most often it is the path of a file.
-            path if PATHS.iter().any(|end| path.ends_with(end)) => touchline_server::is_inline_pem(text),
+            path if PATHS.iter().any(|end| path.ends_with(end)) => is_inline_pem(text),
             _ => true,
         };
         !text.is_empty() && is_secret
     })
 }
 
-/// Refuses what the server would refuse at its start: files, addresses, ports that are in each other's way.
-pub(crate) fn check_use(settings: &Settings, findings: &mut Vec<Finding>) {
-    for fault in touchline_server::check(settings) {
-        if matches!(fault, StartError::PingInterval | StartError::Key { .. }) {
-            // They have been told by their keys.
-            continue;
-        }
-        let text = crate::causes(&fault.into());
-        let key = key_of(&text);
+/// Refuses what the server would refuse at its start: files, addresses, ports that are in each other's way. A fault of
+/// which the key is told already is not told again.
+pub(crate) fn check_use(faults: &[String], findings: &mut Vec<Finding>) {
+    for text in faults {
+        let key = key_of(text);
         let is_told = |finding: &Finding| {
             let rest = key.strip_prefix(key_of(&finding.text));
             finding.severity == Severity::Error && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         if !findings.iter().any(is_told) {
-            findings.push(Finding::error(text, None));
+            findings.push(Finding::error(text.as_str(), None));
         }
     }
 }

@@ -1,8 +1,7 @@
 //! Paths of requests: each begins as a path does, and leads to one thing.
 
-use touchline_server::Settings;
-
-use super::finding::Finding;
+use crate::Settings;
+use crate::finding::Finding;
 
 /// A path that is served.
 struct Served<'a> {

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use touchline_server::{
-    ChannelOptions, ClientAuth, ClientSettings, ClientUser, HttpServerSettings, Settings, TokenSettings,
-};
+use touchline_engine::{ChannelOptions, ClientSettings, TokenSettings};
 
-use super::finding::Finding;
-use super::keys::{NAMESPACES, WITHOUT_NAMESPACE};
 use super::{doubts, paths};
+use crate::finding::Finding;
+use crate::keys::{NAMESPACES, WITHOUT_NAMESPACE};
+use crate::{ClientAuth, ClientUser, HttpServerSettings, Probes, Settings};
 
 /// Shortest HMAC secret that is as strong as HS256, bytes (RFC 7518, 3.2).
 const SECRET_LEN_MIN: usize = 32;
@@ -22,10 +21,10 @@ const API_KEY_LEN_MIN: usize = 16;
 const CHECK_DELAY_MIN: Duration = Duration::from_secs(1);
 
 /// Checks settings that were read without a fault.
-pub(crate) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
+pub(crate) fn check(settings: &Settings, probes: &Probes, findings: &mut Vec<Finding>) {
     addresses(settings, findings);
     api(settings, findings);
-    client(&settings.client, findings);
+    client(&settings.client, probes, findings);
     channels(settings, findings);
     pings(settings, findings);
     paths::check(settings, findings);
@@ -138,7 +137,7 @@ fn api(settings: &Settings, findings: &mut Vec<Finding>) {
     }
 }
 
-fn client(client: &ClientSettings, findings: &mut Vec<Finding>) {
+fn client(client: &ClientSettings, probes: &Probes, findings: &mut Vec<Finding>) {
     if client.ping_interval.is_zero() {
         findings.push(Finding::error("client.ping_interval: must be above zero", None));
     } else if client.pong_timeout.is_zero() || client.pong_timeout >= client.ping_interval {
@@ -173,8 +172,8 @@ fn client(client: &ClientSettings, findings: &mut Vec<Finding>) {
         tokens("client.subscription_token", &client.subscription_token.keys(), findings);
     }
     let is_told = findings.iter().any(|finding| finding.text.contains("_public_key: expected"));
-    if let (false, Err(error)) = (is_told, touchline_server::check_token_keys(client)) {
-        findings.push(Finding::error(error.to_string(), None));
+    if !is_told && let Some(fault) = (probes.token_keys)(client) {
+        findings.push(Finding::error(fault, None));
     }
 }
 

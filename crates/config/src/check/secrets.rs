@@ -1,8 +1,7 @@
 //! What a server must have before it opens to the world. The default is deny.
 
-use touchline_server::Settings;
-
-use super::finding::Finding;
+use crate::Settings;
+use crate::finding::Finding;
 
 const HOW: &str = "`touchline genconfig --output touchline.toml` makes a configuration with fresh secrets; \
                    `touchline serve --dev` needs none";

@@ -1,11 +1,10 @@
 //! Unsupported keys of Centrifugo that must not be left out in some combinations: that would allow more than the
 //! configuration says, or let the nodes of one cluster serve separately.
 
-use touchline_server::Settings;
-
-use super::finding::Finding;
-use super::low::{ConfigNode, ConfigValue};
-use super::unsupported::is_default_or_off;
+use crate::Settings;
+use crate::finding::Finding;
+use crate::load::tree::{ConfigNode, ConfigValue};
+use crate::unsupported::is_default_or_off;
 
 /// Sections that say where channels of several nodes meet; those that have a switch count only when it is on.
 const MEETING_PLACES: [(&str, bool); 5] =
@@ -14,7 +13,7 @@ const MEETING_PLACES: [(&str, bool); 5] =
 const MEETING_LISTS: [&str; 3] = ["brokers", "presence_managers", "map_brokers"];
 
 /// Refuses what is written where leaving it out would be unsafe with these settings.
-pub(super) fn check(written: &ConfigNode, settings: &Settings, findings: &mut Vec<Finding>) {
+pub(crate) fn check(written: &ConfigNode, settings: &Settings, findings: &mut Vec<Finding>) {
     let client = &settings.client;
     let without_token = [
         (client.allow_anonymous_connect_without_token, "client.allow_anonymous_connect_without_token"),

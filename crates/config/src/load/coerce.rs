@@ -1,17 +1,17 @@
 //! From what was written to the type that a key wants.
 
 use serde_json::{Value as Json, json};
-use touchline_server::ChannelOptions;
+use touchline_engine::ChannelOptions;
 
-use super::keys::ValueKind;
-use super::low::ConfigValue;
+use super::tree::ConfigValue;
+use crate::keys::ValueKind;
 
 /// Brings a value to its key's kind. Text that says it is as good as the thing itself: the environment knows nothing
 /// else.
 ///
 /// # Errors
 /// What was found instead, without the value of a secret.
-pub(super) fn coerce(kind: ValueKind, value: &ConfigValue) -> Result<Json, String> {
+pub(crate) fn coerce(kind: ValueKind, value: &ConfigValue) -> Result<Json, String> {
     let good = match (kind, value) {
         (ValueKind::Boolean, ConfigValue::Boolean(value)) => Some(json!(value)),
         (ValueKind::Boolean, ConfigValue::Text(text)) => match text.as_str() {
@@ -56,7 +56,7 @@ fn within(number: Option<u64>, least: u64, most: u64) -> Option<Json> {
 
 /// A JSON list, or words separated by spaces. PEM is neither: its words apart would no longer be known for a secret.
 fn texts(text: &str) -> Option<Json> {
-    if touchline_server::is_inline_pem(text) {
+    if crate::is_inline_pem(text) {
         return None;
     }
     if text.trim_start().starts_with('[') {

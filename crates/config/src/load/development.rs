@@ -1,10 +1,6 @@
 //! `serve --dev`: what a developer's machine needs, filled in where nothing was written.
 
-use anyhow::Context as _;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-
-use super::low::{ConfigNode, ConfigValue, Location};
+use super::tree::{ConfigNode, ConfigValue, Location};
 
 /// The namespace of the demo.
 const MATCH: &str = "match";
@@ -26,33 +22,13 @@ const MATCH_OPTIONS: &[&str] = &[
 
 /// Secrets for one run, and who is let in.
 #[derive(Clone)]
-pub(crate) struct DevelopmentSecrets {
+pub struct DevelopmentSecrets {
     /// For the server API.
-    pub(crate) api_key: String,
+    pub api_key: String,
     /// For tokens.
-    pub(crate) token_secret: String,
+    pub token_secret: String,
     /// Clients of other machines are let in.
-    pub(crate) is_open: bool,
-}
-
-impl DevelopmentSecrets {
-    /// Fresh random ones. `is_open`: clients of other machines are let in.
-    ///
-    /// # Errors
-    /// When the system has no randomness to give.
-    pub(crate) fn random(is_open: bool) -> anyhow::Result<Self> {
-        Ok(DevelopmentSecrets { api_key: random_secret()?, token_secret: random_secret()?, is_open })
-    }
-}
-
-/// 32 random bytes as text that needs no quoting anywhere.
-///
-/// # Errors
-/// When the system has no randomness to give.
-pub(crate) fn random_secret() -> anyhow::Result<String> {
-    let mut bytes = [0; 32];
-    aws_lc_rs::rand::fill(&mut bytes).ok().context("failed to get randomness from the system")?;
-    Ok(URL_SAFE_NO_PAD.encode(bytes))
+    pub is_open: bool,
 }
 
 /// Fills in what is absent.

@@ -3,11 +3,11 @@
 //!
 //! An option of a namespace that the file names is `TOUCHLINE_CHANNEL_NAMESPACES_<NAME>_<OPTION>`.
 
-use super::finding::Finding;
-use super::keys::{KEYS, Key, NAMESPACES, OPTIONS, SCOPES, WITHOUT_NAMESPACE};
-use super::low::{ConfigNode, ConfigValue, Location};
-use super::nearest::nearest;
-use super::unsupported::{UNSUPPORTED, UNSUPPORTED_OPTIONS};
+use super::tree::{ConfigNode, ConfigValue, Location};
+use crate::finding::Finding;
+use crate::keys::{KEYS, Key, NAMESPACES, OPTIONS, SCOPES, WITHOUT_NAMESPACE};
+use crate::nearest::nearest;
+use crate::unsupported::{UNSUPPORTED, UNSUPPORTED_OPTIONS};
 
 /// The prefixes, the weaker first: `TOUCHLINE_` wins over `CENTRIFUGO_`.
 const PREFIXES: [&str; 2] = ["CENTRIFUGO_", "TOUCHLINE_"];

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::finding::Finding;
 use super::json;
-use super::low::{ConfigNode, ConfigValue, Location};
+use super::tree::{ConfigNode, ConfigValue, Location};
+use crate::finding::Finding;
 
 /// Reads a file; faults are findings, and what could not be read is an empty table.
 pub(crate) fn read(path: &Path, findings: &mut Vec<Finding>) -> ConfigNode {

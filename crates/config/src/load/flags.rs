@@ -3,22 +3,22 @@
 use std::net::IpAddr;
 
 use super::environment::named_tables;
-use super::keys::{NAMESPACES, SCOPES};
-use super::low::{ConfigNode, ConfigValue, Location};
+use super::tree::{ConfigNode, ConfigValue, Location};
+use crate::keys::{NAMESPACES, SCOPES};
 
 /// Flags that set a key.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Flags {
+pub struct Flags {
     /// `--address`.
-    pub(crate) address: Option<IpAddr>,
+    pub address: Option<IpAddr>,
     /// `--port`.
-    pub(crate) port: Option<u16>,
+    pub port: Option<u16>,
     /// `--log-level`.
-    pub(crate) log_level: Option<String>,
+    pub log_level: Option<String>,
     /// `--shards`.
-    pub(crate) shards: Option<u16>,
+    pub shards: Option<u16>,
     /// Any key, as `--health.enabled true`.
-    pub(crate) keys: Vec<(String, String)>,
+    pub keys: Vec<(String, String)>,
 }
 
 /// Writes what was typed over all else.

@@ -1,21 +1,22 @@
 //! What the written tree means: the settings of the server and of the logger.
 //!
-//! Every key is found in a table of [`keys`] or of [`unsupported`], or is an error that names the nearest known one.
+//! Every key is found in a table of [`crate::keys`] or of [`crate::unsupported`], or is an error that names the nearest known one.
 //! Values are brought to the type of their key, then each section goes through its own `Deserialize`.
 
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json, json};
-use touchline_server::{ChannelOptions, ChannelSettings, Namespace, RegistrySettings, Settings};
+use touchline_engine::{ChannelOptions, ChannelSettings, Namespace};
 
 use super::coerce::coerce;
-use super::finding::Finding;
-use super::keys::{self, KEYS, Key, NAMESPACES, OPTIONS, SCOPE_OPTIONS, SCOPES, ValueKind, WITHOUT_NAMESPACE};
-use super::low::{ConfigNode, ConfigValue};
-use super::nearest::nearest;
-use super::unsupported::{self, Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
+use super::tree::{ConfigNode, ConfigValue};
 use super::{Configuration, LogSettings};
+use crate::finding::{Finding, Severity};
+use crate::keys::{self, KEYS, Key, NAMESPACES, OPTIONS, SCOPE_OPTIONS, SCOPES, ValueKind, WITHOUT_NAMESPACE};
+use crate::nearest::nearest;
+use crate::unsupported::{self, Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
+use crate::{RegistrySettings, Settings};
 
 /// Durations above this are questioned.
 const YEAR: Duration = Duration::from_secs(366 * 86_400);
@@ -265,8 +266,7 @@ impl ConfigReader<'_> {
     }
 
     fn finish(mut self) -> Option<Configuration> {
-        let is_faulty =
-            |reader: &Self| reader.findings.iter().any(|finding| finding.severity == super::Severity::Error);
+        let is_faulty = |reader: &Self| reader.findings.iter().any(|finding| finding.severity == Severity::Error);
         let settings = Settings {
             http_server: self.section("http_server"),
             http_api: self.section("http_api"),

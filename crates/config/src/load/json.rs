@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use serde_json::Value as Json;
 
-use super::low::{ConfigNode, ConfigValue, Location};
+use super::tree::{ConfigNode, ConfigValue, Location};
 
 /// The tree of a text that is JSON; none when it is a null.
 pub(super) fn tree(text: &str, name: &Rc<str>) -> Option<ConfigNode> {

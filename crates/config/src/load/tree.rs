@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 /// The location at which a value was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Location {
+pub enum Location {
     /// A file, with line and column where its format tells them.
     File(Rc<str>, Option<(usize, usize)>),
     /// An environment variable, or a key that was typed.

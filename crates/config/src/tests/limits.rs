@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::pages::{fill, is_up_to_date};
-use crate::config::keys::{KEYS, Key, OPTIONS, SCOPE_OPTIONS};
-use crate::config::limits::{FIXED, LIMITS, NO_FIXED, NO_LIMITS};
+use crate::keys::{KEYS, Key, OPTIONS, SCOPE_OPTIONS};
+use crate::limits::{FIXED, LIMITS, NO_FIXED, NO_LIMITS};
 
 /// The prose of the page.
 const PROSE: &str = include_str!("pages/limits.md.in");

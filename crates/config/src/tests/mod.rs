@@ -4,15 +4,24 @@ mod centrifugo;
 mod limits;
 mod pages;
 mod reference;
-mod starts;
 mod table;
 mod together;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::keys::{KEYS, Key, OPTIONS};
-use super::*;
+use crate::keys::{self, KEYS, Key, OPTIONS};
+use crate::load::{interpret, tree};
+use crate::*;
+
+/// What reads without a server.
+fn read(sources: &Sources) -> ConfigOutcome {
+    crate::read(sources, &Probes::NONE)
+}
+
+fn read_to_serve(sources: &Sources) -> ConfigOutcome {
+    crate::read_to_serve(sources, &Probes::NONE)
+}
 
 /// A configuration file that lives as long as its test.
 struct File(PathBuf);
@@ -261,42 +270,11 @@ fn an_address_is_one_of_this_machine_or_a_host_name() {
 }
 
 #[test]
-fn a_public_key_that_no_token_is_verified_by_is_refused_at_the_check() {
-    let p256 = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE34cZ6TzXLX5MgkZp91zngPwQyqa9QHX539roDMEDtTQ8kaa5Dayd+QoilIEk4vsr8NE\
-                OifHRPESGPIl3ppZw2Q==";
-    let p521 = "MIGbMBAGByqGSM49AgEGBSuBBAAjA4GGAAQBK5Y0t6qGWD8mzGA/euyc05siBSfCq2tAYSrNV9c0MwPAQbbbJHAYdP1R6uX4vy2rFOy\
-                YhYa51jMHgpTK3amO+zEBX8QE8FKlVOo+ik/Cnomskl4OJRO9HZR2UZItjcabBa5b0dddW0koW/iaBF9dTbhTBAAa8HaAhjvpIK4bHi\
-                ndkm4=";
-    let secp256k1 = "MFYwEAYHKoZIzj0CAQYFK4EEAAoDQgAE2wPM8dV8YfCX6pYT0+1lsfwQOCmG5jM0WYS0lxkOob8Bv8BRYVen5/w4BrkUWqcdDf\
-                     0bi6eafueeHROSrZeu0Q==";
-    for (key, is_good) in [(p256, true), (p521, true), (secp256k1, false)] {
-        let pem = format!("-----BEGIN PUBLIC KEY-----\\n{key}\\n-----END PUBLIC KEY-----");
-        let reading = toml(&format!("client.token.ecdsa_public_key = \"{pem}\""));
-        assert_eq!(reading.configuration.is_some(), is_good, "{:?}", texts(&reading));
-    }
-}
-
-#[test]
 fn durations_above_a_year_are_questioned() {
     let found = texts(&toml("shutdown.timeout = 30000000000"));
     assert_eq!(found.len(), 1);
     assert!(found[0].starts_with("Warning c.toml:1:") && found[0].contains("347222 days, is that meant?"), "{found:?}");
     assert_eq!(texts(&toml("shutdown.timeout = 30\nchannel.history_meta_ttl = \"8760h\"")), Vec::<String>::new());
-}
-
-#[test]
-fn a_key_in_the_configuration_is_never_shown() {
-    let file = File::new(
-        "c.toml",
-        "[http_server.tls]\nenabled = true\ncert_pem = \"c.pem\"\nkey_pem = \"\"\"-----BEGIN PRIVATE KEY-----\n\
-         MIIEtops3cret\n-----END PRIVATE KEY-----\"\"\"",
-    );
-    let reading = read_to_serve(&Sources { file: Some(file.0.clone()), ..Sources::default() });
-    let found = texts(&reading);
-    assert!(found.iter().all(|text| !text.contains("tops3cret")), "{found:?}");
-    let settings =
-        file.read(&[]).configuration.map(|configuration| format!("{:?}", configuration.settings)).unwrap_or_default();
-    assert!(!settings.is_empty() && !settings.contains("tops3cret"));
 }
 
 #[test]
@@ -327,20 +305,22 @@ fn development_fills_in_what_is_absent_and_nothing_else() {
 /// A debugger's view of all settings: what the table calls defaults must be what the structs have.
 #[test]
 fn the_documented_defaults_are_the_real_ones() {
-    let mut tree = low::ConfigNode::empty_table(low::Location::Defaults);
-    let mut namespace = low::ConfigNode::empty_table(low::Location::Defaults);
-    let written = |key: &Key| low::ConfigNode {
-        location: low::Location::Defaults,
-        value: low::ConfigValue::Text(key.default.to_owned()),
+    let mut tree = tree::ConfigNode::empty_table(tree::Location::Defaults);
+    let mut namespace = tree::ConfigNode::empty_table(tree::Location::Defaults);
+    let written = |key: &Key| tree::ConfigNode {
+        location: tree::Location::Defaults,
+        value: tree::ConfigValue::Text(key.default.to_owned()),
     };
     KEYS.iter().for_each(|key| tree.set(key.path, written(key)));
     OPTIONS
         .iter()
         .for_each(|option| tree.set(&format!("{}.{}", keys::WITHOUT_NAMESPACE, option.path), written(option)));
-    namespace
-        .set("name", low::ConfigNode { location: low::Location::Defaults, value: low::ConfigValue::Text("x".into()) });
+    namespace.set(
+        "name",
+        tree::ConfigNode { location: tree::Location::Defaults, value: tree::ConfigValue::Text("x".into()) },
+    );
     let mut findings = Vec::new();
-    let mut found = high::interpret(&tree, &mut findings).expect("defaults are good").settings;
+    let mut found = interpret::interpret(&tree, &mut findings).expect("defaults are good").settings;
     // An endpoint's empty prefix stands for the path that the table shows.
     found.health.handler_prefix.clear();
     found.prometheus.handler_prefix.clear();

@@ -15,7 +15,7 @@ pub(super) fn is_up_to_date(page: &str, expected: &str) {
     let line = 1 + found.lines().zip(expected.lines()).take_while(|(found, expected)| found == expected).count();
     assert!(
         found == expected,
-        "{page} is stale from line {line} on: run `{WRITE_DOCS}=1 cargo test --locked -p touchline up_to_date`, \
+        "{page} is stale from line {line} on: run `{WRITE_DOCS}=1 cargo test --locked -p touchline-config up_to_date`, \
          look at the page and commit it"
     );
 }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::pages::{fill, is_up_to_date};
-use crate::config::keys::{KEYS, Key, OPTIONS, SCOPE_OPTIONS, ValueKind};
-use crate::config::unsupported::{Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
+use crate::keys::{KEYS, Key, OPTIONS, SCOPE_OPTIONS, ValueKind};
+use crate::unsupported::{Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
 
 /// The prose of the page.
 const PROSE: &str = include_str!("pages/configuration.md.in");

@@ -2,8 +2,8 @@
 
 use serde::de::DeserializeOwned;
 
-use super::super::keys::{KEYS, OPTIONS, SCOPE_OPTIONS, ValueKind};
-use super::super::*;
+use crate::keys::{KEYS, OPTIONS, SCOPE_OPTIONS, ValueKind};
+use crate::*;
 
 /// What `deny_unknown_fields` says it would have taken, from serde's own words.
 fn fields<T: DeserializeOwned>() -> Vec<String> {
@@ -14,7 +14,8 @@ fn fields<T: DeserializeOwned>() -> Vec<String> {
 
 #[test]
 fn every_field_of_the_settings_has_a_key() {
-    use touchline_server::*;
+    use touchline_engine::directory::ScopeOptions;
+    use touchline_engine::*;
     let documented = |section: &str| -> Vec<String> {
         let mut names: Vec<String> = KEYS
             .iter()

@@ -84,35 +84,6 @@ fn what_does_not_go_together_has_its_line() {
 }
 
 #[test]
-fn what_a_server_could_not_use_is_refused() {
-    let file = |name: &str, text: &str| File::new(name, text);
-    let (certificate, key) = (file("c.pem", "no certificate"), file("k.pem", "no key"));
-    let secrets = "http_api.key = \"a-key-of-twenty-bytes\"\n\
-                   client.token.hmac_secret_key = \"a secret of this test, long enough for it\"\n";
-    let durable = "[[channel.namespaces]]\nname = \"a1\"\ndurable = true\nhistory_size = 1\nhistory_ttl = \"1m\"";
-    let tls = |certificate: &str, key: &str| {
-        format!("[http_server.tls]\nenabled = true\ncert_pem = {certificate:?}\nkey_pem = {key:?}")
-    };
-    for (text, expected) in [
-        (tls("/no/such.pem", "/no/such.key"), "c.toml:5:1: http_server.tls.cert_pem: /no/such.pem can't be read"),
-        (tls(&certificate.0.to_string_lossy(), &key.0.to_string_lossy()), "-c.pem holds no certificate in PEM"),
-        (
-            format!("store.primary.url = \"mysql://db\"\n{durable}"),
-            "c.toml:3:15: store.primary.url: expected sqlite:PATH or postgres://",
-        ),
-        (format!("store.primary.tls_ca = \"/no/ca.pem\"\n{durable}"), "store.primary.tls_ca: /no/ca.pem can't be read"),
-        (
-            "[cluster]\nengine = \"nats\"\nnats_tls_ca = \"/no/ca.pem\"".to_owned(),
-            "cluster.nats_tls_ca: /no/ca.pem can't be read",
-        ),
-    ] {
-        let file = File::new("c.toml", &format!("{secrets}{text}"));
-        let found = texts(&read_to_serve(&Sources { file: Some(file.0.clone()), ..Sources::default() }));
-        assert!(found.iter().any(|found| found.starts_with("Error") && found.contains(expected)), "{text}: {found:?}");
-    }
-}
-
-#[test]
 fn a_port_with_tls_has_one_certificate() {
     let files = "cert_pem = \"c.pem\"\nkey_pem = \"k.pem\"";
     let autocert = "[http_server.tls_autocert]\nenabled = true\nhost_whitelist = [\"live.example\"]";

@@ -2,11 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use touchline_config::keys::{KEYS, ValueKind};
+use touchline_config::{Flags, Sources};
 use touchline_server::Server;
 
-use super::super::keys::{KEYS, ValueKind};
-use super::super::*;
-use super::{File, texts, toml};
+use super::{File, read, read_to_serve, texts, toml};
 
 const SECRETS: &str = "http_api.key = \"a-key-of-twenty-bytes\"\n\
                        client.token.hmac_secret_key = \"a secret of this test, long enough for it\"\n";
