@@ -12,6 +12,7 @@
 
 mod admission;
 mod agent;
+mod api;
 mod auth;
 mod clock;
 mod cluster_events;
@@ -25,7 +26,6 @@ mod memory;
 mod metrics;
 mod metrics_text;
 mod node;
-mod operation;
 mod origin;
 mod preparation;
 mod process;

@@ -234,7 +234,7 @@ impl Node {
         let done = move |replies| {
             let _ = done.send(replies);
         };
-        cluster.gather(crate::operation::broadcast_message(method, params), peers, is_enough, Box::new(done));
+        cluster.gather(crate::api::operations::broadcast_message(method, params), peers, is_enough, Box::new(done));
         (gathered.await.unwrap_or_default(), peers)
     }
 
