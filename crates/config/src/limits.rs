@@ -133,7 +133,7 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("server/src/http/mod.rs", "HEAD_MAX", "Bytes of a request's head", "431"),
     fixed("server/src/handshake.rs", "HEADERS_MAX", "Header fields of a request", "431"),
     fixed("server/src/http/http2.rs", "STREAMS_MAX", "Streams of an HTTP/2 connection at a time", "REFUSED_STREAM"),
-    fixed("server/src/settings/transports.rs", "BODY_MAX", "Bytes of a request that opens a stream or brings commands, where its key is 0", SERVED_413),
+    fixed("config/src/settings/transports.rs", "BODY_MAX", "Bytes of a request that opens a stream or brings commands, where its key is 0", SERVED_413),
     fixed("engine/src/session/lines.rs", "MISTAKES_MAX", "Lines that are no commands; a hundred commands make up for one", "error 4013 each, then 3509"),
     fixed("engine/src/session/flow.rs", "EARLY_FRAMES_MAX", "Control frames and empty lines before the connect", "3013"),
     fixed("server/src/shard/budget.rs", "ANSWERS_AHEAD", "Bytes of answers that a socket has not taken, when the next one begins", "nothing: its commands wait"),

@@ -13,7 +13,7 @@ use crate::limits::{FIXED, LIMITS, NO_FIXED, NO_LIMITS};
 const PROSE: &str = include_str!("pages/limits.md.in");
 
 /// Crates whose constants bound what others send.
-const BOUNDING: &[&str] = &["protocol", "registry", "engine", "store", "cluster", "server"];
+const BOUNDING: &[&str] = &["protocol", "registry", "engine", "store", "cluster", "config", "server"];
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
