@@ -76,8 +76,8 @@ impl Cluster {
         self.send(ClusterCommand::CheckSoon);
     }
 
-    /// Begins a new run of a namespace's stream if its current run is `lost`, an id as in [`crate::StreamIncarnation::run`].
-    /// The caller knows of a publication that the stream lacks.
+    /// Begins a new run of a namespace's stream if its current run is `lost`, an id as in
+    /// [`crate::StreamIncarnation::run`]. The caller knows of a publication that the stream lacks.
     pub fn begin_run(&self, namespace: NamespaceName, lost: u64) {
         self.send(ClusterCommand::BeginRun { namespace, lost });
     }
