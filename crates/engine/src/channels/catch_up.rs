@@ -7,7 +7,7 @@ use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset};
 
 use super::backend::LogBackend;
 use super::loading::{AheadQuery, Verification};
-use super::replicated::{Loading, SyncState};
+use super::replicated_log::{Loading, SyncState};
 use super::{BackendCommand, Channel, Channels, Submitted};
 use crate::request::{Epoch, Response, StreamPosition};
 

@@ -15,7 +15,7 @@ use touchline_protocol::stream::{ChannelName, Offset};
 
 use super::backend::LogBackend;
 use super::payload::{self, Payload};
-use super::replicated::{LOAD_RETRY_MS, Loading, SyncState};
+use super::replicated_log::{LOAD_RETRY_MS, Loading, SyncState};
 use super::{BackendCommand, Channel, Channels, Submitted, deliver, deliver_publication};
 use crate::history::HistoryRing;
 use crate::namespace::ChannelOptions;

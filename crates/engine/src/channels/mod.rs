@@ -8,7 +8,7 @@ mod empties;
 mod loading;
 mod payload;
 mod remembered_refusals;
-mod replicated;
+mod replicated_log;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -25,8 +25,8 @@ pub use backend::{BackendCommand, DurablePublication, Submitted};
 use empties::Empties;
 use loading::{AheadQuery, Verification};
 pub use payload::Unreadable;
-use replicated::{Backends, SyncState};
-pub use replicated::{clearing, removal};
+use replicated_log::{Backends, SyncState};
+pub use replicated_log::{clearing, removal};
 
 use crate::request::{
     ChannelEvent, ConnectionId, Delivery, Epoch, History, Publish, Request, Response, ShardId, StreamPosition,
@@ -470,12 +470,12 @@ impl Channels {
         log.ring.trim(now_ms);
         // The log of a replicated channel is a cache, which is dropped when it is unused.
         let is_cache =
-            !matches!(channel.sync, SyncState::Idle) && log.retention.meta_ttl_ms == replicated::UNUSED_CACHE_TTL_MS;
+            !matches!(channel.sync, SyncState::Idle) && log.retention.meta_ttl_ms == replicated_log::UNUSED_CACHE_TTL_MS;
         let next_ms = match log.ring.next_expiry_ms() {
             Some(_) if is_cache && !has_subscribers && log.forgotten_ms <= now_ms => return self.forget(&name),
             Some(at) if is_cache => at.min(log.forgotten_ms),
             Some(at) => at,
-            None if has_subscribers && log.retention.meta_ttl_ms == replicated::UNUSED_CACHE_TTL_MS => {
+            None if has_subscribers && log.retention.meta_ttl_ms == replicated_log::UNUSED_CACHE_TTL_MS => {
                 now_ms.saturating_add(log.retention.meta_ttl_ms)
             }
             // A publication, or the end of the last subscription, schedules the next check.
