@@ -7,6 +7,7 @@
 mod connection;
 mod gather;
 mod history;
+mod incarnation;
 mod link_log;
 mod loader;
 mod marks;
@@ -33,7 +34,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use loader::StreamLoad;
 pub use settings::{JoinOptions, Storage, StreamSettings};
-use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset};
+use touchline_protocol::stream::{ChannelName, Epoch, LoadId, NamespaceName, Offset, RunId, StreamPosition};
 
 /// Why a node can't join.
 #[derive(Debug, thiserror::Error)]
@@ -60,21 +61,11 @@ pub struct StoredPublication {
     pub payload: Bytes,
 }
 
-/// One life of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamIncarnation {
-    /// Its epoch, 40 bits: made with the stream, and never changed.
-    pub epoch: u64,
-    /// Its run, 40 bits: another one since the stream was last found to be set back to an earlier state; 0 = it never
-    /// was.
-    pub run: u64,
-}
-
 /// The history of a channel.
 #[derive(Debug, Clone)]
 pub struct StreamHistory {
-    /// The life of the stream.
-    pub life: StreamIncarnation,
+    /// The epoch, in the run of the stream if another run than its first one has begun.
+    pub epoch: Epoch,
     /// What is kept, oldest first, from the asked offset on.
     pub kept: Vec<StoredPublication>,
     /// The channel's last offset; the stream's, if the channel is empty.
@@ -144,8 +135,8 @@ pub enum ClusterEvent {
         stored: StoredPublication,
         /// The channel's offset before it.
         previous: Offset,
-        /// The epoch of the stream that has stored it.
-        epoch: u64,
+        /// The epoch of the stream that has stored it, without a run.
+        epoch: Epoch,
     },
     /// More is stored in a namespace than at the last such event. Publications may have been missed: [`Cluster::check`]
     /// detects that.
@@ -169,17 +160,8 @@ pub enum ClusterEvent {
     },
 }
 
-/// Where the cluster has appended a publication.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamAppendedAt {
-    /// Its offset.
-    pub offset: Offset,
-    /// The life of the stream.
-    pub life: StreamIncarnation,
-}
-
-/// Takes the offset of a publication that the cluster has, and the life of its stream; none = it could not be stored.
-pub type OnStreamAppended = Box<dyn FnOnce(Option<StreamAppendedAt>) + Send>;
+/// Takes the position of a publication that the cluster has stored; none = it could not be stored.
+pub type OnStreamAppended = Box<dyn FnOnce(Option<StreamPosition>) + Send>;
 /// Takes the replies of other nodes.
 pub type OnGathered = Box<dyn FnOnce(Vec<Bytes>) + Send>;
 /// Whether a reply is enough, so that the gathering does not wait for the other nodes.
@@ -218,7 +200,7 @@ enum ClusterCommand {
     CheckSoon,
     BeginRun {
         namespace: NamespaceName,
-        lost: u64,
+        lost: RunId,
     },
     Append {
         channel: ChannelName,
@@ -304,9 +286,9 @@ impl Cluster {
         self.send(ClusterCommand::CheckSoon);
     }
 
-    /// Begins a new run of a namespace's stream if its current run is `lost`, an id as in [`StreamIncarnation::run`].
-    /// The caller knows of a publication that the stream lacks.
-    pub fn begin_run(&self, namespace: NamespaceName, lost: u64) {
+    /// Begins a new run of a namespace's stream if its current run is `lost`; 0 = the stream's first
+    /// run. The caller knows of a publication that the stream lacks.
+    pub fn begin_run(&self, namespace: NamespaceName, lost: RunId) {
         self.send(ClusterCommand::BeginRun { namespace, lost });
     }
 

@@ -24,9 +24,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use batch::{HistoryLoad, ReadRequest, WriteRequest};
 use bytes::Bytes;
 use serde::de::IgnoredAny;
-use touchline_protocol::stream::{ChannelName, LoadId, Offset, Retention};
+use touchline_protocol::stream::{ChannelName, Epoch, LoadId, Offset, Retention, RunId, Runs, StreamPosition};
 
-pub use runs::{ChannelRuns, KnownRuns};
+pub use runs::KnownRuns;
 pub use schema::Schema;
 pub use search::{ChannelDescription, OnSearched, Search, SearchResult};
 pub use settings::{DatabaseUrl, PrimaryOptions, RetentionOf, UrlError};
@@ -80,19 +80,8 @@ pub enum StoreRefusal {
 /// Takes every event of the store.
 type EventSink = Arc<dyn Fn(StoreEvent) + Send + Sync>;
 
-/// The position of a stored publication.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AppendedAt {
-    /// Its offset in its channel: 1, 2, 3 …
-    pub offset: Offset,
-    /// The channel's epoch.
-    pub epoch: u64,
-    /// The id of the current run: 40 bits.
-    pub run: u64,
-}
-
 /// Takes the result of an append.
-pub type OnAppended = Box<dyn FnOnce(Result<AppendedAt, StoreRefusal>) + Send>;
+pub type OnAppended = Box<dyn FnOnce(Result<StreamPosition, StoreRefusal>) + Send>;
 /// Takes the result of any other write.
 pub type OnDone = Box<dyn FnOnce(Result<(), StoreRefusal>) + Send>;
 /// Takes the id of an inbox message that is on disk.
@@ -186,8 +175,8 @@ pub struct KeptPublication {
 /// What the store keeps of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredHistory {
-    /// The channel's epoch.
-    pub epoch: u64,
+    /// The channel's epoch, in the current run.
+    pub epoch: Epoch,
     /// The channel's last offset; 0 = nothing was ever published.
     pub top: Offset,
     /// `kept` holds every publication after this offset.
@@ -195,7 +184,7 @@ pub struct StoredHistory {
     /// The publications, oldest first.
     pub kept: Vec<KeptPublication>,
     /// The runs of the database that assigned the channel's offsets.
-    pub runs: ChannelRuns,
+    pub runs: Runs,
 }
 
 impl StoredHistory {
@@ -220,7 +209,7 @@ pub enum StoreEvent {
         /// The channel.
         channel: ChannelName,
         /// The publication's position.
-        position: AppendedAt,
+        position: StreamPosition,
         /// The payload of the [`Append`].
         payload: Bytes,
     },
@@ -241,7 +230,7 @@ pub enum StoreEvent {
         /// The channel.
         channel: ChannelName,
         /// The channel's last offset, or an earlier one, with the channel's epoch and the run.
-        position: AppendedAt,
+        position: StreamPosition,
     },
     /// Another node has removed the history of a channel.
     Cleared {
@@ -411,9 +400,9 @@ impl Store {
         self.write(WriteRequest::DiscardMessages { ids, done });
     }
 
-    /// Begins a new run if the current run is `lost`, an id as in [`AppendedAt::run`]. The caller knows of a
+    /// Begins a new run if the current run is `lost`. The caller knows of a
     /// publication that the database lacks: offsets of the channel from `first` on are of the new run.
-    pub fn begin_run(&self, channel: ChannelName, lost: u64, first: Offset) {
+    pub fn begin_run(&self, channel: ChannelName, lost: RunId, first: Offset) {
         self.write(WriteRequest::BeginRun { channel, lost, first });
     }
 

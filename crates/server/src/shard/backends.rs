@@ -8,15 +8,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use touchline_engine::channels::{BackendCommand, Submitted, Unreadable, removal};
-use touchline_engine::request::StreamPosition;
-use touchline_engine::{ConnectionId, Request, Response};
+use touchline_engine::request::{ChannelRequest, WaitingRequest};
+use touchline_engine::{ConnectionId, Response};
 use touchline_protocol::Error;
 use touchline_protocol::publication::Content;
-use touchline_protocol::stream::ChannelName;
+use touchline_protocol::stream::{ChannelName, StreamPosition};
 
 use super::Shard;
 use crate::mailbox::ReplyTo;
-use crate::{cluster_events, store};
+use crate::store;
 
 /// The most that a message to the other nodes adds to the content of a publication, bytes: names of fields, numbers,
 /// headers.
@@ -43,31 +43,31 @@ fn report_unreadable(channel: &str, Unreadable { format }: Unreadable, now_ms: u
 /// The requests to one channel that wait until it is live, in order.
 #[derive(Default)]
 pub(super) struct WaitingRequests {
-    requests: Vec<(Request, ReplyTo)>,
+    requests: Vec<(WaitingRequest, ReplyTo)>,
     /// The subscribers that subscribe or unsubscribe by one of them, so that the next request need not be compared with
     /// all that wait.
     subscribers: HashSet<ConnectionId>,
 }
 
 impl WaitingRequests {
-    fn push(&mut self, request: Request, reply_to: ReplyTo) {
-        self.subscribers.extend(request.subscriber());
+    fn push(&mut self, request: WaitingRequest, reply_to: ReplyTo) {
+        self.subscribers.extend(request.request().subscriber());
         self.requests.push((request, reply_to));
     }
 }
 
 impl Shard {
     /// Runs a request to a channel, now or as soon as the channel is live.
-    pub(super) fn submit(&mut self, channel: &ChannelName, request: Request, reply_to: ReplyTo) {
+    pub(super) fn submit(&mut self, channel: &ChannelName, request: WaitingRequest, reply_to: ReplyTo) {
         // The requests of a session about one channel stay in order. In a channel that is live, a request waits only
         // behind requests of the same subscriber.
-        if let Some(subscriber) = request.subscriber()
+        if let Some(subscriber) = request.request().subscriber()
             && let Some(waiting) = self.waiting.get_mut(channel)
             && (!self.channels.is_live(channel) || waiting.subscribers.contains(&subscriber))
         {
             return waiting.push(request, reply_to);
         }
-        if self.node.cluster.is_some() && self.is_too_large(channel, &request) {
+        if self.node.cluster.is_some() && self.is_too_large(channel, request.request()) {
             return self.node.reply(reply_to, Response::Refused(Error::BAD_REQUEST));
         }
         match self.channels.submit(channel, request, self.now_ms) {
@@ -81,11 +81,9 @@ impl Shard {
             Submitted::Append { namespace, payload, idempotency_key: key } => {
                 let Some(cluster) = &self.node.cluster else { return };
                 let node = Arc::clone(&self.node);
-                let done = move |appended: Option<touchline_cluster::StreamAppendedAt>| {
-                    let response = appended.map_or(Response::Refused(Error::CLUSTER_UNREACHABLE), |at| {
-                        let epoch = cluster_events::epoch_of(at.life);
-                        Response::Published(Some(StreamPosition { offset: at.offset, epoch }))
-                    });
+                let done = move |appended: Option<StreamPosition>| {
+                    let response = appended
+                        .map_or(Response::Refused(Error::CLUSTER_UNREACHABLE), |at| Response::Published(Some(at)));
                     node.reply(reply_to, response);
                 };
                 cluster.append(channel.clone(), namespace, payload, key, Box::new(done));
@@ -112,8 +110,8 @@ impl Shard {
 
     /// Whether a publication is larger than one message to the other nodes may be. Those of durable channels go to the
     /// database and have no such limit.
-    fn is_too_large(&self, channel: &str, request: &Request) -> bool {
-        let Request::Publish(publish) = request else { return false };
+    fn is_too_large(&self, channel: &str, request: &ChannelRequest) -> bool {
+        let ChannelRequest::Publish(publish) = request else { return false };
         let Content { data, tags, info, .. } = &publish.content;
         let tags = tags.iter().map(|(key, value)| 2 * (key.len() + value.len())).sum::<usize>();
         let info = info.as_ref().map_or(0, |info| {

@@ -6,12 +6,12 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
 
 use rusqlite::{Connection, OptionalExtension as _};
-use touchline_protocol::stream::{Offset, RunStart};
+use touchline_protocol::stream::{Epoch, Offset, RunStart, Runs};
 
 use super::{connect, directory, inbox, next, note_damage, unreadable};
 use crate::batch::{HistoryLoad, ReadRequest, ReadResult, WriteRequest, now_ms};
 use crate::panics::caught;
-use crate::runs::{ChannelRuns, KnownRuns};
+use crate::runs::KnownRuns;
 use crate::{EventSink, KeptPublication, StoreMetrics, StoreRefusal, StoredHistory, intact, readable};
 
 /// One of the threads that read.
@@ -107,14 +107,7 @@ pub(super) fn history(
         Ok(KeptPublication { offset: Offset(offset), time_ms: row.get(1)?, object })
     })?;
     let kept = kept.collect::<rusqlite::Result<_>>()?;
-    Ok(Some(
-        StoredHistory {
-            epoch,
-            top: Offset(top),
-            floor: Offset(floor),
-            kept,
-            runs: ChannelRuns { known: KnownRuns::clone(known), first },
-        }
-        .whole(),
-    ))
+    let runs = Runs { known: KnownRuns::clone(known), first };
+    let epoch = Epoch::from_bits(epoch).in_run(runs.current());
+    Ok(Some(StoredHistory { epoch, top: Offset(top), floor: Offset(floor), kept, runs }.whole()))
 }

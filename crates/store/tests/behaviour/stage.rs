@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use touchline_protocol::stream::{LoadId, Offset, Retention};
+use touchline_protocol::stream::{LoadId, Offset, Retention, StreamPosition};
 use touchline_store::{
-    Append, AppendedAt, DatabaseUrl, PAYLOAD_HEAD_SIZE, PrimaryOptions, Store, StoreEvent, StoreRefusal, StoredHistory,
+    Append, DatabaseUrl, PAYLOAD_HEAD_SIZE, PrimaryOptions, Store, StoreEvent, StoreRefusal, StoredHistory,
 };
 
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -87,7 +87,7 @@ impl Stage {
         Stage { store: Store::open(settings, sink).expect("the store opens"), events: Mutex::new(events) }
     }
 
-    pub(crate) fn append(&self, mut append: Append) -> Result<AppendedAt, StoreRefusal> {
+    pub(crate) fn append(&self, mut append: Append) -> Result<StreamPosition, StoreRefusal> {
         let (sender, reply) = channel();
         append.done = tells(&sender);
         self.store.append(append);
