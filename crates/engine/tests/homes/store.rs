@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use touchline_engine::channels::DurablePublication;
-use touchline_engine::request::Loaded;
+use touchline_engine::request::{BackendEvent, Loaded};
 use touchline_engine::{ChannelOptions, ChannelRequest, Channels};
-use touchline_protocol::stream::Offset;
+use touchline_protocol::stream::{Offset, RunId};
 
 use crate::world::{
     START_MS, World, epoch, grown, history, load, loaded, publish, publish_with, read, recover, runs, stored,
@@ -121,11 +121,15 @@ fn a_client_ahead_of_all_that_there_is_is_denied_by_the_store_alone_which_is_ask
 #[test]
 fn a_store_that_was_set_back_is_told_and_everybody_begins_anew() {
     let runs = || runs(&[(1, 41)], &[(1, 1)]);
-    let of_run = |behind: u64, top: u64| Loaded { epoch: epoch().in_run(41), runs: runs(), ..loaded(behind, top) };
+    let of_run =
+        |behind: u64, top: u64| Loaded { epoch: epoch().in_run(RunId(41)), runs: runs(), ..loaded(behind, top) };
     for is_subscribed in [true, false] {
         let mut world = World::with_store(history());
         world.submit(subscribe(1));
-        assert_eq!(world.submit(load(of_run(0, 6))), [format!("subscribed at 6 of {}", epoch().in_run(41).as_str())]);
+        assert_eq!(
+            world.submit(load(of_run(0, 6))),
+            [format!("subscribed at 6 of {}", epoch().in_run(RunId(41)).as_str())]
+        );
         if !is_subscribed {
             world.submit(unsubscribe(1));
         }
@@ -225,9 +229,9 @@ fn a_publication_tells_where_the_run_before_it_ended() {
     world.submit(subscribe(1));
     // The second run has begun, and has assigned no offset in this channel.
     let runs = runs(&[(1, 41), (2, 42)], &[(1, 1)]);
-    world.submit(load(Loaded { epoch: epoch().in_run(42), runs, ..loaded(0, 6) }));
-    let at = |offset: u64| format!("subscribed at {offset} of {}", epoch().in_run(42).as_str());
-    let of_first = |offset: u64| recover(2, offset, epoch().in_run(41).as_str());
+    world.submit(load(Loaded { epoch: epoch().in_run(RunId(42)), runs, ..loaded(0, 6) }));
+    let at = |offset: u64| format!("subscribed at {offset} of {}", epoch().in_run(RunId(42)).as_str());
+    let of_first = |offset: u64| recover(2, offset, epoch().in_run(RunId(41)).as_str());
     assert_eq!(world.submit(of_first(6)), [format!("{}, recovered []", at(6))]);
     assert_eq!(world.submit(stored(5, 6)), [""; 0], "a word that comes late is of the first run");
     assert_eq!(world.submit(of_first(6)), [format!("{}, recovered []", at(6))]);

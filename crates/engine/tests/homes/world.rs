@@ -311,10 +311,10 @@ fn act(act: BackendCommand) -> (String, Option<u64>) {
         }
         BackendCommand::Broadcast { channel, payload } => format!("pass on in {channel}: {}", object(payload)),
         BackendCommand::BeginRun { channel, lost: run, first } => {
-            format!("{channel} was set back in run {run} from {first} on")
+            format!("{channel} was set back in run {} from {first} on", run.0)
         }
         BackendCommand::BeginStreamRun { namespace, lost: run } => {
-            format!("the stream of {namespace:?} was set back in run {run}")
+            format!("the stream of {namespace:?} was set back in run {}", run.0)
         }
         BackendCommand::Unreadable { channel, unreadable } => {
             format!("{channel} has a payload of format {}", unreadable.format)
@@ -357,7 +357,7 @@ fn answer(response: Response) -> String {
     }
 }
 
-fn position(position: &touchline_engine::StreamPosition) -> String {
+fn position(position: &touchline_protocol::stream::StreamPosition) -> String {
     match position.epoch.as_str() {
         "" => String::new(),
         epoch => format!(" at {} of {epoch}", position.offset),

@@ -15,8 +15,8 @@ use touchline_protocol::publication::Content;
 use touchline_protocol::stream::{ChannelName, StreamPosition};
 
 use super::Shard;
-use crate::mailbox::ReplyTo;
-use crate::store;
+use crate::backend::store;
+use crate::runtime::mailbox::ReplyTo;
 
 /// The most that a message to the other nodes adds to the content of a publication, bytes: names of fields, numbers,
 /// headers.
