@@ -8,11 +8,11 @@ use std::collections::HashMap;
 
 use touchline_protocol::stream::{Offset, RunId};
 
-use crate::StoredPublication;
 use crate::incarnation::StreamIncarnation;
 use crate::reading::{ReadRecords, ReadStep, StreamRead, StreamReadResult, StreamReader};
 use crate::storing::{AppendVerdict, verdict};
 use crate::stream::Snapshot;
+use crate::types::StoredPublication;
 
 /// xorshift64* (Vigna, 2014).
 struct Random(u64);

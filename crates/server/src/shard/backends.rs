@@ -7,11 +7,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
-use touchline_engine::channels::{BackendCommand, Submitted, Unreadable, removal};
+use touchline_cluster::StreamError;
+use touchline_engine::channels::{BackendCommand, Submitted, removal};
 use touchline_engine::request::{ChannelRequest, WaitingRequest};
 use touchline_engine::{ConnectionId, Response};
 use touchline_protocol::Error;
 use touchline_protocol::publication::Content;
+use touchline_protocol::stored::Unreadable;
 use touchline_protocol::stream::{ChannelName, StreamPosition};
 
 use super::Shard;
@@ -81,9 +83,12 @@ impl Shard {
             Submitted::Append { namespace, payload, idempotency_key: key } => {
                 let Some(cluster) = &self.node.cluster else { return };
                 let node = Arc::clone(&self.node);
-                let done = move |appended: Option<StreamPosition>| {
-                    let response = appended
-                        .map_or(Response::Refused(Error::CLUSTER_UNREACHABLE), |at| Response::Published(Some(at)));
+                // The cluster logs why a publication is not stored.
+                let done = move |appended: Result<StreamPosition, StreamError>| {
+                    let response = match appended {
+                        Ok(position) => Response::Published(Some(position)),
+                        Err(_) => Response::Refused(Error::CLUSTER_UNREACHABLE),
+                    };
                     node.reply(reply_to, response);
                 };
                 cluster.append(channel.clone(), namespace, payload, key, Box::new(done));
@@ -92,11 +97,9 @@ impl Shard {
             Submitted::Purge(namespace) => {
                 let Some(cluster) = &self.node.cluster else { return };
                 let node = Arc::clone(&self.node);
-                let done = move |is_done: bool| {
-                    node.reply(
-                        reply_to,
-                        if is_done { Response::Done } else { Response::Refused(Error::CLUSTER_UNREACHABLE) },
-                    );
+                let done = move |purged: Result<(), StreamError>| {
+                    let refused = |_| Response::Refused(Error::CLUSTER_UNREACHABLE);
+                    node.reply(reply_to, purged.map_or_else(refused, |()| Response::Done));
                 };
                 cluster.purge(channel.clone(), namespace, removal, Box::new(done));
             }

@@ -4,9 +4,11 @@ use std::time::{Duration, Instant};
 
 use touchline_protocol::stream::{Epoch, Offset, RunId, StreamPosition};
 
-use super::connection::{Failure, PostgresAddress, PostgresClient};
+use super::address::PostgresAddress;
+use super::connection::PostgresClient;
+use super::failure::PostgresError;
 use super::inbox;
-use crate::{EventSink, StoreEvent};
+use crate::events::{EventSink, StoreEvent};
 
 /// Between two attempts to connect.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -32,7 +34,7 @@ pub(super) async fn serve(address: PostgresAddress, me: String, events: EventSin
     }
 }
 
-async fn listen(address: &PostgresAddress, me: String, events: EventSink) -> Result<(), Failure> {
+async fn listen(address: &PostgresAddress, me: String, events: EventSink) -> Result<(), PostgresError> {
     let notified_events = EventSink::clone(&events);
     let on_notification = move |text: String| {
         if let Some(event) = read(&text, &me) {
