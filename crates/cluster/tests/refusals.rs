@@ -109,7 +109,7 @@ fn fault(events: &Receiver<ClusterEvent>) -> StreamError {
 
 fn append(cluster: &Cluster) -> Result<u64, StreamError> {
     let (sender, result) = channel();
-    let done = move |appended: Result<touchline_cluster::StreamAppendedAt, StreamError>| {
+    let done = move |appended: Result<touchline_protocol::stream::StreamPosition, StreamError>| {
         let _ = sender.send(appended.map(|at| at.offset.0));
     };
     cluster.append("news".into(), "".into(), b"{}".to_vec(), Box::default(), Box::new(done));
