@@ -11,9 +11,9 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
-use touchline_protocol::stream::ChannelName;
+use touchline_protocol::stream::{ChannelName, NamespaceName};
 
-use crate::command::ClusterCommand;
+use crate::command::{ClusterCommand, OnStreamAppended};
 use crate::errors::StreamError;
 use crate::events::{ClusterEvent, ClusterEventSink};
 use crate::gather::gather;
@@ -448,20 +448,11 @@ impl ConnectedNode {
             }
             ClusterCommand::CheckSoon => self.checks.trouble.notify_one(),
             ClusterCommand::Append { channel, namespace, payload, id, done } => match self.streams() {
-                Some(streams) => {
-                    let (checks, outages) = (Arc::clone(&self.checks), Arc::clone(&self.outages));
-                    tokio::spawn(async move {
-                        let appended = streams.store(&channel, &namespace, payload, &id).await;
-                        match &appended {
-                            Ok(_) => outages.succeed(),
-                            Err(error) => {
-                                outages.fail(error);
-                                checks.trouble.notify_one();
-                            }
-                        }
-                        done(appended);
-                    });
-                }
+                Some(streams) => drop(tokio::spawn(append(
+                    (streams, Arc::clone(&self.checks), Arc::clone(&self.outages)),
+                    (channel, namespace, payload, id),
+                    done,
+                ))),
                 None => done(Err(StreamError::NotOpen)),
             },
             ClusterCommand::Purge { channel, namespace, marker, done } => match self.streams() {
@@ -500,4 +491,21 @@ impl ConnectedNode {
     fn streams(&self) -> Option<Streams> {
         self.streams.as_ref().filter(|_| self.marks_before.is_none()).map(|open| open.streams.clone())
     }
+}
+
+/// Stores a publication and reports the result. A failure is logged, and the streams are inspected soon.
+async fn append(
+    (streams, checks, outages): (Streams, Arc<Checks>, Arc<OutageLog>),
+    (channel, namespace, payload, id): (ChannelName, NamespaceName, Bytes, Box<str>),
+    done: OnStreamAppended,
+) {
+    let appended = streams.store(&channel, &namespace, payload, &id).await;
+    match &appended {
+        Ok(_) => outages.succeed(),
+        Err(error) => {
+            outages.fail(error);
+            checks.trouble.notify_one();
+        }
+    }
+    done(appended);
 }
