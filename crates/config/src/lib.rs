@@ -11,6 +11,7 @@
 //! ```
 
 mod check;
+mod configuration;
 mod finding;
 pub mod keys;
 #[cfg(test)]
@@ -25,18 +26,18 @@ mod settings;
 mod tests;
 mod unsupported;
 
+pub use configuration::Configuration;
 pub use finding::{Finding, Severity};
 pub use load::tree::Location;
 pub use load::{
-    ConfigOutcome, Configuration, DevelopmentSecrets, Flags, LogSettings, Probes, Sources, Unusable, process_variables,
-    read, read_to_serve,
+    ConfigOutcome, DevelopmentSecrets, Flags, Probes, Sources, Unusable, process_variables, read, read_to_serve,
 };
 pub use networks::{BadNetwork, Networks};
 pub use pem::{inline_pem, is_inline_pem};
 pub use redact::redact;
 pub use settings::{
     AutocertSettings, ClientAuth, ClientUser, ClusterSettings, EmulationSettings, EndpointSettings, HttpApiSettings,
-    HttpServerSettings, HttpStreamSettings, InternalTlsSettings, NodeSettings, Page, PrimarySettings, RegistrySettings,
-    Settings, ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings,
-    WebSocketSettings, resolve,
+    HttpServerSettings, HttpStreamSettings, InternalTlsSettings, LogSettings, NodeSettings, Page, PrimarySettings,
+    RegistrySettings, Settings, ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings,
+    UniWebSocketSettings, WebSocketSettings, resolve,
 };

@@ -3,8 +3,6 @@
 //! Most are left out with one warning each. A few make the server stricter: without them it would allow more than the
 //! configuration says, so they are refused.
 
-use crate::keys::ValueKind;
-use crate::load::coerce::coerce;
 use crate::load::tree::{ConfigNode, ConfigValue};
 
 /// What the server does with an unsupported key.
@@ -240,8 +238,7 @@ pub(crate) fn is_empty(node: &ConfigNode) -> bool {
         ConfigValue::Text(text) => matches!(text.as_str(), "" | "false"),
         ConfigValue::List(items) => items.is_empty(),
         ConfigValue::Table(table) => {
-            let is_off = |node: &ConfigNode| coerce(ValueKind::Boolean, &node.value).is_ok_and(|is_on| is_on == false);
-            table.get("enabled").is_some_and(is_off) || table.values().all(is_empty)
+            table.get("enabled").is_some_and(|node| node.value.is_off()) || table.values().all(is_empty)
         }
         ConfigValue::Integer(_) | ConfigValue::Float(_) | ConfigValue::Date => false,
     }

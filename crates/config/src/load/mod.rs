@@ -3,7 +3,6 @@
 //! [`tree`] holds what was written and where; [`interpret`] says what it means. Nothing stops at the first fault: a
 //! reading gathers all its findings.
 
-pub(crate) mod coerce;
 mod development;
 mod environment;
 mod file;
@@ -20,6 +19,7 @@ pub use self::development::DevelopmentSecrets;
 pub use self::flags::Flags;
 use crate::Settings;
 use crate::check;
+use crate::configuration::Configuration;
 use crate::finding::{Finding, Severity};
 
 /// All that a configuration is made of; later ones win.
@@ -40,24 +40,6 @@ pub fn process_variables() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()
-}
-
-/// What the process is to do.
-#[derive(Debug, Clone)]
-pub struct Configuration {
-    /// For the server.
-    pub settings: Settings,
-    /// For the logger.
-    pub log: LogSettings,
-}
-
-/// How the process logs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogSettings {
-    /// `none`, `error`, `warn`, `info`, `debug` or `trace`.
-    pub level: String,
-    /// `text` or `json`.
-    pub format: String,
 }
 
 /// The outcome of a reading: a configuration only if no finding is an error.

@@ -1,0 +1,12 @@
+//! Tables of settings: each says a setting once.
+//!
+//! [`settings!`](crate::settings) makes a struct of a table, with its defaults, its keys and their documentation. A
+//! value is read once, into the type of its field.
+
+mod key;
+mod table;
+mod value;
+
+pub use key::{COUNT, Key, SOME, ValueKind};
+pub use table::{Filled, SettingsTable, described, fill, shown};
+pub use value::{Misfit, SettingValue, WrittenValue};
