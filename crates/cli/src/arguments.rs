@@ -102,6 +102,8 @@ pub(crate) enum CliCommand {
     Check(CheckArguments),
     /// Print a small configuration with fresh secrets.
     Genconfig(GenconfigArguments),
+    /// Print the JSON Schema of a configuration (draft 2020-12), with which an editor completes and checks its keys.
+    Configschema,
     /// Print a token for a client: to connect, or with --channel to subscribe.
     Token(TokenArguments),
     /// Publish JSON into a channel by the server API.

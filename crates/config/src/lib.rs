@@ -21,6 +21,7 @@ mod nearest;
 mod networks;
 mod pem;
 mod redact;
+mod schema;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ pub use load::{
 pub use networks::{BadNetwork, Networks};
 pub use pem::{inline_pem, is_inline_pem};
 pub use redact::redact;
+pub use schema::json_schema;
 pub use settings::{
     AutocertSettings, ClientAuth, ClientUser, ClusterSettings, EmulationSettings, EndpointSettings, HttpApiSettings,
     HttpServerSettings, HttpStreamSettings, InternalTlsSettings, LogSettings, NodeSettings, Page, PrimarySettings,

@@ -44,6 +44,8 @@ const STRICTER_TOKENS: Disposition = Refused("ignoring it would accept tokens th
 
 /// Keys and sections by their whole path.
 pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
+    // Editors look there for the schema of the file.
+    with("$schema", Ignored),
     left_out("http_server.tls.server_ca_pem"),
     with("http_server.tls.insecure_skip_verify", Ignored),
     with("http_server.tls.server_name", Ignored),

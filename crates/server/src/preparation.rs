@@ -9,10 +9,11 @@ use touchline_config::{Probes, Settings, resolve};
 use touchline_engine::ClientSettings;
 
 use crate::auth::{TokenVerifier, check_token_keys};
-use crate::origin::Origins;
-use crate::proxies::Proxies;
+use crate::backend::nats;
+use crate::net::origin::Origins;
+use crate::net::proxies::Proxies;
 use crate::server::StartError;
-use crate::{cluster_events, tls};
+use crate::tls;
 
 /// The ports that a node is going to listen on.
 #[derive(Debug, Clone, Copy)]
@@ -156,7 +157,7 @@ fn databases(settings: &Settings, faults: &mut Vec<StartError>) {
 
 fn cluster(settings: &Settings) -> Result<(), StartError> {
     tls::check_nats(&settings.cluster)?;
-    touchline_cluster::check(&cluster_events::joining(settings, "", 0, Vec::new())?)?;
+    touchline_cluster::check(&nats::joining(settings, "", 0, Vec::new())?)?;
     Ok(())
 }
 

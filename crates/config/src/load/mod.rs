@@ -4,7 +4,7 @@
 //! reading gathers all its findings.
 
 mod development;
-mod environment;
+pub(crate) mod environment;
 mod file;
 mod flags;
 pub(crate) mod interpret;

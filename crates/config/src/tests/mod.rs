@@ -4,6 +4,7 @@ mod centrifugo;
 mod limits;
 mod pages;
 mod reference;
+mod schema;
 mod table;
 mod together;
 
