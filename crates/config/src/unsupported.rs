@@ -35,7 +35,7 @@ const fn with(path: &'static str, disposition: Disposition) -> UnsupportedKey {
     UnsupportedKey { path, disposition }
 }
 
-/// Where channels of several nodes would meet. Without a cluster these are refused by [`crate::check::unsafe_omissions`].
+/// Where channels of several nodes would meet. Without a cluster [`crate::check::unsafe_omissions`] refuses these.
 const NOT_SHARED: Disposition =
     LeftOut("channels and presence are in the memory of the nodes, which meet through NATS (`[cluster]`)");
 const BLOCKED: Disposition = Refused("ignoring it would admit users that it keeps out");

@@ -7,6 +7,10 @@
 //! - [`Hub`] knows which connections of one shard are subscribed to which channel.
 //! - [`Session`] is the protocol state of one client: commands and replies in, messages and requests out.
 
+// First: its macros are for the modules below.
+#[macro_use]
+pub mod setting;
+
 pub mod channels;
 pub mod claims;
 pub mod directory;
@@ -17,7 +21,6 @@ mod idempotency;
 mod namespace;
 pub mod request;
 pub mod session;
-pub mod setting;
 mod settings;
 pub mod tracker;
 pub mod wheel;

@@ -15,13 +15,13 @@ use touchline_protocol::stream::Retention;
 
 use crate::duration::millis;
 use crate::setting::{SOME, ValueKind};
-use crate::{settings, words_of};
 
 /// How the names of the channels begin that carry changes of a registry scope.
 pub(crate) const WATCH_CHANNEL_PREFIX: &str = "$registry:";
 
 settings! {
-    /// The options of the channels of one namespace, and the permissions of clients. Everything is off unless switched on.
+    /// The options of the channels of one namespace, and the permissions of clients. Everything is off unless switched
+    /// on.
     pub struct ChannelOptions {
         /// Keep who is in the channel; answer `presence` and `presence_stats`.
         key presence: bool = false;

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use crate::setting::{SOME, ValueKind};
-use crate::settings;
 
 settings! {
     /// Limits and rules of client connections. Names and defaults are those of Centrifugo 6.
@@ -89,7 +88,8 @@ settings! {
 }
 
 settings! {
-    /// How JSON Web Tokens are verified. A token is valid if any configured key verifies it with that key's own algorithms.
+    /// How JSON Web Tokens are verified. A token is valid if any configured key verifies it with that key's own
+    /// algorithms.
     pub struct TokenSettings {
         /// Secret of connection tokens signed with HS256, HS384 or HS512.
         key hmac_secret_key: String = "", ValueKind::Secret;

@@ -3,11 +3,11 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crate::Settings;
 use crate::finding::{Finding, Severity};
 use crate::keys::{KEYS, ValueKind};
 use crate::load::tree::{ConfigNode, ConfigValue, Location};
 use crate::pem::is_inline_pem;
+use crate::settings::Settings;
 
 /// What every account of the machine may read.
 const READABLE_BY_OTHERS: u32 = 0o004;

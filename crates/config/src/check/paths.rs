@@ -1,7 +1,7 @@
 //! Paths of requests: each begins as a path does, and leads to one thing.
 
-use crate::Settings;
 use crate::finding::Finding;
+use crate::settings::Settings;
 
 /// A path that is served.
 struct Served<'a> {

@@ -5,8 +5,8 @@ use touchline_engine::setting::ValueKind;
 use touchline_engine::{settings, words_of};
 
 settings! {
-    /// TLS of a port. A field that ends in `_pem` is PEM, base64 of it, or the path of a file that is read again when it
-    /// changes.
+    /// TLS of a port. A field that ends in `_pem` is PEM, base64 of it, or the path of a file that is read again when
+    /// it changes.
     #[derive(PartialEq, Eq)]
     pub struct TlsSettings {
         /// The port speaks TLS, and nothing else.
@@ -88,7 +88,8 @@ words_of!(ClientAuth { Request = "request", Require = "require" });
 words_of!(ClientUser { None = "none", Subject = "subject", CommonName = "common_name" });
 
 settings! {
-    /// Certificates from an ACME authority (RFC 8555) such as Let's Encrypt. Enabling this accepts the authority's terms.
+    /// Certificates from an ACME authority (RFC 8555) such as Let's Encrypt. Enabling this accepts the authority's
+    /// terms.
     pub struct AutocertSettings {
         /// The port speaks TLS with certificates that are ordered from an ACME authority, and renewed when two thirds
         /// of their life are over. To enable this is to agree to the authority's terms.

@@ -8,7 +8,6 @@ use touchline_registry::{ConflictPolicyKind, Limits, ReplicaSettings, ReplicaTim
 use super::answer;
 use super::effect::DirectoryRequest;
 use crate::setting::{SOME, ValueKind};
-use crate::{settings, words_of};
 
 settings! {
     /// A scope of the configuration.

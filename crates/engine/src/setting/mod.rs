@@ -1,9 +1,11 @@
 //! Tables of settings: each says a setting once.
 //!
-//! [`settings!`](crate::settings) makes a struct of a table, with its defaults, its keys and their documentation. A
+//! The macro `settings!` makes a struct of a table, with its defaults, its keys and their documentation. A
 //! value is read once, into the type of its field.
 
 mod key;
+#[macro_use]
+mod macros;
 mod table;
 mod value;
 

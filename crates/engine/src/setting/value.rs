@@ -206,37 +206,3 @@ impl SettingValue for Vec<String> {
         if !self.is_empty() && self.iter().all(is_plain) { self.join(" ") } else { serde_json::json!(self).to_string() }
     }
 }
-
-/// Makes an enum a type of settings: its variants and their words.
-#[macro_export]
-macro_rules! words_of {
-    ($type:ty { $($variant:ident = $word:literal),+ $(,)? $(; alias $($alias:literal = $of:ident),+)? }) => {
-        impl $crate::setting::SettingValue for $type {
-            type Literal = $type;
-            const KIND: $crate::setting::ValueKind =
-                $crate::setting::ValueKind::Choice(&[$($word),+ $(, $($alias),+)?]);
-
-            fn of(literal: $type) -> Self {
-                literal
-            }
-
-            fn read(
-                _: $crate::setting::ValueKind,
-                written: &$crate::setting::WrittenValue<'_>,
-            ) -> Result<Self, $crate::setting::Misfit> {
-                match written {
-                    $($crate::setting::WrittenValue::Text($word) => Ok(<$type>::$variant),)+
-                    $($($crate::setting::WrittenValue::Text($alias) => Ok(<$type>::$of),)+)?
-                    _ => Err(None),
-                }
-            }
-
-            fn show(&self) -> String {
-                match self {
-                    $(<$type>::$variant => $word,)+
-                }
-                .to_owned()
-            }
-        }
-    };
-}
