@@ -31,6 +31,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         CliCommand::Serve(arguments) => commands::serve::run(arguments),
         CliCommand::Check(arguments) => commands::check::run(&arguments),
         CliCommand::Genconfig(arguments) => commands::genconfig::run(&arguments),
+        CliCommand::Configschema => commands::configschema::run(),
         CliCommand::Token(arguments) => commands::token::run(&arguments),
         CliCommand::Publish(arguments) => commands::publish::run(&arguments),
         CliCommand::Watch(arguments) => commands::watch::run(&arguments),
