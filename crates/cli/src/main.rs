@@ -1,12 +1,11 @@
 //! The `touchline` binary: what was typed, what it means, do it.
 
-mod api;
 mod arguments;
+mod client;
 mod commands;
 mod config;
 mod demo;
 mod descriptors;
-mod http_client;
 mod logging;
 
 use std::io;

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 
-use crate::api::named;
 use crate::arguments::CheckArguments;
+use crate::client::api::named;
 use crate::config::{ConfigOutcome, Severity, Sources, process_variables, read_to_serve};
 
 /// Prints the findings; fails if `touchline serve` would because of the configuration itself. What depends on the

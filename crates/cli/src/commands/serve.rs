@@ -10,8 +10,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use touchline_server::{Running, Server, Settings, StartError};
 use touchline_store::OpenError;
 
-use crate::api::named;
 use crate::arguments::ServeArguments;
+use crate::client::api::named;
 use crate::config::{self, DevelopmentSecrets, Finding, Flags, Severity, Sources};
 use crate::{commands::dev, descriptors, logging};
 

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use touchline_protocol::websocket::{Assembly, FrameEvent, Opcode, Role, encode_masked_frame};
 
-use crate::http_client::{HttpUrl, read_line, read_status};
+use crate::client::http::{HttpUrl, read_line, read_status};
 
 /// Largest message that is taken from a server, bytes.
 const MESSAGE_LEN_MAX: usize = 64 * 1024 * 1024;

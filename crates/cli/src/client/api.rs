@@ -7,9 +7,9 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value as Json;
 use touchline_server::Settings;
 
+use super::http::{self as http_client, HttpUrl};
 use crate::arguments::{ApiArguments, CONFIG_VARIABLE};
 use crate::config::{self, Sources};
-use crate::http_client::{self, HttpUrl};
 
 /// The URL of the server API, and its key.
 #[derive(Clone)]

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::api::{configured, endpoint};
 use crate::arguments::WatchArguments;
-use crate::http_client::HttpUrl;
+use crate::client::api::{configured, endpoint};
+use crate::client::http::HttpUrl;
 use follower::{Effect, Follower};
 use socket::{SocketEvent, WatchSocket};
 

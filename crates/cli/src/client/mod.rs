@@ -1,0 +1,4 @@
+//! What the commands that are clients of a server have in common.
+
+pub(crate) mod api;
+pub(crate) mod http;
