@@ -10,51 +10,32 @@
 //! # Ok::<(), touchline_server::StartError>(())
 //! ```
 
-mod admission;
-mod agent;
+mod api;
 mod auth;
-mod clock;
-mod cluster_events;
-mod connected_users;
-mod glob;
-mod handshake;
-mod host;
-mod http;
-mod mailbox;
-mod memory;
-mod metrics;
-mod metrics_text;
+mod backend;
+mod net;
 mod node;
-mod operation;
-mod origin;
 mod preparation;
-mod process;
-mod programs;
-mod proxies;
-mod proxy_protocol;
-mod refusals;
-mod registry_actor;
+mod registry;
+mod runtime;
 mod server;
-mod settings;
 mod shard;
-mod signer;
-mod store;
 mod tls;
 mod transport;
 mod trial;
-mod user_counts;
 
 pub use auth::{check_token, check_token_keys};
 pub use preparation::check;
-pub use proxies::BadNetwork;
 pub use server::{Running, Server, StartError};
-pub use settings::{
-    AutocertSettings, ChannelOptions, ChannelSettings, ClientAuth, ClientSettings, ClientUser, ClusterSettings,
-    ConflictPolicy, EmulationSettings, EndpointSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings,
-    InternalTlsSettings, Namespace, NodeSettings, Page, PrimarySettings, RegistrySettings, ScopeOptions, Settings,
-    ShutdownSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings,
+pub use tls::{TlsError, read_pem};
+pub use touchline_config::{
+    AutocertSettings, BadNetwork, ClientAuth, ClientUser, ClusterSettings, EmulationSettings, EndpointSettings,
+    HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings, NodeSettings, Page, PrimarySettings,
+    RegistrySettings, Settings, ShutdownSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings,
+    WebSocketSettings, is_inline_pem,
 };
-pub use tls::{TlsError, is_inline_pem, read_pem};
+pub use touchline_engine::directory::{ConflictPolicy, ScopeOptions};
+pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Namespace};
 pub use touchline_engine::{PersonalChannel, RefusalReport, SubscriptionTokenSettings, TokenError, TokenSettings};
 pub use trial::try_token;
 
