@@ -1,94 +1,30 @@
-//! A small blocking HTTP/1.1 client: one POST on one connection, for the server API of a Touchline nearby.
+//! One POST on one connection, by hyper's client: the binary has it and its TLS for ACME already, so it adds no crate,
+//! while `ureq` would.
 
-use std::io::{self, BufRead, BufReader, Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::io::ErrorKind;
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Error, Result, anyhow, bail};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::Request;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::rt::{Read, Write};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
-/// Time to connect, and to wait for each piece of an answer.
-const TIMEOUT: Duration = Duration::from_secs(10);
+use super::tls::{explain, server_name};
+use super::url::{ServerUrl, TIMEOUT};
+
 /// Largest head of an answer, bytes.
-const HEAD_LEN_MAX: u64 = 64 * 1024;
+const HEAD_LEN_MAX: usize = 64 * 1024;
 /// Largest body of an answer, bytes.
-const BODY_LEN_MAX: u64 = 64 * 1024 * 1024;
-
-/// The address of a server, and a path on it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct HttpUrl {
-    /// Host name or address, without brackets.
-    pub(crate) host: String,
-    /// Its port.
-    pub(crate) port: u16,
-    /// The path and query, beginning with `/`.
-    pub(crate) path: String,
-}
-
-impl HttpUrl {
-    /// Parses `scheme://host[:port][/path]`.
-    ///
-    /// # Errors
-    /// When the text is something else; for the scheme with TLS, a text that says so.
-    pub(crate) fn parse(text: &str, scheme: &str) -> Result<Self> {
-        let Some(rest) = text.strip_prefix(scheme).and_then(|rest| rest.strip_prefix("://")) else {
-            if text.starts_with(&format!("{scheme}s://")) {
-                bail!(
-                    "{scheme}s:// is not supported yet: \
-                     reach the server itself by {scheme}://, \
-                     or go through a local TLS tunnel"
-                );
-            }
-            bail!("{text:?} is not a valid {scheme}:// URL");
-        };
-        let at = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let (authority, path) = rest.split_at(at);
-        let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => {
-                (host, port.parse().with_context(|| format!("{text:?} has no valid port"))?)
-            }
-            _ => (authority, 80),
-        };
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let is_clean = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
-        if host.is_empty() || host.contains('@') || !is_clean(host) || !is_clean(path) {
-            bail!("{text:?} is not a valid {scheme}:// URL");
-        }
-        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        Ok(HttpUrl { host: host.to_owned(), port, path })
-    }
-
-    /// `host:port` as a Host header has it.
-    pub(crate) fn authority(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
-    }
-
-    /// Connects to the first address that answers.
-    ///
-    /// # Errors
-    /// When none does, in time.
-    pub(crate) fn connect(&self) -> Result<TcpStream> {
-        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        let addresses = (self.host.as_str(), self.port)
-            .to_socket_addrs()
-            .with_context(|| format!("failed to find {}", self.host))?;
-        for address in addresses {
-            match TcpStream::connect_timeout(&address, TIMEOUT) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    stream.set_read_timeout(Some(TIMEOUT))?;
-                    stream.set_write_timeout(Some(TIMEOUT))?;
-                    return Ok(stream);
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last).with_context(|| format!("failed to connect to {}", self.authority()))
-    }
-}
+const BODY_LEN_MAX: usize = 64 * 1024 * 1024;
 
 /// An answer.
 #[derive(Debug)]
@@ -99,117 +35,168 @@ pub(crate) struct HttpReply {
     pub(crate) body: Vec<u8>,
 }
 
-/// Posts JSON, with the key if there is one.
+/// The limits of one request.
+#[derive(Clone, Copy)]
+struct RequestLimits {
+    /// Time for the TLS handshake, for the head of the answer, and for each piece of its body.
+    patience: Duration,
+    /// Largest body of the answer, bytes.
+    body_len_max: usize,
+}
+
+const LIMITS: RequestLimits = RequestLimits { patience: TIMEOUT, body_len_max: BODY_LEN_MAX };
+
+/// Posts JSON, with the key if there is one, and with TLS if a configuration is given.
 ///
 /// # Errors
-/// When no server answers, or the answer is not HTTP.
-pub(crate) fn post(url: &HttpUrl, key: &str, body: &[u8]) -> Result<HttpReply> {
-    let mut stream = url.connect()?;
-    let key = if key.is_empty() { String::new() } else { format!("X-API-Key: {key}\r\n") };
-    let head = format!(
-        "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         {key}Connection: close\r\n\r\n",
-        url.path,
-        url.authority(),
-        body.len()
-    );
-    let mut request = head.into_bytes();
-    request.extend_from_slice(body);
-    stream.write_all(&request).with_context(|| format!("failed to send to {}", url.authority()))?;
-    read_answer(BufReader::new(stream)).with_context(|| format!("failed to read the answer of {}", url.authority()))
+/// When no server answers, its certificate is not trusted, the answer is not HTTP, or it is too large or too late.
+pub(crate) fn post(url: &ServerUrl, tls: Option<&Arc<ClientConfig>>, key: &str, body: Vec<u8>) -> Result<HttpReply> {
+    post_within(url, tls, key, body, LIMITS)
 }
 
-/// Reads a whole answer whose length is given by `Content-Length` or by the end of the connection.
-fn read_answer(mut input: impl BufRead) -> Result<HttpReply> {
-    let mut head = (&mut input).take(HEAD_LEN_MAX);
-    let status = read_status(&read_line(&mut head)?)?;
-    let mut length = BODY_LEN_MAX + 1;
-    let mut is_length_known = false;
-    loop {
-        let line = read_line(&mut head)?;
-        if line.is_empty() {
-            break;
+fn post_within(
+    url: &ServerUrl,
+    tls: Option<&Arc<ClientConfig>>,
+    key: &str,
+    body: Vec<u8>,
+    limits: RequestLimits,
+) -> Result<HttpReply> {
+    let mut request = Request::post(url.path.as_str())
+        .header(HOST, url.authority())
+        .header(CONTENT_TYPE, "application/json")
+        .header(CONNECTION, "close");
+    if !key.is_empty() {
+        let mut value = HeaderValue::from_str(key).context("no header can carry the key")?;
+        value.set_sensitive(true);
+        request = request.header("X-API-Key", value);
+    }
+    let request = request.body(Full::new(Bytes::from(body))).context("the request is not valid")?;
+    let stream = url.connect()?;
+    stream.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let stream = TcpStream::from_std(stream)?;
+        let answer = match tls {
+            None => exchange(stream, request, limits).await,
+            Some(config) => {
+                let connector = TlsConnector::from(Arc::clone(config));
+                let handshake = timeout(limits.patience, connector.connect(server_name(url)?, stream)).await;
+                let late = || anyhow!("{} did not agree on TLS in time", url.authority());
+                let stream = handshake.map_err(|_| late())?.map_err(|error| explain(error, url))?;
+                exchange(stream, request, limits).await
+            }
+        };
+        answer.with_context(|| format!("failed to read the answer of {}", url.authority()))
+    })
+}
+
+/// Sends a request on an open connection and reads the whole answer.
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>, limits: RequestLimits) -> Result<HttpReply>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let mut sender = open(TokioIo::new(stream)).await?;
+    let response = timeout(limits.patience, sender.send_request(request)).await.context("it did not come in time")?;
+    let (head, mut body) = response.map_err(told)?.into_parts();
+    let mut bytes = Vec::new();
+    while let Some(frame) = timeout(limits.patience, body.frame()).await.context("the rest did not come in time")? {
+        let Ok(data) = frame.map_err(told)?.into_data() else { continue };
+        if bytes.len() + data.len() > limits.body_len_max {
+            bail!("it has more than {} bytes", limits.body_len_max);
         }
-        let Some((name, value)) = line.split_once(':') else { bail!("a header without a colon") };
-        if name.eq_ignore_ascii_case("content-length") {
-            length = value.trim().parse().context("no good content-length")?;
-            is_length_known = true;
-        } else if name.eq_ignore_ascii_case("transfer-encoding") {
-            bail!("an answer in chunks, which no Touchline sends");
-        }
+        bytes.extend_from_slice(&data);
     }
-    let mut body = Vec::new();
-    input.take(length).read_to_end(&mut body)?;
-    if body.len() as u64 > BODY_LEN_MAX {
-        bail!("an answer over {BODY_LEN_MAX} bytes");
-    }
-    if is_length_known && (body.len() as u64) < length {
-        bail!("the answer broke off");
-    }
-    Ok(HttpReply { status, body })
+    Ok(HttpReply { status: head.status.as_u16(), body: bytes })
 }
 
-/// The status code of a status line.
-pub(crate) fn read_status(line: &str) -> Result<u16> {
-    let code = line.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5)).and_then(|code| code.parse().ok());
-    code.context("the other end is not an HTTP server")
+/// Begins HTTP on a connection, which a task of the runtime drives from then on.
+async fn open<S: Read + Write + Unpin + Send + 'static>(stream: S) -> Result<SendRequest<Full<Bytes>>> {
+    let (sender, connection) = http1::Builder::new().max_buf_size(HEAD_LEN_MAX).handshake(stream).await?;
+    // Its error reaches the request, too.
+    tokio::spawn(connection);
+    Ok(sender)
 }
 
-/// One line of a head, without its end.
-pub(crate) fn read_line(head: &mut impl BufRead) -> Result<String> {
-    let mut line = Vec::new();
-    head.read_until(b'\n', &mut line)?;
-    if line.pop() != Some(b'\n') {
-        bail!("the answer broke off, or its head is too long");
-    }
-    if line.last() == Some(&b'\r') {
-        line.pop();
-    }
-    String::from_utf8(line).context("the head of the answer is not UTF-8")
+/// Says what is wrong with an answer.
+fn told(error: hyper::Error) -> Error {
+    let text = if error.is_parse() {
+        "the other end does not speak HTTP here (is it https://?)"
+    } else if error.is_incomplete_message() {
+        "the answer broke off"
+    } else if is_reset(&error) {
+        "the connection was reset"
+    } else {
+        "the connection failed"
+    };
+    Error::new(error).context(text)
+}
+
+fn is_reset(error: &hyper::Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
+    source.is_some_and(|source| source.kind() == ErrorKind::ConnectionReset)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::TcpListener;
 
-    #[test]
-    fn urls_are_taken_apart() {
-        let url = |host: &str, port, path: &str| Some(HttpUrl { host: host.into(), port, path: path.into() });
-        for (text, expected) in [
-            ("http://localhost", url("localhost", 80, "/")),
-            ("http://127.0.0.1:8000/api", url("127.0.0.1", 8000, "/api")),
-            ("http://[::1]:8000", url("::1", 8000, "/")),
-            ("http://[::1]", url("::1", 80, "/")),
-            ("http://host?x=1", url("host", 80, "/?x=1")),
-            ("https://host", None),
-            ("host:80", None),
-            ("http://", None),
-            ("http://host:port", None),
-            ("http://host/a b", None),
-            ("http://host/\r\nX: y", None),
-            ("http://user@host", None),
-        ] {
-            assert_eq!(HttpUrl::parse(text, "http").ok(), expected, "{text}");
-        }
-        let error = HttpUrl::parse("https://host", "http").expect_err("TLS is not spoken").to_string();
-        assert!(error.contains("https:// is not supported yet"), "{error}");
+    const SMALL: RequestLimits = RequestLimits { patience: Duration::from_millis(300), body_len_max: 10 };
+
+    /// What a server that gives these bytes is understood to answer. It hangs up at once, or never.
+    fn answer(bytes: &'static [u8], hangs_up: bool) -> Result<(u16, String)> {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let server = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().expect("the client comes");
+            let mut stream = BufReader::new(stream);
+            let mut line = String::new();
+            while stream.read_line(&mut line).expect("a line") > 2 {
+                line.clear();
+            }
+            stream.get_mut().write_all(bytes).expect("the client reads");
+            if !hangs_up {
+                let _ = wait.recv();
+            }
+        });
+        let url = ServerUrl { is_tls: false, host: "127.0.0.1".into(), port, path: "/api".into() };
+        let answer = post_within(&url, None, "key", Vec::new(), SMALL);
+        drop(done);
+        server.join().expect("the server ends");
+        answer.map(|answer| (answer.status, String::from_utf8_lossy(&answer.body).into_owned()))
     }
 
     #[test]
-    fn answers_are_read_to_their_length() {
-        let answer = |text: &str| {
-            read_answer(text.as_bytes()).map(|a| (a.status, String::from_utf8_lossy(&a.body).into_owned())).ok()
-        };
-        for (text, expected) in [
-            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}more", Some((200, "{}".to_owned()))),
-            ("HTTP/1.0 401 No\r\n\r\nto the end", Some((401, "to the end".to_owned()))),
+    fn answers_are_read_to_their_end() {
+        let good = |status, text: &str| Some((status, text.to_owned()));
+        for (bytes, expected) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}more", good(200, "{}")),
+            ("HTTP/1.0 401 No\r\n\r\nto the end", good(401, "to the end")),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", good(200, "{}")),
             ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", None),
-            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", None),
             ("HTTP/1.1 200 OK\r\nContent-", None),
+            ("HTTP/1.1 200 OK\r\n\r\nmore than ten", None),
             ("SSH-2.0-OpenSSH\r\n\r\n", None),
             ("", None),
         ] {
-            assert_eq!(answer(text), expected, "{text:?}");
+            assert_eq!(answer(bytes.as_bytes(), true).ok(), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_answer_is_told() {
+        let said = |bytes, hangs_up| format!("{:#}", answer(bytes, hangs_up).expect_err("it is no answer"));
+        for (bytes, hangs_up, expected) in [
+            (&b"HTTP/1.1 200 OK\r\n\r\nmore than ten"[..], false, "more than 10 bytes"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", false, "the rest did not come in time"),
+            (b"HTTP/1.1 200", false, "did not come in time"),
+            (b"SSH-2.0-OpenSSH\r\n\r\n", true, "does not speak HTTP"),
+            (b"\x15\x03\x03\x00\x02\x02\x46", true, "is it https://?"),
+        ] {
+            let said = said(bytes, hangs_up);
+            assert!(said.contains(expected) && said.contains("the answer of 127.0.0.1:"), "{said}");
         }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn begin(settings: &Settings, running: &Running, arguments: &ServeArg
     out.flush()?;
     recording
         .map(|recording| {
-            Player::start(ApiClient::new(&api_base, key.clone())?, demo::CHANNEL.to_owned(), recording, SPEED)
+            Player::start(ApiClient::new(&api_base, key.clone(), None)?, demo::CHANNEL.to_owned(), recording, SPEED)
         })
         .transpose()
 }
