@@ -3,10 +3,10 @@
 mod arguments;
 mod client;
 mod commands;
-mod config;
 mod demo;
 mod descriptors;
 mod logging;
+mod secret;
 
 use std::io;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("touchline: {}", config::redact(&causes(&error)));
+            eprintln!("touchline: {}", touchline_config::redact(&causes(&error)));
             ExitCode::FAILURE
         }
     }
