@@ -2,6 +2,8 @@
 
 mod arguments;
 mod client;
+#[cfg(test)]
+mod command_line_page;
 mod commands;
 mod demo;
 mod descriptors;
