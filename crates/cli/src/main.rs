@@ -1,11 +1,12 @@
 //! The `touchline` binary: what was typed, what it means, do it.
 
-mod api;
 mod arguments;
+mod client;
+#[cfg(test)]
+mod command_line_page;
 mod commands;
 mod demo;
 mod descriptors;
-mod http_client;
 mod logging;
 mod secret;
 

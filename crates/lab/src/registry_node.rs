@@ -86,7 +86,7 @@ pub(crate) fn run() -> Result<()> {
         ..touchline_cluster::JoinOptions::default()
     })?;
     let commands = sender.clone();
-    std::thread::Builder::new().name("orders".into()).spawn(move || {
+    std::thread::Builder::new().name("commands".into()).spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
             let Ok(command) = serde_json::from_str(&line) else { break };
             if commands.send(NodeInput::Command(command)).is_err() {
