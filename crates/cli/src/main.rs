@@ -51,7 +51,7 @@ fn causes(error: &anyhow::Error) -> String {
     for cause in error.chain().map(ToString::to_string) {
         if text.is_empty() {
             text = cause;
-        } else if !text.ends_with(&cause) {
+        } else if !text.contains(&cause) {
             text = format!("{text}: {cause}");
         }
     }
