@@ -6,7 +6,8 @@ use std::borrow::Cow;
 use touchline_protocol::message::Reply;
 use touchline_protocol::{Disconnect, Error};
 
-use super::{Context, Effects};
+use super::context::Context;
+use super::effects::{Effects, RefusalReport};
 use crate::namespace::ChannelOptions;
 
 /// Longest part of a channel's name that a log shows, bytes.
@@ -25,17 +26,6 @@ pub(super) const OTHER_USER: &str = "sub of the token is not the user of the con
 pub(super) const OTHER_CHANNEL: &str = "the subscription token is for another channel";
 pub(super) const NO_WATCH: &str =
     "the scope lacks allow_watch_for_client (or allow_for_anonymous, and the client is anonymous)";
-
-/// A refusal, for the operator's log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RefusalReport {
-    /// Number of the error or of the disconnect that the client gets; 0 = it gets none.
-    pub code: u32,
-    /// What is missing or wrong. A fixed text: never anything that was sent.
-    pub cause: &'static str,
-    /// The channel, at most 64 bytes of its name; empty = it is not about a channel.
-    pub channel: Box<str>,
-}
 
 /// Whether an error is the outcome of a permitted request: the name is taken, the position is gone, the node is busy.
 /// Such errors are usual, so the log has no line for them.

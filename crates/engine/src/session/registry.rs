@@ -5,7 +5,11 @@ use touchline_protocol::command::RpcCommand;
 use touchline_protocol::message::Reply;
 use touchline_protocol::{Error, data};
 
-use super::{Context, Outbound, Phase, ReplyKind, Session, Ticket, Weight};
+use super::context::Context;
+use super::effects::Outbound;
+use super::state::{Phase, Session};
+use super::ticket::{ReplyKind, Ticket};
+use super::weight::Weight;
 use crate::claims::EntryClaim;
 use crate::directory::{self, DirectoryRequest, Registration, Requester, Scopes};
 use crate::request::Response;
