@@ -7,6 +7,7 @@
 //! - [`Hub`] knows which connections of one shard are subscribed to which channel.
 //! - [`Session`] is the protocol state of one client: commands and replies in, messages and requests out.
 
+pub mod base64_text;
 pub mod channels;
 pub mod claims;
 pub mod directory;

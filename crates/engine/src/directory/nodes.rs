@@ -5,9 +5,10 @@ use std::sync::Arc;
 use touchline_protocol::Error;
 use touchline_registry::{Entry, OwnerId, RegisterRefusal, Registered};
 
-use super::effect::{DirectoryEffect, Requester};
-use super::scope::fits;
-use super::{Directory, ScopeId, Target, refusal};
+use super::effect::DirectoryEffect;
+use super::request::{Requester, Target};
+use super::scope::{ScopeId, fits};
+use super::state::{Directory, refusal};
 
 impl<A> Directory<A> {
     /// Notices whether this node was suspended. Call it after each wait, before the requests and messages that came

@@ -10,8 +10,12 @@ use touchline_protocol::Error;
 use touchline_protocol::encode::{self, ObjectWriter};
 use touchline_registry::OwnerId;
 
+use super::answer::{self, error_json};
 use super::calls::{CallError, CallOrigin, CallReply};
-use super::{Directory, DirectoryEffect, answer, client_from_text, client_text, error_json, request::given};
+use super::client_id::{client_from_text, client_text};
+use super::effect::DirectoryEffect;
+use super::optional::given;
+use super::state::Directory;
 
 #[derive(Deserialize)]
 struct DirectoryMessage<'a> {

@@ -3,11 +3,8 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use touchline_protocol::Error;
 use touchline_registry::{ConflictPolicyKind, Limits, ReplicaSettings, ReplicaTiming, View};
 
-use super::answer;
-use super::effect::DirectoryRequest;
 use crate::duration;
 
 /// A scope of the configuration.
@@ -144,17 +141,6 @@ impl Scopes {
     /// The options of a scope; `None` = there is no such scope.
     pub fn options(&self, scope: ScopeId) -> Option<&ScopeOptions> {
         self.0.get(usize::from(scope.0)).map(|(options, _)| options)
-    }
-
-    /// Replies to a request that any thread can execute: the lookup of a name. `None` = the directory must execute the
-    /// request.
-    pub fn answer(&self, request: &DirectoryRequest) -> Option<Result<Vec<u8>, Error>> {
-        let DirectoryRequest::Lookup { scope, name } = request else { return None };
-        let view = self.0.get(usize::from(scope.0)).map(|(_, view)| view);
-        Some(
-            view.ok_or(Error::NO_SUCH_SCOPE)
-                .and_then(|view| view.read(name, answer::entry).ok_or(Error::NOT_REGISTERED)),
-        )
     }
 }
 

@@ -3,8 +3,8 @@
 
 use touchline_protocol::Error;
 
-use super::Directory;
-use super::effect::DirectoryRequest;
+use super::remote;
+use super::state::Directory;
 
 /// Bytes around an entry, or around a message to a client, on its way to another node: the sender, stamps, numbers, one
 /// client id.
@@ -48,16 +48,6 @@ impl<A> Directory<A> {
         }
     }
 
-    /// Whether a client's reply fits into a message to another node. Messages to clients are checked when they are
-    /// written, entries by their replica.
-    pub(super) fn reply_fits(&self, request: &DirectoryRequest) -> Result<(), Error> {
-        if let DirectoryRequest::Reply { outcome: Ok(data) | Err(data), .. } = request {
-            self.fits(data.len())
-        } else {
-            Ok(())
-        }
-    }
-
     /// Clients of one node that one message of so many bytes may be for.
     pub(super) fn clients_in_one(&self, bytes: usize) -> usize {
         let room = if self.is_clustered {
@@ -65,6 +55,6 @@ impl<A> Directory<A> {
         } else {
             usize::MAX
         };
-        room.clamp(1, super::remote::CLIENTS_MAX)
+        room.clamp(1, remote::CLIENTS_MAX)
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use touchline_protocol::ClientInfo;
 use touchline_registry::OwnerId;
+use uuid::Builder;
 
 use super::counted::RareState;
 use super::effects::Outbound;
@@ -114,10 +115,7 @@ impl Session {
 
     /// The client id: a version 4 UUID (RFC 9562) out of the session's random bytes.
     pub fn owner(&self) -> OwnerId {
-        let mut bytes = self.client;
-        bytes[6] = bytes[6] & 0x0f | 0x40;
-        bytes[8] = bytes[8] & 0x3f | 0x80;
-        OwnerId(bytes)
+        OwnerId(Builder::from_random_bytes(self.client).into_uuid().into_bytes())
     }
 
     /// The client id in its usual form.
