@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use touchline_cluster::{
     Cluster, ClusterEvent, Joining, Storage, StreamIncarnation, StreamSettings, join as join_cluster,
 };
+use touchline_config::Settings;
 use touchline_engine::Request;
 use touchline_engine::directory::Directory;
 use touchline_engine::request::{Appended, Epoch, Loaded, Runs};
@@ -14,7 +15,6 @@ use crate::mailbox::{Message, ReplyTo};
 use crate::node::Node;
 use crate::registry_actor::RegistryMessage;
 use crate::server::StartError;
-use crate::settings::Settings;
 use crate::tls::{TlsError, read_pem};
 
 /// Prepares to join a cluster. None = the settings name none.

@@ -12,6 +12,7 @@
 
 mod admission;
 mod agent;
+mod api;
 mod auth;
 mod clock;
 mod cluster_events;
@@ -25,7 +26,6 @@ mod memory;
 mod metrics;
 mod metrics_text;
 mod node;
-mod operation;
 mod origin;
 mod preparation;
 mod process;
@@ -35,7 +35,6 @@ mod proxy_protocol;
 mod refusals;
 mod registry_actor;
 mod server;
-mod settings;
 mod shard;
 mod signer;
 mod store;
@@ -46,15 +45,16 @@ mod user_counts;
 
 pub use auth::{check_token, check_token_keys};
 pub use preparation::check;
-pub use proxies::BadNetwork;
 pub use server::{Running, Server, StartError};
-pub use settings::{
-    AutocertSettings, ChannelOptions, ChannelSettings, ClientAuth, ClientSettings, ClientUser, ClusterSettings,
-    ConflictPolicy, EmulationSettings, EndpointSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings,
-    InternalTlsSettings, Namespace, NodeSettings, Page, PrimarySettings, RegistrySettings, ScopeOptions, Settings,
-    ShutdownSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings,
+pub use tls::{TlsError, read_pem};
+pub use touchline_config::{
+    AutocertSettings, BadNetwork, ClientAuth, ClientUser, ClusterSettings, EmulationSettings, EndpointSettings,
+    HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings, NodeSettings, Page, PrimarySettings,
+    RegistrySettings, Settings, ShutdownSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings,
+    WebSocketSettings, is_inline_pem,
 };
-pub use tls::{TlsError, is_inline_pem, read_pem};
+pub use touchline_engine::directory::{ConflictPolicy, ScopeOptions};
+pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Namespace};
 pub use touchline_engine::{PersonalChannel, RefusalReport, SubscriptionTokenSettings, TokenError, TokenSettings};
 pub use trial::try_token;
 

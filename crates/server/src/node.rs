@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use tokio::sync::{oneshot, watch};
 use touchline_cluster::{Cluster, IsEnough};
+use touchline_config::Settings;
 use touchline_engine::directory::{DirectoryRequest, Requester};
 use touchline_engine::{Request, Response, ShardId, session};
 
@@ -29,7 +30,6 @@ use crate::origin::Origins;
 use crate::proxies::Proxies;
 use crate::refusals::RefusalLog;
 use crate::registry_actor::{RegistryMessage, RegistryMetrics, route};
-use crate::settings::Settings;
 use crate::shard::{self, ShardHandle, scarce_from};
 use crate::signer::HmacSigner;
 use crate::tls::Tls;
@@ -234,7 +234,7 @@ impl Node {
         let done = move |replies| {
             let _ = done.send(replies);
         };
-        cluster.gather(crate::operation::broadcast_message(method, params), peers, is_enough, Box::new(done));
+        cluster.gather(crate::api::operations::broadcast_message(method, params), peers, is_enough, Box::new(done));
         (gathered.await.unwrap_or_default(), peers)
     }
 

@@ -5,11 +5,12 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::Duration;
 
+use touchline_config::{Settings, resolve};
+
 use crate::auth::TokenVerifier;
 use crate::origin::Origins;
 use crate::proxies::Proxies;
 use crate::server::StartError;
-use crate::settings::{Settings, resolve};
 use crate::{cluster_events, tls};
 
 /// The ports that a node is going to listen on.

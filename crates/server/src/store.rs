@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use touchline_config::Settings;
 use touchline_engine::channels::{DurablePublication, clearing};
 use touchline_engine::duration::millis;
 use touchline_engine::request::{Appended, Epoch, Loaded, Runs, StreamPosition};
@@ -19,7 +20,6 @@ use crate::mailbox::{Message, ReplyTo};
 use crate::node::Node;
 use crate::registry_actor::RegistryMessage;
 use crate::server::StartError;
-use crate::settings::Settings;
 use crate::tls::read_pem;
 
 /// The settings of the primary database. None = nothing needs it.

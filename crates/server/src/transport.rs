@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
+use touchline_config::Settings;
 use touchline_engine::session::TransportMode;
-
-use crate::settings::Settings;
 
 /// A transport of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

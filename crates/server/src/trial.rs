@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use touchline_config::Settings;
 use touchline_engine::directory::Directory;
 use touchline_engine::session::{self, Room, SessionSigner, TransportMode};
 use touchline_engine::tracker::{TrackLimits, Tracker};
@@ -14,7 +15,6 @@ use touchline_registry::{OwnerId, ReplicaTiming};
 use crate::auth::TokenVerifier;
 use crate::mailbox::ReplyTo;
 use crate::server::StartError;
-use crate::settings::Settings;
 
 /// The client that tries, whose commands come by itself.
 struct NoSigner;

@@ -14,6 +14,7 @@ use super::body::RequestBody;
 use super::respond::{self, HttpResponse, JSON};
 use super::stream::Admitted;
 use super::{Origin, emulation, stream, upgrade};
+use crate::api::operations::{self, ErrorMode};
 use crate::auth::is_same_secret;
 use crate::handshake::{self, Negotiated};
 use crate::host::{self, HostRefusal};
@@ -21,7 +22,6 @@ use crate::mailbox::Inspection;
 use crate::metrics::{ClusterStatus, NodeCollector, RegistryCollector, StatsCollector, StoreCollector};
 use crate::metrics_text::text_format;
 use crate::node::Node;
-use crate::operation::{self, ErrorMode};
 use crate::refusals::RefusalLine;
 
 /// How long a shard may take to answer a liveness probe.
@@ -247,7 +247,7 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
             return respond::text(status, "the body is larger than http_api.body_size_limit, or broken off\n");
         }
     };
-    match operation::serve(node, &method, &body).await {
+    match operations::serve(node, &method, &body).await {
         Ok(reply) => {
             if method == "publish" {
                 metrics.publish_latency.observe_us(node.clock.elapsed_us().saturating_sub(started_us));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, VARY};
 use hyper::{Method, Request, StatusCode};
+use touchline_config::HttpStreamSettings;
 use touchline_protocol::message::Encoding;
 use touchline_protocol::wire::{Coding, Framing};
 use touchline_protocol::{Wire, deflate};
@@ -17,7 +18,6 @@ use crate::admission::{Admission, Denial};
 use crate::agent::Agent;
 use crate::node::Node;
 use crate::proxies::Remote;
-use crate::settings::HttpStreamSettings;
 use crate::transport::Transport;
 
 /// The media type of requests and answers in Protobuf.

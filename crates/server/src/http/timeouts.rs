@@ -4,8 +4,9 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use touchline_config::HttpServerSettings;
+
 use crate::clock::Ticks;
-use crate::settings::HttpServerSettings;
 
 /// The stage of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -42,10 +42,10 @@ use touchline_engine::{Channels, Delivery, Effects, Hub, ShardId};
 use touchline_protocol::stream::ChannelName;
 
 use crate::admission::AddressSlot;
+use crate::api::operations;
 use crate::mailbox::Message;
 use crate::metrics::ShardMetrics;
 use crate::node::Node;
-use crate::operation;
 use acceptor::Acceptor;
 pub(crate) use acceptor::Listeners;
 use backends::WaitingRequests;
@@ -370,7 +370,7 @@ impl Shard {
                 self.channels.check_namespace(&namespace);
                 self.run_backend_commands();
             }
-            Message::Broadcast { message, reply } => operation::run_broadcast(&self.node, message, reply),
+            Message::Broadcast { message, reply } => operations::run_broadcast(&self.node, message, reply),
             Message::Adopt(connection) => self.adopt(*connection),
             Message::Introduced { socket, remote, side, is_for_lines } => {
                 self.serve_introduced(socket, remote, side, is_for_lines)

@@ -15,12 +15,12 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
+use touchline_config::{ClientAuth, ClientUser, ClusterSettings, Settings, TlsSettings, is_inline_pem};
 use touchline_protocol::data::is_plain_text;
 use x509_cert::der::Decode;
 
 pub(crate) use self::acme::{Acme, PendingRenewal};
-pub use self::pem::{is_inline_pem, read_pem};
-use crate::settings::{ClientAuth, ClientUser, ClusterSettings, Settings, TlsSettings};
+pub use self::pem::read_pem;
 
 /// How often the watcher checks whether the files have changed.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);

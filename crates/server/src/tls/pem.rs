@@ -4,8 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use touchline_config::inline_pem;
 
 use super::TlsError;
 
@@ -13,20 +12,13 @@ use super::TlsError;
 const PATH_SHOWN: usize = 255;
 /// Longest extension of such a file, bytes.
 const EXTENSION_SHOWN: usize = 12;
-/// The marker that every text in PEM contains (RFC 7468).
-const BEGIN: &str = "-----BEGIN ";
-
-/// Whether a value is PEM itself, or the base64 of it; else it is a path.
-pub fn is_inline_pem(value: &str) -> bool {
-    inline(value).is_some()
-}
 
 /// The bytes that the value of a setting stands for.
 ///
 /// # Errors
 /// [`TlsError::File`] when it is a path and the file can't be read.
 pub(super) fn read(key: &str, value: &str) -> Result<Vec<u8>, TlsError> {
-    match inline(value) {
+    match inline_pem(value) {
         Some(text) => Ok(text),
         None => fs::read(value).map_err(|source| TlsError::File { key: key.to_owned(), path: shown(value), source }),
     }
@@ -51,20 +43,15 @@ pub(super) fn shown(value: &str) -> Option<PathBuf> {
     // What stands behind a dot of a token is longer than an extension.
     let has_extension = path.extension().is_some_and(|extension| extension.len() <= EXTENSION_SHOWN);
     let is_name = has_extension && value.len() <= PATH_SHOWN && !value.contains(char::is_whitespace);
-    (inline(value).is_none() && (is_name || path.exists())).then(|| path.to_owned())
-}
-
-fn inline(value: &str) -> Option<Vec<u8>> {
-    if value.contains(BEGIN) {
-        return Some(value.as_bytes().to_vec());
-    }
-    let packed: String = value.split_whitespace().collect();
-    let decoded = STANDARD.decode(packed).ok()?;
-    std::str::from_utf8(&decoded).is_ok_and(|text| text.contains(BEGIN)).then_some(decoded)
+    (inline_pem(value).is_none() && (is_name || path.exists())).then(|| path.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use touchline_config::is_inline_pem;
+
     use super::*;
 
     const SECRET: &str = "-----BEGIN PRIVATE KEY-----\nMIIEsecret\n-----END PRIVATE KEY-----\n";

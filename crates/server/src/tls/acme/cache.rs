@@ -7,9 +7,9 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use instant_acme::AccountCredentials;
+use touchline_config::AutocertSettings;
 
 use super::certificate::Certificate;
-use crate::settings::AutocertSettings;
 
 const ACCOUNT: &str = "account.json";
 /// Certificates of hosts end in `.pem`.

@@ -19,12 +19,12 @@ use instant_acme::ExternalAccountKey;
 use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use tokio::sync::oneshot;
+use touchline_config::AutocertSettings;
 
 use self::cache::Cache;
 use self::renewal::Renewal;
 use self::resolver::CertResolver;
 use super::TlsError;
-use crate::settings::AutocertSettings;
 
 /// The renewal task before its thread has started: it orders and renews certificates once the node serves.
 pub(crate) struct PendingRenewal {

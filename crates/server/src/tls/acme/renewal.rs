@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use instant_acme::{Account, AccountBuilder, ChallengeType, ExternalAccountKey, NewAccount};
+use touchline_config::{AutocertSettings, is_inline_pem};
 
 use super::cache::Cache;
 use super::certificate::{Certificate, wait};
 use super::order::{OrderError, order};
 use super::resolver::CertResolver;
-use crate::settings::AutocertSettings;
-use crate::tls::pem::{self, is_inline_pem};
+use crate::tls::pem;
 
 /// How often the thread reads the clock: the clock may jump, and a sleep does not advance while a machine is suspended.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(600);

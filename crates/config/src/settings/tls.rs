@@ -1,6 +1,6 @@
 //! TLS of ports, and the source of its certificates.
 
-use rustls::pki_types::DnsName;
+use rustls_pki_types::DnsName;
 use serde::Deserialize;
 
 /// TLS of a port. A field that ends in `_pem` is PEM, base64 of it, or the path of a file that is read again when it
@@ -39,7 +39,7 @@ pub struct InternalTlsSettings {
 
 impl InternalTlsSettings {
     /// These settings as the settings of a port.
-    pub(crate) fn of_port(&self) -> TlsSettings {
+    pub fn of_port(&self) -> TlsSettings {
         TlsSettings {
             enabled: self.enabled,
             cert_pem: self.cert_pem.clone(),

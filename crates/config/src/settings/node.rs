@@ -1,23 +1,16 @@
 //! The settings of a node: one value, made by the command line or by the program that embeds the server.
 
-mod tls;
-mod transports;
-
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
 
 use serde::Deserialize;
-pub use touchline_engine::directory::{ConflictPolicy, ScopeOptions};
-use touchline_engine::duration;
-pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Namespace};
+use touchline_engine::directory::ScopeOptions;
+use touchline_engine::{ChannelSettings, ClientSettings, duration};
 
-pub use self::tls::{AutocertSettings, ClientAuth, ClientUser, InternalTlsSettings, TlsSettings};
-pub use self::transports::{
-    EmulationSettings, HttpStreamSettings, TcpSettings, UniWebSocketSettings, WebSocketSettings,
-};
-use crate::proxies::{BadNetwork, Proxies};
-use crate::transport::Transport;
+use super::tls::{AutocertSettings, InternalTlsSettings, TlsSettings};
+use super::transports::{EmulationSettings, HttpStreamSettings, TcpSettings, UniWebSocketSettings, WebSocketSettings};
+use crate::networks::{BadNetwork, Networks};
 
 /// The settings of one node. Sections and keys are those of Centrifugo 6 where the concept is the same.
 #[derive(Debug, Clone, Default)]
@@ -75,7 +68,17 @@ impl Settings {
 
     /// Time between two pings on every transport, by its name, which is its section's too.
     pub fn ping_intervals(&self) -> impl Iterator<Item = (&'static str, Duration)> {
-        Transport::ALL.iter().map(|transport| (transport.as_str(), transport.ping_interval(self)))
+        let common = self.client.ping_interval;
+        let own = [
+            ("websocket", Duration::ZERO),
+            ("http_stream", self.http_stream.ping_interval),
+            ("sse", self.sse.ping_interval),
+            ("uni_websocket", self.uni_websocket.ping_interval),
+            ("uni_http_stream", self.uni_http_stream.ping_interval),
+            ("uni_sse", self.uni_sse.ping_interval),
+            ("tcp", self.tcp.ping_interval),
+        ];
+        own.into_iter().map(move |(name, own)| (name, if own.is_zero() { common } else { own }))
     }
 
     /// Whether messages are kept for names that no connection holds.
@@ -515,7 +518,7 @@ impl HttpServerSettings {
 
     /// The first of `trusted_proxies` that is neither an address nor a network, if there is one.
     pub fn bad_proxy(&self) -> Option<BadNetwork> {
-        Proxies::parse(&self.trusted_proxies).err()
+        Networks::parse(&self.trusted_proxies).err()
     }
 }
 
@@ -524,7 +527,7 @@ impl HttpServerSettings {
 ///
 /// # Errors
 /// When the text is neither an IP address nor a known host name.
-pub(crate) fn resolve(text: &str) -> io::Result<IpAddr> {
+pub fn resolve(text: &str) -> io::Result<IpAddr> {
     if text.is_empty() {
         let has_v6 = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok();
         return Ok(if has_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() });

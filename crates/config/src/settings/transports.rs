@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use touchline_engine::duration;
 
-use super::TlsSettings;
+use super::tls::TlsSettings;
 
 /// The WebSocket transport.
 #[derive(Debug, Clone, Deserialize)]

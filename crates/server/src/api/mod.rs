@@ -1,0 +1,3 @@
+//! The server API.
+
+pub(crate) mod operations;
