@@ -10,38 +10,19 @@
 //! # Ok::<(), touchline_server::StartError>(())
 //! ```
 
-mod admission;
-mod agent;
 mod api;
 mod auth;
-mod clock;
-mod cluster_events;
-mod connected_users;
-mod glob;
-mod handshake;
-mod host;
-mod http;
-mod mailbox;
-mod memory;
-mod metrics;
-mod metrics_text;
+mod backend;
+mod net;
 mod node;
-mod origin;
 mod preparation;
-mod process;
-mod programs;
-mod proxies;
-mod proxy_protocol;
-mod refusals;
-mod registry_actor;
+mod registry;
+mod runtime;
 mod server;
 mod shard;
-mod signer;
-mod store;
 mod tls;
 mod transport;
 mod trial;
-mod user_counts;
 
 pub use auth::{check_token, check_token_keys};
 pub use preparation::check;

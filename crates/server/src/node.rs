@@ -19,19 +19,20 @@ use touchline_registry::OwnerId;
 use touchline_store::Store;
 use touchline_store::stats::Stats;
 
-use crate::admission::AdmissionControl;
-use crate::clock::Clock;
-use crate::cluster_events;
-use crate::connected_users::ConnectedUsers;
-use crate::mailbox::{ClientCommand, Inspection, Message, ReplyTo, UserAction, UserCommand};
-use crate::memory;
-use crate::metrics::ShardMetrics;
-use crate::origin::Origins;
-use crate::proxies::Proxies;
-use crate::refusals::RefusalLog;
-use crate::registry_actor::{RegistryMessage, RegistryMetrics, route};
-use crate::shard::{self, ShardHandle, scarce_from};
-use crate::signer::HmacSigner;
+use crate::backend::nats;
+use crate::net::admission::AdmissionControl;
+use crate::net::origin::Origins;
+use crate::net::proxies::Proxies;
+use crate::registry::actor::{RegistryMessage, RegistryMetrics, route};
+use crate::runtime::clock::Clock;
+use crate::runtime::connected_users::ConnectedUsers;
+use crate::runtime::mailbox::{ClientCommand, Inspection, Message, ReplyTo, UserAction, UserCommand};
+use crate::runtime::memory;
+use crate::runtime::metrics::ShardMetrics;
+use crate::runtime::refusals::RefusalLog;
+use crate::runtime::shard_handle::ShardHandle;
+use crate::runtime::signer::HmacSigner;
+use crate::shard::{self, scarce_from};
 use crate::tls::Tls;
 
 /// The handles of a node's threads, and what its ports need.
@@ -352,7 +353,7 @@ impl Node {
         }
         // Any client may send this, so it must not go out to nodes that do not exist.
         let Some(cluster) = self.cluster.as_ref().filter(|_| self.knows_peer(node)) else { return Emulated::NoNode };
-        let message = cluster_events::emulated(session, &commands);
+        let message = nats::emulated(session, &commands);
         if message.len() > cluster.message_max() {
             return Emulated::TooLarge;
         }

@@ -8,10 +8,11 @@ use std::time::Duration;
 use touchline_config::{Settings, resolve};
 
 use crate::auth::TokenVerifier;
-use crate::origin::Origins;
-use crate::proxies::Proxies;
+use crate::backend::nats;
+use crate::net::origin::Origins;
+use crate::net::proxies::Proxies;
 use crate::server::StartError;
-use crate::{cluster_events, tls};
+use crate::tls;
 
 /// The ports that a node is going to listen on.
 #[derive(Debug, Clone, Copy)]
@@ -128,7 +129,7 @@ fn databases(settings: &Settings, faults: &mut Vec<StartError>) {
 
 fn cluster(settings: &Settings) -> Result<(), StartError> {
     tls::check_nats(&settings.cluster)?;
-    touchline_cluster::check(&cluster_events::joining(settings, "", 0, Vec::new())?)?;
+    touchline_cluster::check(&nats::joining(settings, "", 0, Vec::new())?)?;
     Ok(())
 }
 

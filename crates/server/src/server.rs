@@ -22,17 +22,20 @@ use touchline_registry::ReplicaTiming;
 use touchline_store::stats::Stats;
 
 use crate::auth::TokenVerifier;
-use crate::clock::Clock;
-use crate::mailbox::{Message, ReplyTo};
+use crate::backend::{nats, store};
+use crate::net::origin::{BadOrigin, Origins};
 use crate::node::{Node, NodeHandles, PortsTls};
-use crate::origin::{BadOrigin, Origins};
 use crate::preparation::{Ports, PreparedPort, prepare, proxies_of};
-use crate::registry_actor::{self, RegistryMessage};
-use crate::shard::{Listeners, Poller, Shard, ShardHandle};
-use crate::signer::HmacSigner;
+use crate::registry::actor::{self, RegistryMessage};
+use crate::runtime::clock::Clock;
+use crate::runtime::mailbox::{Message, ReplyTo};
+use crate::runtime::poller::Poller;
+use crate::runtime::process;
+use crate::runtime::shard_handle::ShardHandle;
+use crate::runtime::signer::HmacSigner;
+use crate::runtime::user_counts::UserCounts;
+use crate::shard::{Listeners, Shard};
 use crate::tls::{Acme, PendingRenewal, Tls, TlsError};
-use crate::user_counts::UserCounts;
-use crate::{cluster_events, process, store};
 
 /// Tasks that a shard's thread runs before it polls its sockets again.
 const TASKS_PER_LOOK: u32 = 31;
@@ -232,7 +235,7 @@ impl Server {
         let databases = store::opening(&settings, &session.namespaces, &id)?;
         let statistics = store::stats_opening(&settings)?;
         let (shards, mailboxes) = (0..shards).map(|_| ShardHandle::new()).unzip();
-        let (cluster, joining) = cluster_events::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
+        let (cluster, joining) = nats::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
         let node = Arc::new(Node::new(
             settings,
             session,
@@ -271,11 +274,11 @@ impl Server {
     /// [`StartError::System`].
     pub fn start(self) -> Result<Running, StartError> {
         let Server { node, mailboxes, directory, registry_messages, joining, renewal, listeners, addresses } = self;
-        let started = registry_actor::start(Arc::clone(&node), directory, registry_messages);
+        let started = actor::start(Arc::clone(&node), directory, registry_messages);
         let registry_actor = started.map_err(|source| StartError::System { what: "a thread", source })?;
         if let Some(joining) = joining {
             let node = Arc::clone(&node);
-            joining.start(move |event| cluster_events::handle(&node, event))?;
+            joining.start(move |event| nats::handle(&node, event))?;
         }
         let mut threads = Vec::with_capacity(mailboxes.len());
         for (id, (mailbox, listeners)) in mailboxes.into_iter().zip(listeners).enumerate() {

@@ -13,7 +13,7 @@ use touchline_engine::{ConnectionId, Context, Effects, Hub, Namespaces, RefusalR
 use touchline_registry::{OwnerId, ReplicaTiming};
 
 use crate::auth::TokenVerifier;
-use crate::mailbox::ReplyTo;
+use crate::runtime::mailbox::ReplyTo;
 use crate::server::StartError;
 
 /// The client that tries, whose commands come by itself.

@@ -17,13 +17,13 @@ use touchline_protocol::deflate;
 
 use super::Shard;
 use super::half_open::{Closed, HalfOpenEntry};
-use super::socket::Socket;
-use crate::agent::Agent;
-use crate::handshake::{self, HEADERS_MAX, HandshakeRefusal, Headers, Negotiated};
-use crate::http::{self, HttpCaller, Port, PortRole};
+use crate::net::agent::Agent;
+use crate::net::proxies::Remote;
+use crate::net::socket::Socket;
 use crate::node::Node;
-use crate::proxies::Remote;
 use crate::tls::Tls;
+use crate::transport::handshake::{self, HEADERS_MAX, HandshakeRefusal, Headers, Negotiated};
+use crate::transport::http::{self, HttpCaller, Port, PortRole};
 
 /// Tokens of the listeners: of HTTP, of lines and of the internal port.
 const LISTENER_TOKENS: [Token; 3] = [Token(usize::MAX), Token(usize::MAX - 1), Token(usize::MAX - 2)];

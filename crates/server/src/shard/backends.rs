@@ -15,8 +15,8 @@ use touchline_protocol::publication::Content;
 use touchline_protocol::stream::ChannelName;
 
 use super::Shard;
-use crate::mailbox::ReplyTo;
-use crate::{cluster_events, store};
+use crate::backend::{nats, store};
+use crate::runtime::mailbox::ReplyTo;
 
 /// The most that a message to the other nodes adds to the content of a publication, bytes: names of fields, numbers,
 /// headers.
@@ -83,7 +83,7 @@ impl Shard {
                 let node = Arc::clone(&self.node);
                 let done = move |appended: Option<touchline_cluster::StreamAppendedAt>| {
                     let response = appended.map_or(Response::Refused(Error::CLUSTER_UNREACHABLE), |at| {
-                        let epoch = cluster_events::epoch_of(at.life);
+                        let epoch = nats::epoch_of(at.life);
                         Response::Published(Some(StreamPosition { offset: at.offset, epoch }))
                     });
                     node.reply(reply_to, response);

@@ -6,10 +6,10 @@ use touchline_protocol::Wire;
 use super::input::Input;
 use super::outbox::Due;
 use super::queue::Queue;
-use super::rate_limiter::RateLimiter;
-use super::socket::Socket;
-use crate::agent::Agent;
-use crate::transport::Transport;
+use crate::net::agent::Agent;
+use crate::net::socket::Socket;
+use crate::net::transport::Transport;
+use crate::runtime::rate_limiter::RateLimiter;
 
 /// Connections in one allocation.
 const CHUNK: usize = 256;

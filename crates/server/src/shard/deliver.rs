@@ -16,8 +16,8 @@ use super::outbox::{NEVER, Outbox, Written};
 use super::queue::{OutputKind, Queue};
 use super::read::CLOSE_TENTHS;
 use super::{Shard, TICK_MS};
-use crate::clock::{Clock, TENTH_US, tenths};
-use crate::registry_actor::RegistryMessage;
+use crate::registry::actor::RegistryMessage;
+use crate::runtime::clock::{Clock, TENTH_US, tenths};
 
 /// Notes an event for every recipient on this shard.
 pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {

@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 use touchline_engine::ShardId;
 
 use super::Shard;
-use crate::mailbox::Message;
 use crate::node::Node;
+use crate::runtime::mailbox::Message;
 
 /// Entries beyond twice the number of half-open connections, at which stale entries are removed.
 const STALE_MAX: usize = 64;

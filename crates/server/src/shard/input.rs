@@ -3,7 +3,7 @@
 use touchline_protocol::lines::Lines;
 use touchline_protocol::websocket::Assembly;
 
-use crate::transport::Transport;
+use crate::net::transport::Transport;
 
 /// How the bytes of a connection become commands. Empty while the connection is idle.
 pub(super) enum Input {

@@ -7,8 +7,8 @@ use touchline_registry::OwnerId;
 
 use super::Shard;
 use super::connections::ConnectionStage;
-use crate::mailbox::{ClientCommand, Inspection, UserAction, UserCommand};
-use crate::registry_actor::RegistryMessage;
+use crate::registry::actor::RegistryMessage;
+use crate::runtime::mailbox::{ClientCommand, Inspection, UserAction, UserCommand};
 
 impl Shard {
     /// Runs a command for the connections of one user. The reply is the first error, if there is one.

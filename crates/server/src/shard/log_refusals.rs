@@ -1,7 +1,7 @@
 //! Logs the refusals of sessions.
 
 use super::Shard;
-use crate::refusals::RefusalLine;
+use crate::runtime::refusals::RefusalLine;
 
 impl Shard {
     /// Logs why a session has refused requests.

@@ -9,20 +9,15 @@ mod budget;
 mod connections;
 mod deliver;
 mod half_open;
-mod handle;
 mod input;
 mod inspect;
 mod log_refusals;
 mod minute_stats;
 mod outbox;
 mod pause;
-mod poller;
 mod probe;
 mod queue;
-mod random;
-mod rate_limiter;
 mod read;
-mod socket;
 mod users;
 
 use std::cell::Cell;
@@ -41,11 +36,13 @@ use touchline_engine::wheel::Wheel;
 use touchline_engine::{Channels, Delivery, Effects, Hub, ShardId};
 use touchline_protocol::stream::ChannelName;
 
-use crate::admission::AddressSlot;
 use crate::api::operations;
-use crate::mailbox::Message;
-use crate::metrics::ShardMetrics;
+use crate::net::admission::AddressSlot;
 use crate::node::Node;
+use crate::runtime::mailbox::Message;
+use crate::runtime::metrics::ShardMetrics;
+use crate::runtime::poller::Poller;
+use crate::runtime::random::ClientIdRandom;
 use acceptor::Acceptor;
 pub(crate) use acceptor::Listeners;
 use backends::WaitingRequests;
@@ -53,14 +50,9 @@ pub(crate) use budget::scarce_from;
 use connections::Connections;
 pub(crate) use half_open::ConnectionGuard;
 use half_open::HalfOpen;
-pub(crate) use handle::ShardHandle;
 use minute_stats::MinuteStats;
 use outbox::Outbox;
-pub(crate) use poller::Poller;
 use probe::ProbeProgress;
-use random::ClientIdRandom;
-pub(crate) use rate_limiter::RateLimiter;
-pub(crate) use socket::AcceptedSocket;
 use users::Users;
 
 /// Sockets served in one turn.
@@ -288,7 +280,7 @@ impl Shard {
     }
 
     /// A short turn on a thread of another shard, which has sent a message.
-    fn run_inline(&mut self) {
+    pub(crate) fn run_inline(&mut self) {
         self.begin_turn();
         self.serve_mailbox();
         self.write_due(WRITES_MAX);
@@ -311,7 +303,7 @@ impl Shard {
         }
     }
 
-    fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         !self.outbox.is_empty()
             || !self.taken.is_empty()
             || !self.unread.is_empty()

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::Shard;
-use crate::registry_actor::Probe;
+use crate::registry::actor::Probe;
 
 /// A probe of all connections that is under way.
 pub(super) struct ProbeProgress {

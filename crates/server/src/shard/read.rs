@@ -21,15 +21,15 @@ use super::half_open::HalfOpenEntry;
 use super::input::Input;
 use super::outbox::Due;
 use super::queue::OutputKind;
-use super::rate_limiter::RateLimiter;
-use super::socket::{AcceptedSocket, Socket};
 use super::{SCRATCH_SIZE, Shard, take_one};
-use crate::clock::tenths;
-use crate::handshake::Negotiated;
-use crate::mailbox::{AdoptedConnection, Message, ReplyTo};
-use crate::programs::UNKNOWN;
-use crate::registry_actor::{RegistryMessage, client_id_suffix};
-use crate::transport::Transport;
+use crate::net::socket::{AcceptedSocket, Socket};
+use crate::net::transport::Transport;
+use crate::registry::actor::{RegistryMessage, client_id_suffix};
+use crate::runtime::clock::tenths;
+use crate::runtime::mailbox::{AdoptedConnection, Message, ReplyTo};
+use crate::runtime::programs::UNKNOWN;
+use crate::runtime::rate_limiter::RateLimiter;
+use crate::transport::handshake::Negotiated;
 
 /// Reads of one connection in one turn; the rest waits for the next turn, so that one busy client delays no other.
 const READS_MAX: usize = 2;

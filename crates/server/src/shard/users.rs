@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::connections::{Connections, NONE};
-use crate::connected_users::ConnectedUsers;
+use crate::runtime::connected_users::ConnectedUsers;
 
 /// Finds connections by user, for a few bytes each.
 pub(super) struct Users {

@@ -8,8 +8,8 @@ use touchline_protocol::encode::{self, ObjectWriter};
 use touchline_store::{ChannelDescription, Search, SearchResult, Store, StoreRefusal};
 
 use super::{Json, done, nullable, plain};
+use crate::backend::store::refused;
 use crate::node::Node;
-use crate::store::refused;
 
 /// Longest title, kind and tag, bytes.
 const TEXT_MAX: usize = 1_024;

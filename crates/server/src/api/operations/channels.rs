@@ -7,9 +7,9 @@ use touchline_protocol::Error;
 use touchline_protocol::encode::{ObjectWriter, number, text};
 
 use super::{Json, nullable};
-use crate::glob::Glob;
-use crate::mailbox::Inspection;
+use crate::net::glob::Glob;
 use crate::node::Node;
+use crate::runtime::mailbox::Inspection;
 
 /// A request about one channel.
 #[derive(Deserialize, Default)]

@@ -13,8 +13,8 @@ use touchline_protocol::stream::Offset;
 use touchline_protocol::{Disconnect, Error};
 
 use super::{Json, done, nullable, payload, plain};
-use crate::mailbox::UserAction;
 use crate::node::Node;
+use crate::runtime::mailbox::UserAction;
 
 /// Longest reason of a disconnect, bytes: a close frame holds no more.
 const REASON_MAX: usize = 123;

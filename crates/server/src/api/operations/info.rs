@@ -4,10 +4,10 @@ use touchline_protocol::Error;
 use touchline_protocol::encode::ObjectWriter;
 
 use super::Json;
-use crate::mailbox::Inspection;
-use crate::metrics::NodeCollector;
 use crate::node::Node;
-use crate::process;
+use crate::runtime::mailbox::Inspection;
+use crate::runtime::metrics::NodeCollector;
+use crate::runtime::process;
 
 /// Errors: only 100. Result: `nodes`; without a cluster this node alone. `process.cpu` is percent of one
 /// processor since the node started, `process.rss` bytes; `metrics.items` are counts since the start,

@@ -8,8 +8,8 @@ use touchline_store::StoreRefusal;
 use touchline_store::stats::{Curve, EventCount, Range, RankBy, RankedItem, StatsQuery, StatsResult};
 
 use super::{Json, nullable, plain};
+use crate::backend::store::refused;
 use crate::node::Node;
-use crate::store::refused;
 
 /// The range when the request gives none, seconds.
 const DEFAULT_RANGE_S: u64 = 3_600;

@@ -1,0 +1,4 @@
+//! The log backends of a node, NATS and the databases: how the node opens them, and what it does with their events.
+
+pub(crate) mod nats;
+pub(crate) mod store;

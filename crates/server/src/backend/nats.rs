@@ -1,0 +1,159 @@
+//! How a node joins a cluster, and what it does with the events of the cluster.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use touchline_cluster::{
+    Cluster, ClusterEvent, Joining, Storage, StreamIncarnation, StreamSettings, join as join_cluster,
+};
+use touchline_config::Settings;
+use touchline_engine::Request;
+use touchline_engine::directory::Directory;
+use touchline_engine::request::{Appended, Epoch, Loaded, Runs};
+use touchline_protocol::stream::{ChannelName, LoadId};
+
+use crate::node::Node;
+use crate::registry::actor::RegistryMessage;
+use crate::runtime::mailbox::{Message, ReplyTo};
+use crate::server::StartError;
+use crate::tls::{TlsError, read_pem};
+
+/// Prepares to join a cluster. None = the settings name none.
+///
+/// # Errors
+/// When the settings of the cluster can't be used.
+pub(crate) fn join(
+    settings: &Settings,
+    (id, started_ms): (&str, u64),
+    directory: &Directory<ReplyTo>,
+) -> Result<Option<(Cluster, Joining)>, StartError> {
+    if !settings.cluster.is_on() {
+        return Ok(None);
+    }
+    let scopes = directory.scope_names().map(|name| name.to_string()).collect();
+    Ok(Some(join_cluster(joining(settings, id, started_ms, scopes)?)?))
+}
+
+/// The settings of the cluster crate, from those of the server. `started_ms`: when the node started, Unix milliseconds.
+///
+/// # Errors
+/// When the credentials can't be read.
+pub(crate) fn joining(
+    settings: &Settings,
+    id: &str,
+    started_ms: u64,
+    scopes: Vec<String>,
+) -> Result<touchline_cluster::JoinOptions, TlsError> {
+    let cluster = &settings.cluster;
+    let channel = &settings.channel;
+    let without = [(String::new(), &channel.without_namespace)];
+    let namespaces = channel.namespaces.iter().map(|namespace| (namespace.name.clone(), &namespace.options));
+    let with_history =
+        without.into_iter().chain(namespaces).filter(|(_, options)| options.has_history() && !options.durable);
+    let streams =
+        with_history.map(|(namespace, o)| StreamSettings { namespace, size: o.history_size, ttl: o.history_ttl });
+    Ok(touchline_cluster::JoinOptions {
+        urls: cluster.nats_url.clone(),
+        retains_order: cluster.nats_no_randomize,
+        cluster: cluster.name.clone(),
+        node: id.to_owned(),
+        user: cluster.nats_user.clone(),
+        password: cluster.nats_password.clone(),
+        token: cluster.nats_token.clone(),
+        credentials: read_pem("cluster.nats_credentials", &cluster.nats_credentials)?,
+        tls_ca: cluster.nats_tls_ca.clone(),
+        tls_cert: cluster.nats_tls_cert.clone(),
+        tls_key: cluster.nats_tls_key.clone(),
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        started_ms,
+        heartbeat: cluster.heartbeat_interval,
+        timeout: cluster.node_timeout,
+        grace: cluster.suspect_grace,
+        scopes,
+        streams: streams.collect(),
+        check_delay: settings.client.channel_position_check_delay,
+        replicas: cluster.stream_replicas,
+        stream_max_bytes: cluster.stream_max_bytes,
+        storage: if cluster.stream_storage == "memory" { Storage::Memory } else { Storage::File },
+    })
+}
+
+/// The first byte of a message with a client's commands; those of directories are JSON.
+const EMULATED: u8 = b'E';
+
+/// A message with commands for a client of another node. `session`: its signed client id.
+pub(crate) fn emulated(session: &str, commands: &[u8]) -> Vec<u8> {
+    [&[EMULATED], session.as_bytes(), b"\n", commands].concat()
+}
+
+/// The signed client id and the commands of such a message; None = it is malformed.
+fn read_emulated(message: &[u8]) -> Option<(&str, &[u8])> {
+    let rest = message.strip_prefix(&[EMULATED])?;
+    let end = rest.iter().position(|byte| *byte == b'\n')?;
+    Some((std::str::from_utf8(&rest[..end]).ok()?, &rest[end + 1..]))
+}
+
+/// The epoch of the channels in one run of their stream.
+pub(crate) fn epoch_of(StreamIncarnation { epoch, run }: StreamIncarnation) -> Epoch {
+    let epoch = Epoch::from_bits(epoch);
+    if run == 0 { epoch } else { epoch.in_run(run) }
+}
+
+/// Forwards an event of the cluster to the shards or the registry.
+pub(crate) fn handle(node: &Node, event: ClusterEvent) {
+    let to_channel = |channel: ChannelName, request: Request| node.send_home(channel, request);
+    match event {
+        ClusterEvent::Joined(nodes) => {
+            node.set_version_conflict(None);
+            node.is_settled.store(false, Relaxed);
+            node.send_to_registry(RegistryMessage::Joined(nodes));
+        }
+        ClusterEvent::VersionConflict(why) => node.set_version_conflict(Some(why)),
+        ClusterEvent::StreamsUnavailable(why) => node.set_stream_fault(why),
+        ClusterEvent::Suspected { node: other, is_suspected } => {
+            node.send_to_registry(RegistryMessage::Suspected(other, is_suspected))
+        }
+        ClusterEvent::NodeDead { node: other } => node.send_to_registry(RegistryMessage::NodeDead(other)),
+        ClusterEvent::Linked(is_linked) => {
+            if !is_linked {
+                node.is_settled.store(false, Relaxed);
+                node.send_to_registry(RegistryMessage::Parted);
+            }
+            // A fault that outlasts the change of the link is reported again.
+            node.set_stream_fault(String::new());
+            // Shards first: a client that sees that the node is cut off, and publishes then, reaches the subscribers.
+            node.send_to_shards(|| Message::Linked(is_linked));
+            node.is_linked.store(is_linked, Relaxed);
+        }
+        ClusterEvent::Advanced { namespace } => node.send_to_shards(|| Message::Advanced(namespace.clone())),
+        ClusterEvent::ScopeMessage { scope, message } => {
+            node.send_to_registry(RegistryMessage::ScopeMessage { scope, message })
+        }
+        ClusterEvent::DirectoryMessage { message, .. } if message.first() == Some(&EMULATED) => {
+            if let Some((session, commands)) = read_emulated(&message) {
+                node.emulate(session, &node.id, message.slice_ref(commands));
+            }
+        }
+        ClusterEvent::DirectoryMessage { from, message } => {
+            node.send_to_registry(RegistryMessage::DirectoryMessage { from, message })
+        }
+        ClusterEvent::Broadcast { message, reply } => node.send(0, Message::Broadcast { message, reply }),
+        ClusterEvent::Ephemeral { channel, payload } => to_channel(channel, Request::Ephemeral(payload)),
+        ClusterEvent::Appended { channel, stored, previous, epoch } => {
+            let epoch = Some(Epoch::from_bits(epoch));
+            to_channel(
+                channel,
+                Request::Appended(Appended { offset: stored.offset, previous, epoch, payload: stored.payload }),
+            );
+        }
+        ClusterEvent::Subscribed { channel } => to_channel(channel, Request::SubscribedToBackend),
+        ClusterEvent::Loaded { channel, load: LoadId { behind, number }, history } => {
+            let loaded = history.map(|history| {
+                let kept = history.kept.into_iter().map(|stored| (stored.offset, stored.payload)).collect();
+                let epoch = epoch_of(history.life);
+                let (top, floor, is_aged) = (history.top, history.floor, history.is_aged);
+                Box::new(Loaded { epoch, behind, number, kept, top, floor, is_aged, runs: Runs::default() })
+            });
+            to_channel(channel, Request::Loaded(loaded));
+        }
+    }
+}

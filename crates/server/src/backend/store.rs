@@ -1,0 +1,235 @@
+//! Durable channels and the inbox: how the node opens its databases, its requests to them, and how it forwards their
+//! events.
+
+use std::sync::Arc;
+
+use touchline_config::Settings;
+use touchline_engine::channels::{DurablePublication, clearing};
+use touchline_engine::duration::millis;
+use touchline_engine::request::{Appended, Epoch, Loaded, Runs, StreamPosition};
+use touchline_engine::{Namespaces, Request, Response};
+use touchline_protocol::Error;
+use touchline_protocol::stream::{ChannelName, LoadId, Offset};
+use touchline_store::stats::StatsOptions as StatsOpening;
+use touchline_store::{
+    Append, AppendedAt, InboxMessage, OpenError, PrimaryOptions as Opening, RetentionOf, Store, StoreEvent,
+    StoreRefusal, StoredHistory,
+};
+
+use crate::node::Node;
+use crate::registry::actor::RegistryMessage;
+use crate::runtime::mailbox::{Message, ReplyTo};
+use crate::server::StartError;
+use crate::tls::read_pem;
+
+/// The settings of the primary database. None = nothing needs it.
+///
+/// # Errors
+/// When its address is not valid, or the file of authorities can't be read.
+pub(crate) fn opening(
+    settings: &Settings,
+    namespaces: &Arc<Namespaces>,
+    id: &str,
+) -> Result<Option<Opening>, StartError> {
+    if !settings.needs_primary() {
+        return Ok(None);
+    }
+    let store = &settings.store;
+    Ok(Some(Opening {
+        primary: store
+            .primary
+            .url
+            .parse()
+            .map_err(|source| StartError::DatabaseAddress { database: "primary", source })?,
+        tls_ca: read_pem("store.primary.tls_ca", &store.primary.tls_ca)?,
+        notifier: id.to_owned(),
+        timeout: store.primary.timeout,
+        retention: retention_of(Arc::clone(namespaces)),
+        migrates: store.migrate,
+        commit_delay: store.commit_delay,
+        commit_size: store.commit_size,
+        commit_queue: store.commit_queue,
+        pool_size: store.primary.pool_size,
+        read_queue: store.primary.read_queue,
+    }))
+}
+
+fn retention_of(namespaces: Arc<Namespaces>) -> RetentionOf {
+    Arc::new(move |channel| {
+        let options = namespaces.resolve(channel).ok().filter(|options| options.durable)?;
+        Some(options.retention())
+    })
+}
+
+/// Opens the primary database and sets it in the node.
+///
+/// # Errors
+/// See [`OpenError`].
+pub(crate) fn open(node: &Arc<Node>, opening: &Opening) -> Result<(), OpenError> {
+    let of_node = Arc::clone(node);
+    node.set_store(Store::open(opening, move |event| handle(&of_node, event))?);
+    Ok(())
+}
+
+/// The settings of the statistics database. None = the statistics are switched off.
+///
+/// # Errors
+/// When its address is not valid, or the file of authorities can't be read.
+pub(crate) fn stats_opening(settings: &Settings) -> Result<Option<StatsOpening>, StartError> {
+    let stats = &settings.store.stats;
+    if !stats.enabled {
+        return Ok(None);
+    }
+    Ok(Some(StatsOpening {
+        url: stats.url.parse().map_err(|source| StartError::DatabaseAddress { database: "stats", source })?,
+        tls_ca: read_pem("store.stats.tls_ca", &stats.tls_ca)?,
+        timeout: stats.timeout,
+        migrates: settings.store.migrate,
+        queue_size: stats.queue_size,
+        pool_size: stats.pool_size,
+        retention: stats.retention,
+    }))
+}
+
+/// Appends a publication to the log of a durable channel. The reply comes after the commit.
+pub(crate) fn append(node: &Arc<Node>, channel: &ChannelName, publication: DurablePublication, reply_to: ReplyTo) {
+    let Some(store) = node.store() else { return };
+    let of_node = Arc::clone(node);
+    let done = move |result: Result<AppendedAt, StoreRefusal>| {
+        let published =
+            |at: AppendedAt| Response::Published(Some(StreamPosition { offset: at.offset, epoch: epoch_of(at) }));
+        of_node.enqueue_reply(reply_to, result.map_or_else(|refusal| Response::Refused(refused(refusal)), published));
+    };
+    store.append(Append {
+        channel: channel.clone(),
+        payload: publication.payload.into(),
+        time_ms: publication.time_ms,
+        key: publication.idempotency_key,
+        version: publication.version,
+        version_epoch: publication.version_epoch,
+        retention: publication.retention,
+        done: Box::new(done),
+    });
+}
+
+/// Removes the log of a durable channel.
+pub(crate) fn remove(node: &Arc<Node>, channel: &ChannelName, reply_to: ReplyTo) {
+    let Some(store) = node.store() else { return };
+    let (of_node, of_channel) = (Arc::clone(node), channel.clone());
+    let done = move |result: Result<(), StoreRefusal>| {
+        if result.is_ok() {
+            of_node.send_home(of_channel, Request::Ephemeral(clearing()));
+        }
+        of_node.reply(reply_to, result.map_or_else(|refusal| Response::Refused(refused(refusal)), |()| Response::Done));
+    };
+    store.remove(channel.clone(), Box::new(done));
+}
+
+/// Asks the store for the log of a channel.
+pub(crate) fn load(node: &Node, channel: ChannelName, load: LoadId) {
+    let (Some(store), Ok(options)) = (node.store(), node.session.namespaces.resolve(&channel)) else { return };
+    store.load(channel, load, options.history_size, millis(options.history_meta_ttl));
+}
+
+/// Begins a new run of a channel, because the run `lost` has lost acknowledged publications. `first`: the first offset
+/// of the new run.
+pub(crate) fn begin_run(node: &Node, channel: ChannelName, lost: u64, first: Offset) {
+    if let Some(store) = node.store() {
+        store.begin_run(channel, lost, first);
+    }
+}
+
+/// Stores an inbox message. The reply tells its id and when it expires; None = no reply is wanted.
+pub(crate) fn queue_message(node: &Arc<Node>, message: InboxMessage, reply_to: Option<ReplyTo>) {
+    let Some(store) = node.store() else { return };
+    let (of_node, expires_ms) = (Arc::clone(node), message.expires_ms);
+    let done = move |result: Result<u64, StoreRefusal>| {
+        let queued =
+            |id| Response::Directory(format!("{{\"id\":\"{id}\",\"expires_at\":{expires_ms}}}").into_bytes().into());
+        if let Some(reply_to) = reply_to {
+            of_node.reply(reply_to, result.map_or_else(|refusal| Response::Refused(refused(refusal)), queued));
+        }
+    };
+    store.queue_message(message, Box::new(done));
+}
+
+/// Discards inbox messages that have arrived. `reply_to`: None = no reply is wanted.
+pub(crate) fn discard_messages(node: &Arc<Node>, ids: Vec<u64>, reply_to: Option<ReplyTo>) {
+    let Some(store) = node.store() else { return };
+    let (of_node, of_ids) = (Arc::clone(node), ids.clone());
+    let done = move |result: Result<(), StoreRefusal>| {
+        if result.is_ok() {
+            of_node.send_to_registry(RegistryMessage::Discarded(of_ids));
+        }
+        if let Some(reply_to) = reply_to {
+            let response = result.map_or_else(
+                |refusal| Response::Refused(refused(refusal)),
+                |()| Response::Directory(b"{}".to_vec().into()),
+            );
+            of_node.reply(reply_to, response);
+        }
+    };
+    store.discard_messages(ids, Box::new(done));
+}
+
+/// The error that a client gets for a refusal of the store.
+pub(crate) fn refused(refusal: StoreRefusal) -> Error {
+    match refusal {
+        StoreRefusal::QueueFull => Error::TOO_MANY_REQUESTS,
+        StoreRefusal::Failed => Error::STORE_UNAVAILABLE,
+        StoreRefusal::InboxFull => Error::INBOX_FULL,
+        StoreRefusal::NotFound => Error::CHANNEL_NOT_DESCRIBED,
+        StoreRefusal::Invalid => Error::BAD_REQUEST,
+    }
+}
+
+fn epoch_of(at: AppendedAt) -> Epoch {
+    Epoch::from_bits(at.epoch).in_run(at.run)
+}
+
+/// Forwards an event of the store to the shards or the registry.
+fn handle(node: &Node, event: StoreEvent) {
+    match event {
+        StoreEvent::Advanced { channel, position } => node.send_home(
+            channel,
+            Request::Advanced(StreamPosition { offset: position.offset, epoch: epoch_of(position) }),
+        ),
+        StoreEvent::Cleared { channel } => node.send_home(channel, Request::Ephemeral(clearing())),
+        StoreEvent::Missed => node.send_to_shards(|| Message::CatchUp),
+        StoreEvent::MessageQueued { scope, name } => {
+            node.send_to_registry(RegistryMessage::MessageQueued { scope, name })
+        }
+        StoreEvent::InboxMessages { scope, name, messages } => {
+            node.send_to_registry(RegistryMessage::InboxMessages { scope, name, messages })
+        }
+        StoreEvent::Appended { channel, position, payload } => {
+            let (offset, epoch) = (position.offset, Some(epoch_of(position)));
+            node.enqueue_home(
+                channel,
+                Request::Appended(Appended { offset, previous: offset.previous(), epoch, payload }),
+            );
+        }
+        StoreEvent::BatchReported => node.wake(),
+        StoreEvent::Loaded { channel, load, history } => {
+            let loaded = history.map(|StoredHistory { epoch, top, floor, kept, runs }| {
+                let kept = kept
+                    .into_iter()
+                    .map(|kept| (kept.offset, DurablePublication::payload(kept.time_ms, &kept.object)))
+                    .collect();
+                let runs = Runs { known: runs.known, first: runs.first };
+                let run = runs.known.last().map(|run| run.id).unwrap_or_default();
+                Box::new(Loaded {
+                    epoch: Epoch::from_bits(epoch).in_run(run),
+                    behind: load.behind,
+                    number: load.number,
+                    kept,
+                    top,
+                    floor,
+                    is_aged: false,
+                    runs,
+                })
+            });
+            node.send_home(channel, Request::Loaded(loaded));
+        }
+    }
+}

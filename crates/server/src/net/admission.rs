@@ -1,0 +1,216 @@
+//! Admission control: limits on new client connections that hold for the whole node. A limit that is off costs one
+//! comparison.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::net::proxies::Remote;
+use crate::node::Node;
+
+/// An admitted client.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    pub(crate) is_loopback: bool,
+    /// Its slot among the connections of its address; None = these are not limited.
+    pub(crate) address_slot: Option<AddressSlot>,
+}
+
+/// Why a client is not admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Denial {
+    /// The node drains, holds as many connections as it may, or admits no more in this second.
+    Full,
+    /// Its address has as many connections as it may.
+    Address,
+}
+
+impl Node {
+    /// Admits a client.
+    ///
+    /// # Errors
+    /// See [`Denial`].
+    pub(crate) fn admit(&self, remote: Remote) -> Result<Admission, Denial> {
+        if self.is_full() {
+            return Err(Denial::Full);
+        }
+        let client = &self.settings.client;
+        let limit = client.connection_limit_by_address;
+        let place = match limit {
+            0 => None,
+            _ => Some(self.admission.address_slots.take(remote.address, limit).ok_or_else(|| {
+                self.metrics_here().denied_by_address.add_shared(1);
+                tracing::debug!(client = %remote.address, "refused: client.connection_limit_by_address");
+                Denial::Address
+            })?),
+        };
+        let rate = client.connection_rate_limit;
+        if rate > 0 && !self.admission.connections.try_admit(rate, BURST_US, self.clock.elapsed_us()) {
+            self.metrics_here().denied_by_rate.add_shared(1);
+            tracing::debug!(client = %remote.address, "refused: client.connection_rate_limit");
+            return Err(Denial::Full);
+        }
+        Ok(Admission { is_loopback: remote.is_loopback, address_slot: place })
+    }
+}
+
+/// The burst of connections, as time at their rate, microseconds.
+const BURST_US: u64 = 1_000_000;
+
+/// The limits of a node that all new connections share.
+#[derive(Debug, Default)]
+pub(crate) struct AdmissionControl {
+    address_slots: Arc<AddressSlots>,
+    connections: Rate,
+    pub(crate) handshakes: Rate,
+}
+
+/// A rate limiter that all threads share: the generic cell rate algorithm (ITU-T I.371).
+#[derive(Debug, Default)]
+pub(crate) struct Rate {
+    /// When the rate has made up for what has been taken, nanoseconds of the node's clock.
+    due_ns: AtomicU64,
+}
+
+impl Rate {
+    /// How long until the next [`Rate::try_admit`] succeeds, microseconds; None = it succeeds now.
+    pub(crate) fn wait(&self, limit: usize, burst_us: u64, now_us: u64) -> Option<u64> {
+        if limit == 0 {
+            return None;
+        }
+        let (each_ns, allowed_ns) = bounds(limit, burst_us, now_us);
+        let due_ns = self.due_ns.load(Relaxed).saturating_add(each_ns);
+        (due_ns > allowed_ns).then(|| (due_ns - allowed_ns).div_ceil(1_000))
+    }
+
+    /// Takes one. `limit`: how many per second, 0 = unlimited; as many as fit into `burst_us` (microseconds) may be
+    /// taken at once, and always one.
+    ///
+    /// False = the limit refuses it now.
+    pub(crate) fn try_admit(&self, limit: usize, burst_us: u64, now_us: u64) -> bool {
+        if limit == 0 {
+            return true;
+        }
+        let (each_ns, allowed_ns) = bounds(limit, burst_us, now_us);
+        let next = |due_ns: u64| {
+            Some(due_ns.max(now_us.saturating_mul(1_000)).saturating_add(each_ns))
+                .filter(|due_ns| *due_ns <= allowed_ns)
+        };
+        self.due_ns.fetch_update(Relaxed, Relaxed, next).is_ok()
+    }
+}
+
+/// The cost of one, and how far costs may run ahead of the clock, nanoseconds.
+fn bounds(limit: usize, burst_us: u64, now_us: u64) -> (u64, u64) {
+    let each_ns = (1_000_000_000 / limit as u64).max(1);
+    (each_ns, now_us.saturating_mul(1_000).saturating_add(burst_us.saturating_mul(1_000).max(each_ns)))
+}
+
+/// The number of connections of each address. It holds only addresses with connections.
+#[derive(Debug, Default)]
+struct AddressSlots {
+    taken: Mutex<HashMap<IpAddr, usize>>,
+}
+
+impl AddressSlots {
+    fn take(self: &Arc<Self>, address: IpAddr, limit: usize) -> Option<AddressSlot> {
+        let address = whole_network(address);
+        let mut all = self.lock();
+        let taken = all.entry(address).or_default();
+        (*taken < limit).then(|| {
+            *taken += 1;
+            AddressSlot { places: Arc::clone(self), address }
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One connection's slot among those of its address; dropped, it is free again.
+#[derive(Debug)]
+pub(crate) struct AddressSlot {
+    places: Arc<AddressSlots>,
+    address: IpAddr,
+}
+
+impl AddressSlot {
+    /// The address; of IPv6 its /64.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+}
+
+impl Drop for AddressSlot {
+    fn drop(&mut self) {
+        let mut all = self.places.lock();
+        if let Some(taken) = all.get_mut(&self.address) {
+            *taken -= 1;
+            if *taken == 0 {
+                all.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// An IPv4 address, or the /64 of an IPv6 address: what one customer of a provider has, at least (RFC 6177).
+fn whole_network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn each_address_has_its_own_places_and_gets_them_back() {
+        let places = Arc::new(AddressSlots::default());
+        let first = places.take(ip("203.0.113.1"), 2).expect("a first one");
+        let second = places.take(ip("::ffff:203.0.113.1"), 2).expect("a second one");
+        assert!(places.take(ip("203.0.113.1"), 2).is_none());
+        assert!(places.take(ip("203.0.113.2"), 2).is_some(), "another address");
+        drop(first);
+        let third = places.take(ip("203.0.113.1"), 2);
+        assert!(third.is_some());
+        drop((second, third));
+        assert!(places.lock().is_empty(), "nothing is kept of who has gone");
+    }
+
+    #[test]
+    fn of_ipv6_a_whole_network_counts() {
+        let places = Arc::new(AddressSlots::default());
+        let _first = places.take(ip("2001:db8:0:1::1"), 1).expect("a first one");
+        assert!(places.take(ip("2001:db8:0:1:ffff::2"), 1).is_none());
+        assert!(places.take(ip("2001:db8:0:2::1"), 1).is_some());
+    }
+
+    #[test]
+    fn a_rate_lets_a_burst_pass_and_then_its_share() {
+        let rate = Rate::default();
+        let at = |now_us: u64| (0..1_000).take_while(|_| rate.try_admit(100, 1_000_000, now_us)).count();
+        assert_eq!(at(5_000_000), 100);
+        assert_eq!(rate.wait(100, 1_000_000, 5_000_000), Some(10_000), "the next one in a hundredth of a second");
+        assert_eq!(at(5_500_000), 50);
+        assert_eq!(at(60_000_000), 100, "what was not used is not saved up");
+        assert!((0..10_000).all(|_| rate.try_admit(0, 0, 0)), "no limit");
+    }
+
+    #[test]
+    fn a_rate_without_a_burst_lets_one_pass_at_a_time() {
+        let rate = Rate::default();
+        assert!(rate.try_admit(2, 0, 1_000_000));
+        assert!(!rate.try_admit(2, 0, 1_000_000));
+        assert_eq!(rate.wait(2, 0, 1_000_000), Some(500_000));
+        assert_eq!(rate.wait(2, 0, 1_500_000), None);
+        assert!(rate.try_admit(2, 0, 1_500_000));
+    }
+}

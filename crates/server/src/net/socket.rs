@@ -1,0 +1,189 @@
+//! What a connection reads from and writes to.
+
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::net::{IpAddr, TcpStream as StdTcpStream};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::time::Duration;
+
+use mio::event::Source;
+use mio::net::{TcpStream, UnixStream};
+use mio::{Interest, Registry, Token};
+use rustls::ServerConnection;
+use socket2::SockRef;
+
+/// A non-blocking socket on its way to the shard.
+pub(crate) enum AcceptedSocket {
+    /// The client's own.
+    Tcp(StdTcpStream),
+    /// The client's own, and the session of its TLS.
+    Tls(StdTcpStream, Box<ServerConnection>),
+    /// One end of a pair: a task carries the bytes between the other end and a stream of HTTP/2.
+    Pair(StdUnixStream),
+}
+
+/// The socket of a connection.
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Tls(Box<TlsSession>),
+    Pair(UnixStream),
+}
+
+impl From<AcceptedSocket> for Socket {
+    fn from(accepted: AcceptedSocket) -> Self {
+        match accepted {
+            AcceptedSocket::Tcp(socket) => Socket::Tcp(TcpStream::from_std(socket)),
+            AcceptedSocket::Tls(socket, session) => {
+                Socket::Tls(Box::new(TlsSession::new(TcpStream::from_std(socket), *session)))
+            }
+            AcceptedSocket::Pair(socket) => Socket::Pair(UnixStream::from_std(socket)),
+        }
+    }
+}
+
+impl Socket {
+    fn source(&mut self) -> &mut dyn Source {
+        match self {
+            Socket::Tcp(socket) => socket,
+            Socket::Tls(tls) => &mut tls.socket,
+            Socket::Pair(socket) => socket,
+        }
+    }
+
+    /// The address of the peer: the client, or the proxy before it. None = the system does not know it any more.
+    pub(crate) fn peer_address(&self) -> Option<IpAddr> {
+        let socket = match self {
+            Socket::Tcp(socket) => socket,
+            Socket::Tls(tls) => &tls.socket,
+            Socket::Pair(_) => return None,
+        };
+        socket.peer_addr().ok().map(|address| address.ip().to_canonical())
+    }
+
+    /// Makes the system break the connection when the peer has not acknowledged output for this long (tcp(7),
+    /// TCP_USER_TIMEOUT), which detects a peer that is gone where pings need no pong. None = the system's own limit.
+    pub(crate) fn end_when_silent(&self, limit: Option<Duration>) {
+        let socket = match self {
+            Socket::Tcp(socket) => socket,
+            Socket::Tls(tls) => &tls.socket,
+            Socket::Pair(_) => return,
+        };
+        // A system that can't do it leaves the connection to its own timeouts.
+        let _ = SockRef::from(socket).set_tcp_user_timeout(limit);
+    }
+
+    /// Sends the closing alert of TLS: without it the peer can't distinguish an end from a link that was cut.
+    ///
+    /// # Errors
+    /// When the socket is full (`WouldBlock`), or broken.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        match self {
+            Socket::Tls(tls) => {
+                tls.session.send_close_notify();
+                tls.flush()
+            }
+            Socket::Tcp(_) | Socket::Pair(_) => Ok(()),
+        }
+    }
+
+    /// Whether it speaks TLS.
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self, Socket::Tls(_))
+    }
+
+    /// Whether a short read means that the socket is empty.
+    pub(crate) fn is_emptied_by_short_read(&self) -> bool {
+        !matches!(self, Socket::Tls(_))
+    }
+
+    /// Registers the socket with the poller. `is_known`: the poller knows it by another token.
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token, is_known: bool) -> Result<()> {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if is_known {
+            self.source().reregister(registry, token, interest)
+        } else {
+            self.source().register(registry, token, interest)
+        }
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        match self {
+            Socket::Tcp(socket) => socket.read(buffer),
+            Socket::Tls(tls) => tls.read(buffer),
+            Socket::Pair(socket) => socket.read(buffer),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        match self {
+            Socket::Tcp(socket) => socket.write(bytes),
+            Socket::Tls(tls) => tls.write(bytes),
+            Socket::Pair(socket) => socket.write(bytes),
+        }
+    }
+
+    /// Writes the bytes that were taken and could not be written yet.
+    fn flush(&mut self) -> Result<()> {
+        match self {
+            Socket::Tls(tls) => tls.flush(),
+            Socket::Tcp(_) | Socket::Pair(_) => Ok(()),
+        }
+    }
+}
+
+/// The most encrypted bytes that may wait for the socket.
+const WAITING_MAX: usize = 32 * 1024;
+
+/// A socket with TLS. The shard's own buffers drive the session, which holds none while it is idle.
+pub(crate) struct TlsSession {
+    socket: TcpStream,
+    session: ServerConnection,
+}
+
+impl TlsSession {
+    fn new(socket: TcpStream, mut session: ServerConnection) -> Self {
+        session.set_buffer_limit(Some(WAITING_MAX));
+        TlsSession { socket, session }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        loop {
+            match self.session.reader().read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                outcome => return outcome,
+            }
+            if self.session.read_tls(&mut self.socket)? == 0 {
+                return Ok(0);
+            }
+            let processed = self.session.process_new_packets();
+            // Messages of TLS itself (an alert, a new key) must not wait for the server's output.
+            let _ = self.flush();
+            processed.map_err(|error| Error::new(ErrorKind::InvalidData, error))?;
+        }
+    }
+
+    /// Takes as many bytes as there is room for. If that is not all, the socket is full.
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        let mut taken = 0;
+        loop {
+            match self.flush() {
+                Err(error) if error.kind() == ErrorKind::WouldBlock && taken > 0 => return Ok(taken),
+                outcome => outcome?,
+            }
+            if taken == bytes.len() {
+                return Ok(taken);
+            }
+            taken += self.session.writer().write(&bytes[taken..])?;
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        while self.session.wants_write() {
+            self.session.write_tls(&mut self.socket)?;
+        }
+        Ok(())
+    }
+}

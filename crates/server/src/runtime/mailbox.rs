@@ -1,0 +1,128 @@
+//! The messages that reach a shard from other threads. Each shard has one mailbox, served in order; no other way leads
+//! to the shard's state.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use touchline_engine::directory::DirectoryRequest;
+use touchline_engine::session::{ServerSubscription, Ticket};
+use touchline_engine::{ConnectionId, Delivery, Request, Response, ShardId};
+use touchline_protocol::Disconnect;
+use touchline_protocol::publication::EncodedPush;
+use touchline_protocol::stream::{ChannelName, NamespaceName};
+use touchline_registry::OwnerId;
+
+use crate::net::glob::Glob;
+use crate::net::proxies::Remote;
+use crate::net::socket::AcceptedSocket;
+use crate::registry::actor::Probe;
+use crate::transport::handshake::Negotiated;
+use crate::transport::http::PortRole;
+
+/// A message to a shard.
+pub(crate) enum Message {
+    /// A connection whose handshake HTTP has finished: from now on the shard serves it.
+    Adopt(Box<AdoptedConnection>),
+    /// A connection whose client address a trusted proxy has told (PROXY protocol).
+    Introduced { socket: std::net::TcpStream, remote: Remote, side: PortRole, is_for_lines: bool },
+    /// A request to the home of a channel.
+    Request { channel: ChannelName, request: Request, reply_to: ReplyTo },
+    /// A reply from the home of a channel, or from the registry, to a session of this shard.
+    SessionReply { connection: ConnectionId, ticket: Ticket, response: Response },
+    /// A reply to an operation that waits on this shard's thread: only that thread wakes it without a system call.
+    OperationReply { reply: oneshot::Sender<Response>, response: Response },
+    /// From the home of a channel to its subscribers on this shard. `accepted_us`: when the home accepted the
+    /// publication, microseconds of the node's clock.
+    Delivery { delivery: Delivery, accepted_us: u64 },
+    /// A command of the server API for the connections of one user.
+    User(Box<UserCommand>),
+    /// Whether NATS can be reached, after a change.
+    Linked(bool),
+    /// Other nodes may have stored publications without a notification: check all channels.
+    CatchUp,
+    /// The stream of this namespace holds publications that this node has not received: check its channels.
+    Advanced(NamespaceName),
+    /// An operation that another node broadcasts to every node. `reply`: called with the result; None = no reply is
+    /// expected.
+    Broadcast { message: Bytes, reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>> },
+    /// A command for one client, if it is still connected. `slot`: where its connection was.
+    Client { owner: OwnerId, slot: u32, command: ClientCommand },
+    /// One push for many clients, each with its slot; clients that are gone do not get it.
+    PushMany { clients: Vec<(OwnerId, u32)>, push: Arc<EncodedPush> },
+    /// A question of the server API about the shard as a whole.
+    Inspect(Inspection),
+    /// Find out which connections are alive: the shard pings each, and closes the dead ones.
+    Probe(Arc<Probe>),
+    /// From a shard that cannot accept for want of file descriptors: close the oldest `closes` connections whose client
+    /// has not connected yet.
+    MakeRoom { closes: usize, from: ShardId },
+    /// The reply to `MakeRoom`: they are closed, or will be when their tasks run.
+    RoomIsMade,
+    /// Disconnect the clients, spread over `over_ms` milliseconds. `done` is told when all are gone.
+    Drain { over_ms: u64, done: oneshot::Sender<()> },
+}
+
+/// A connection that HTTP hands over to the shard.
+pub(crate) struct AdoptedConnection {
+    pub(crate) socket: AcceptedSocket,
+    pub(crate) negotiated: Negotiated,
+    /// Bytes written before anything else; empty = none.
+    pub(crate) response_head: Bytes,
+    /// Input that was read before the hand-over: bytes of the socket, or the commands of the request.
+    pub(crate) prefix: Bytes,
+    /// The user that the client's certificate names; None = it names none, or there is no certificate.
+    pub(crate) user: Option<String>,
+}
+
+/// Where the reply to a request goes.
+pub(crate) enum ReplyTo {
+    /// To a session, with the ticket that it gave the request.
+    Session(ConnectionId, Ticket),
+    /// To an operation, and the shard on whose thread it waits; None = it does not wait on a shard's thread.
+    Operation(Option<ShardId>, oneshot::Sender<Response>),
+    /// The reply is dropped.
+    Discard,
+}
+
+/// A command for one client.
+pub(crate) enum ClientCommand {
+    /// Push a message, JSON.
+    Push(Vec<u8>),
+    /// Push a call of this number. `message`: JSON without the number.
+    Call { call: u64, message: Bytes },
+    /// Run commands that the client has sent by another request (`/emulation`).
+    Commands(Bytes),
+    /// End its connection.
+    Disconnect(Disconnect),
+    /// Send the registry a request in the client's name.
+    Directory { request: DirectoryRequest, reply_to: ReplyTo },
+}
+
+/// A command for the connections of one user.
+pub(crate) struct UserCommand {
+    pub(crate) user: String,
+    /// Only the connection of this client id; empty = all connections of the user.
+    pub(crate) client: String,
+    pub(crate) action: UserAction,
+    pub(crate) reply: oneshot::Sender<Result<(), touchline_protocol::Error>>,
+}
+
+/// What a [`UserCommand`] does with each connection.
+#[derive(Clone)]
+pub(crate) enum UserAction {
+    Subscribe { channel: String, subscription: ServerSubscription },
+    Unsubscribe { channel: String },
+    Disconnect { why: Disconnect, except: Vec<String> },
+    Refresh { is_expired: bool, expire_at_s: Option<u64>, info: Option<Bytes> },
+}
+
+/// Questions about a shard.
+pub(crate) enum Inspection {
+    /// Channels at home on this shard that match a pattern (None = all), with the number of their subscribers.
+    Channels { pattern: Option<Arc<Glob>>, reply: oneshot::Sender<Vec<(ChannelName, u64)>> },
+    /// Whether the shard serves its mailbox: it replies.
+    Turn { reply: oneshot::Sender<()> },
+    /// The number of channels at home on this shard that have subscribers.
+    ActiveChannels { reply: oneshot::Sender<u64> },
+}

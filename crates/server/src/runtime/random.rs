@@ -1,0 +1,55 @@
+//! Unpredictable random numbers for ids of clients: taken from the system in blocks, so that a connect
+//! rarely pays for more than copying a few bytes.
+
+use aws_lc_rs::rand;
+
+/// Bytes taken at once.
+const BLOCK: usize = 4_096;
+
+/// A block of random bytes.
+pub(crate) struct ClientIdRandom {
+    block: Box<[u8]>,
+    /// Bytes of the block that have been used.
+    used: usize,
+}
+
+impl ClientIdRandom {
+    /// An empty block; the first call of [`ClientIdRandom::bytes`] fills it.
+    pub(crate) fn new() -> Self {
+        ClientIdRandom { block: vec![0; BLOCK].into(), used: BLOCK }
+    }
+
+    /// Random bytes; None = the system has none.
+    pub(crate) fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
+        const { assert!(N <= BLOCK) };
+        if BLOCK - self.used < N {
+            rand::fill(&mut self.block).ok()?;
+            self.used = 0;
+        }
+        let (given, _) = self.block[self.used..].split_first_chunk_mut::<N>()?;
+        self.used += N;
+        // Used bytes do not stay in memory.
+        Some(std::mem::replace(given, [0; N]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_bytes_are_given_twice_over_many_blocks() {
+        let mut random = ClientIdRandom::new();
+        let mut seen = HashSet::new();
+        for _ in 0..10_000 {
+            let bytes: [u8; 10] = random.bytes().expect("the system has random numbers");
+            assert!(seen.insert(bytes));
+        }
+        // Each bit is set about half of the time: twelve standard deviations are 600.
+        for bit in 0..80 {
+            let set = seen.iter().filter(|bytes| bytes[bit / 8] >> (bit % 8) & 1 == 1).count();
+            assert!((4_400..=5_600).contains(&set), "bit {bit} is set {set} times");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The WebSocket handshake (RFC 6455 section 4.2) of a request that hyper or the shard itself has parsed.
+
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hyper::header::{
+    CONNECTION, HOST, HeaderMap, HeaderName, ORIGIN, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+
+use touchline_protocol::message::Encoding;
+use touchline_protocol::wire::Framing;
+use touchline_protocol::{Wire, deflate};
+
+use crate::net::admission::{Admission, Denial};
+use crate::net::agent::Agent;
+use crate::net::host::{self, HostRefusal};
+use crate::net::proxies::{Ambiguous, Remote};
+use crate::net::transport::Transport;
+use crate::node::Node;
+
+/// The GUID of the handshake (RFC 6455 section 1.3).
+const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/// The subprotocols that clients may offer.
+const JSON: &str = "centrifuge-json";
+const PROTOBUF: &str = "centrifuge-protobuf";
+/// Header fields of a request.
+pub(crate) const HEADERS_MAX: usize = 64;
+
+/// The header fields of a request.
+pub(crate) trait Headers {
+    /// The values of a field, in order.
+    fn values<'a>(&'a self, name: &HeaderName) -> impl Iterator<Item = &'a [u8]>;
+
+    /// The first value of a field; None = the field is missing.
+    fn value<'a>(&'a self, name: &HeaderName) -> Option<&'a [u8]> {
+        self.values(name).next()
+    }
+
+    /// Whether a comma-separated field has a token, whatever its case.
+    fn has_token(&self, name: &HeaderName, token: &str) -> bool {
+        self.values(name)
+            .flat_map(|value| value.split(|byte| *byte == b','))
+            .any(|part| part.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
+    }
+}
+
+impl Headers for HeaderMap {
+    fn values<'a>(&'a self, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+        self.get_all(name).iter().map(|value| value.as_bytes())
+    }
+}
+
+impl Headers for &[httparse::Header<'_>] {
+    fn values<'a>(&'a self, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+        let name = name.as_str();
+        self.iter().filter(move |header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value)
+    }
+}
+
+/// A handshake that is granted.
+pub(crate) struct Granted {
+    /// The value of `Sec-WebSocket-Accept`, which proves that the server has understood the handshake.
+    pub(crate) accept_key: String,
+    pub(crate) subprotocol: Option<&'static str>,
+    /// The encoding and framing of messages.
+    pub(crate) wire: Wire,
+    pub(crate) admission: Admission,
+}
+
+impl Granted {
+    /// Whether compression is agreed upon.
+    pub(crate) fn is_deflated(&self) -> bool {
+        matches!(self.wire.framing, Framing::Deflated { .. })
+    }
+}
+
+/// What a client and the server have negotiated.
+#[derive(Debug)]
+pub(crate) struct Negotiated {
+    pub(crate) transport: Transport,
+    /// The encoding and framing of messages.
+    pub(crate) wire: Wire,
+    pub(crate) agent: Agent,
+    pub(crate) admission: Admission,
+}
+
+/// The transport of a WebSocket endpoint; None = no endpoint is served at this path.
+pub(crate) fn transport_of(node: &Node, path: &str) -> Option<Transport> {
+    let (duplex, listening) = (&node.settings.websocket, &node.settings.uni_websocket);
+    let listening_path =
+        if listening.handler_prefix.is_empty() { "/connection/uni_websocket" } else { &listening.handler_prefix };
+    match path {
+        _ if !duplex.disabled && path == duplex.handler_prefix => Some(Transport::WebSocket),
+        _ if listening.enabled && path == listening_path => Some(Transport::UniWebSocket),
+        _ => None,
+    }
+}
+
+/// Why a handshake is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HandshakeRefusal {
+    /// It asks for no upgrade to WebSocket.
+    NoUpgrade,
+    /// The version is not 13.
+    Version,
+    /// The key is not 16 bytes in base64.
+    Key,
+    /// The host of the request is not valid, or not allowed.
+    Host(HostRefusal),
+    /// The page's origin is not allowed.
+    Origin,
+    /// The node drains, or holds as many connections as it may.
+    Full,
+    /// Its address has as many connections as it may.
+    Address,
+    /// The address of the client is ambiguous: two headers of proxies name different clients.
+    Ambiguous,
+}
+
+impl From<Denial> for HandshakeRefusal {
+    fn from(denial: Denial) -> Self {
+        match denial {
+            Denial::Full => HandshakeRefusal::Full,
+            Denial::Address => HandshakeRefusal::Address,
+        }
+    }
+}
+
+impl From<Ambiguous> for HandshakeRefusal {
+    fn from(_: Ambiguous) -> Self {
+        HandshakeRefusal::Ambiguous
+    }
+}
+
+/// Grants the handshake of a `GET` request of HTTP/1.1 that has come over the connection of `peer`.
+pub(crate) fn examine(
+    node: &Node,
+    peer: Remote,
+    transport: Transport,
+    query: &str,
+    headers: &impl Headers,
+) -> Result<Granted, HandshakeRefusal> {
+    host::check(headers, None, true, &node.settings.http_server.allowed_hosts).map_err(HandshakeRefusal::Host)?;
+    if !headers.has_token(&CONNECTION, "upgrade") || !headers.has_token(&UPGRADE, "websocket") {
+        return Err(HandshakeRefusal::NoUpgrade);
+    }
+    if headers.value(&SEC_WEBSOCKET_VERSION) != Some(b"13") {
+        return Err(HandshakeRefusal::Version);
+    }
+    let key = headers.value(&SEC_WEBSOCKET_KEY).filter(|key| is_nonce(key)).ok_or(HandshakeRefusal::Key)?;
+    let host = headers.value(&HOST).and_then(|host| std::str::from_utf8(host).ok());
+    grant(node, peer, transport, query, host, headers).map(|granted| Granted { accept_key: accept_key(key), ..granted })
+}
+
+/// The same over HTTP/2 (RFC 8441 section 5), where nothing has to be proved.
+pub(crate) fn examine_extended(
+    node: &Node,
+    peer: Remote,
+    transport: Transport,
+    query: &str,
+    host: Option<&str>,
+    headers: &impl Headers,
+) -> Result<Granted, HandshakeRefusal> {
+    if headers.value(&SEC_WEBSOCKET_VERSION) != Some(b"13") {
+        return Err(HandshakeRefusal::Version);
+    }
+    grant(node, peer, transport, query, host, headers)
+}
+
+fn grant(
+    node: &Node,
+    peer: Remote,
+    transport: Transport,
+    query: &str,
+    host: Option<&str>,
+    headers: &impl Headers,
+) -> Result<Granted, HandshakeRefusal> {
+    if let Some(origin) = headers.value(&ORIGIN) {
+        let origin = std::str::from_utf8(origin).unwrap_or_default();
+        if !node.origins.allow(Some(origin), host) {
+            return Err(HandshakeRefusal::Origin);
+        }
+    }
+    let admission = node.admit(node.proxies.client(peer, headers)?)?;
+    let offers =
+        |subprotocol: &'static str| headers.has_token(&SEC_WEBSOCKET_PROTOCOL, subprotocol).then_some(subprotocol);
+    let subprotocol = offers(PROTOBUF).or_else(|| offers(JSON));
+    let is_asked = query.split('&').any(|pair| matches!(pair, "format=protobuf" | "cf_protocol=protobuf"));
+    let body = match transport {
+        Transport::UniWebSocket => Encoding::Push,
+        _ if subprotocol == Some(PROTOBUF) || is_asked => Encoding::Protobuf,
+        _ => Encoding::Json,
+    };
+    let endpoint = &node.settings.websocket;
+    let offers_deflate = || {
+        headers.values(&SEC_WEBSOCKET_EXTENSIONS).any(|offer| std::str::from_utf8(offer).is_ok_and(deflate::is_offered))
+    };
+    let envelope = match transport {
+        Transport::WebSocket if endpoint.compression && offers_deflate() => {
+            Framing::Deflated { from: endpoint.compression_min_size as u32 }
+        }
+        _ => Framing::WebSocket,
+    };
+    Ok(Granted { accept_key: String::new(), subprotocol, wire: Wire { encoding: body, framing: envelope }, admission })
+}
+
+fn accept_key(key: &[u8]) -> String {
+    STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key, GUID].concat()))
+}
+
+/// 16 bytes in base64.
+fn is_nonce(key: &[u8]) -> bool {
+    let mut bytes = [0; 18];
+    key.len() == 24 && STANDARD.decode_slice(key, &mut bytes) == Ok(16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_accept_key_is_the_one_of_the_rfc() {
+        assert_eq!(accept_key(b"dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        assert!(is_nonce(b"dGhlIHNhbXBsZSBub25jZQ=="));
+        assert!(!is_nonce(b"dGhlIHNhbXBsZSBub25jZQ"));
+        assert!(!is_nonce(b"dGhlIHNhbXBsZSBub25jZQ!="));
+    }
+
+    #[test]
+    fn tokens_are_found_in_lists() {
+        let headers = [httparse::Header { name: "Connection", value: b"keep-alive, Upgrade" }];
+        let headers = &headers[..];
+        assert!(headers.has_token(&CONNECTION, "upgrade"));
+        assert!(!headers.has_token(&CONNECTION, "up"));
+        assert!(!headers.has_token(&UPGRADE, "websocket"));
+    }
+}

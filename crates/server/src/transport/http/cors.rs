@@ -1,0 +1,65 @@
+//! Cross-origin requests of web pages: `client.allowed_origins`, and the headers that let a browser show the answer to
+//! its page.
+
+use hyper::header::{
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, HOST, HeaderMap, HeaderValue,
+    ORIGIN, VARY,
+};
+use hyper::{StatusCode, Uri};
+
+use super::respond::{self, HttpResponse, RefusalResponse};
+use crate::net::origin;
+use crate::net::proxies::Remote;
+use crate::node::Node;
+
+/// The value of `Access-Control-Allow-Origin` that admits every page.
+const ANY: &str = "*";
+
+/// The origin of an allowed page; `*` when it is allowed only because every page is. None = the request has no `Origin`
+/// header.
+///
+/// # Errors
+/// The response to a page that is not allowed.
+pub(super) fn check(
+    node: &Node,
+    peer: Remote,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<Option<HeaderValue>, RefusalResponse> {
+    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
+    let host = text(HOST).or_else(|| uri.authority().map(|authority| authority.as_str()));
+    if !node.origins.allow(text(ORIGIN), host) {
+        node.log_refused_request(peer, headers, 403, origin::NOT_ALLOWED);
+        return Err(respond::text(StatusCode::FORBIDDEN, "this origin is not in client.allowed_origins\n").into());
+    }
+    let is_named = node.origins.name(text(ORIGIN), host);
+    Ok(headers.get(ORIGIN).cloned().map(|origin| if is_named { origin } else { HeaderValue::from_static(ANY) }))
+}
+
+/// Lets the browser show an answer to the page. A page that `client.allowed_origins` does not name gets no answer to a
+/// request with credentials (cookies, certificates): an arbitrary page must not act as the user.
+pub(super) fn admit(mut answer: HttpResponse, origin: Option<&HeaderValue>) -> HttpResponse {
+    if let Some(origin) = origin {
+        let headers = answer.headers_mut();
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        if origin != ANY {
+            headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+        }
+        headers.insert(VARY, HeaderValue::from_static("Origin"));
+    }
+    answer
+}
+
+/// The answer to a browser's preflight request.
+pub(super) fn preflight(headers: &HeaderMap, origin: Option<&HeaderValue>) -> HttpResponse {
+    let mut answer = admit(HttpResponse::default(), origin);
+    *answer.status_mut() = StatusCode::NO_CONTENT;
+    let wanted =
+        headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned().unwrap_or(HeaderValue::from_static("Content-Type"));
+    let headers = answer.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, OPTIONS"));
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, wanted);
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("300"));
+    answer
+}

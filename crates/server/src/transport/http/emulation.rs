@@ -1,0 +1,58 @@
+//! Commands of clients that read an endless answer: each command comes in a request of its own, to any node and shard.
+
+use bytes::Bytes;
+use hyper::header::CONTENT_TYPE;
+use hyper::{Method, Request, StatusCode};
+use touchline_protocol::emulation::EmulationCommand;
+use touchline_protocol::protobuf::Malformed;
+
+use super::body::RequestBody;
+use super::cors;
+use super::respond::{self, HttpResponse};
+use super::stream::PROTOBUF;
+use crate::net::proxies::Remote;
+use crate::node::{Emulated, Node};
+
+/// Answers a request of `/emulation`: forwards its commands to their session.
+pub(super) async fn answer(node: &Node, peer: Remote, request: Request<RequestBody>) -> HttpResponse {
+    let origin = match cors::check(node, peer, request.uri(), request.headers()) {
+        Ok(origin) => origin,
+        Err(answer) => return *answer,
+    };
+    if *request.method() == Method::OPTIONS {
+        return cors::preflight(request.headers(), origin.as_ref());
+    }
+    let answer = if *request.method() == Method::POST {
+        forward(node, request).await
+    } else {
+        respond::method_not_allowed("POST, OPTIONS")
+    };
+    cors::admit(answer, origin.as_ref())
+}
+
+async fn forward(node: &Node, request: Request<RequestBody>) -> HttpResponse {
+    let is_protobuf =
+        request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(PROTOBUF.as_bytes()));
+    let (body, _budget) = match request.into_body().read(node.settings.emulation.max_request_body_size()).await {
+        Ok(read) => read,
+        Err(status) => {
+            return respond::text(status, "the body is larger than emulation.max_request_body_size, or broken off\n");
+        }
+    };
+    let read = if is_protobuf { EmulationCommand::from_protobuf(&body) } else { EmulationCommand::from_json(&body) };
+    let forwarded =
+        read.map(|request| node.emulate(&request.session, &request.node, Bytes::copy_from_slice(&request.data)));
+    match forwarded {
+        Ok(Emulated::Done) => {
+            let mut answer = HttpResponse::default();
+            *answer.status_mut() = StatusCode::NO_CONTENT;
+            answer
+        }
+        Ok(Emulated::TooLarge) => respond::text(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the client is connected to another node, and this is more than nodes can send each other\n",
+        ),
+        Ok(Emulated::NoNode) => respond::text(StatusCode::NOT_FOUND, "no such node\n"),
+        Err(Malformed) => respond::text(StatusCode::BAD_REQUEST, "expected session, node and data\n"),
+    }
+}

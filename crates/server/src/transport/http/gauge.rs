@@ -1,0 +1,65 @@
+//! The rate limit on HTTP/2 frames. The library answers `PING` and `SETTINGS` and follows `PRIORITY`,
+//! `WINDOW_UPDATE` and `RST_STREAM` by itself, so they are counted before it sees them: each is charged as a command,
+//! and a connection above `client.command_rate_limit` is not read until its time has come.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Sleep, sleep};
+use touchline_engine::ShardId;
+
+use super::frames::FrameScanner;
+use super::timeouts::StreamsTimer;
+use crate::node::Node;
+use crate::runtime::rate_limiter::RateLimiter;
+
+/// Counts the frames of one connection.
+pub(super) struct BufferGauge {
+    node: Arc<Node>,
+    shard: ShardId,
+    scanner: FrameScanner,
+    rate_limiter: RateLimiter,
+    timer: Rc<StreamsTimer>,
+    /// The connection is not read until this ends. None = it may be read.
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl BufferGauge {
+    pub(super) fn new(node: Arc<Node>, shard: ShardId, timer: Rc<StreamsTimer>) -> Self {
+        BufferGauge {
+            node,
+            shard,
+            scanner: FrameScanner::new(),
+            rate_limiter: RateLimiter::default(),
+            timer,
+            pause: None,
+        }
+    }
+
+    /// Ready when the connection may be read.
+    pub(super) fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(pause) = &mut self.pause {
+            std::task::ready!(pause.as_mut().poll(context));
+            self.pause = None;
+            self.timer.note_incomplete(self.scanner.is_incomplete());
+        }
+        Poll::Ready(())
+    }
+
+    /// Charges the frames in bytes that have been read.
+    pub(super) fn note_read(&mut self, bytes: &[u8]) {
+        let frames = self.scanner.scan(bytes);
+        self.timer.note_incomplete(self.scanner.is_incomplete());
+        let now_us = self.node.clock.elapsed_us();
+        let rate = self.node.settings.client.command_rate_limit;
+        if let Some(until_us) = self.rate_limiter.charge([(frames, rate), (0, 0)], now_us) {
+            self.node.shards[usize::from(self.shard)].metrics.throttled.add_shared(1);
+            self.pause = Some(Box::pin(sleep(Duration::from_micros(until_us.saturating_sub(now_us)))));
+            // The missing bytes wait in the socket, because the node does not read: that is not the client's fault.
+            self.timer.note_incomplete(false);
+        }
+    }
+}

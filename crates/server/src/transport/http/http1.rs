@@ -1,0 +1,135 @@
+//! HTTP/1: hyper parses it. When a request takes its connection over, the socket moves to the shard and hyper's buffers
+//! are freed.
+
+use std::convert::Infallible;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+
+use super::body::{BodyBudget, RequestBody, Rest};
+use super::respond::HttpResponse;
+use super::rewind::{ConnectionWatch, HttpStream, Rewind};
+use super::route::{self, Routed};
+use super::stream::Admitted;
+use super::takeover::{Taken, Takeover};
+use super::timeouts::{RequestStage, TimeoutTimer};
+use super::{HEAD_MAX, Origin};
+use crate::net::socket::AcceptedSocket;
+use crate::runtime::mailbox::{AdoptedConnection, Message};
+use crate::transport::handshake::{HEADERS_MAX, Negotiated};
+
+/// Serves the requests of one connection. `prefix` holds the bytes that have been read from it already.
+pub(super) async fn serve(origin: Origin, stream: HttpStream, prefix: Bytes) {
+    let origin = Rc::new(origin);
+    let node = &origin.node;
+    let takeover = Rc::new(Takeover::default());
+    let timer = Rc::new(TimeoutTimer::new(node.clock.ticks(), &node.settings.http_server));
+    let rest = Rc::new(Rest::default());
+    let _budget = BodyBudget::new(node.shards[usize::from(origin.shard)].http_counter(), HEAD_MAX);
+    let service = service_fn(|request: Request<Incoming>| {
+        let (origin, takeover) = (Rc::clone(&origin), Rc::clone(&takeover));
+        let (timer, rest) = (Rc::clone(&timer), Rc::clone(&rest));
+        let counter = origin.node.shards[usize::from(origin.shard)].http_counter();
+        let request = RequestBody::wrap(request, Some(Rc::clone(&rest)), counter);
+        // Boxed, because only a connection that can move gives its socket back.
+        Box::pin(async move { Ok::<_, Infallible>(answer(&origin, &takeover, &timer, &rest, request).await) })
+    });
+    let mut connection = http1::Builder::new()
+        .header_read_timeout(None)
+        .max_buf_size(HEAD_MAX)
+        .max_headers(HEADERS_MAX)
+        .half_close(false)
+        .serve_connection(
+            TokioIo::new(Rewind::new(
+                prefix,
+                stream,
+                ConnectionWatch::Requests(Rc::clone(&timer), Rc::clone(&origin.pass)),
+            )),
+            service,
+        );
+    let mut draining = node.draining.subscribe();
+    let mut passing = std::pin::pin!(rest.pass_over());
+    let ended = tokio::select! {
+        // The connection comes first: it answers the requests that it has read before a limit or a drain ends it.
+        biased;
+        ended = std::future::poll_fn(|context| connection.poll_without_shutdown(context)) => ended,
+        never = &mut passing => match never {},
+        () = takeover.now() => Ok(()),
+        () = timer.overrun() => return,
+        _ = draining.wait_for(|draining| *draining), if !origin.is_late => {
+            // The current request is served, also when its head is still incomplete; no other request follows it.
+            std::pin::Pin::new(&mut connection).graceful_shutdown();
+            tokio::select! {
+                ended = std::future::poll_fn(|context| connection.poll_without_shutdown(context)) => ended,
+                never = &mut passing => match never {},
+                () = timer.overrun() => return,
+            }
+        }
+    };
+    let (Ok(()), Some(taken)) = (ended, takeover.taken()) else {
+        // The last answer may still wait for room in the socket, and the client may still be sending.
+        let _ = tokio::time::timeout(node.settings.http_server.request_timeout, connection).await;
+        return;
+    };
+    let parts = connection.into_parts();
+    let rewind = parts.io.into_inner();
+    // Answers to earlier requests that are still in hyper's buffer would be lost.
+    if rewind.owes() {
+        return;
+    }
+    let Ok(socket) = rewind.into_inner().into_arrival() else { return };
+    node.send(origin.shard, Message::Adopt(Box::new(adopted_connection(&origin, taken, socket, &parts.read_buf))));
+}
+
+/// Answers one request. A request that takes its connection over leaves word in `takeover`.
+async fn answer(
+    origin: &Origin,
+    takeover: &Takeover,
+    timer: &TimeoutTimer,
+    rest: &Rest,
+    request: Request<RequestBody>,
+) -> HttpResponse {
+    timer.enter(RequestStage::Request);
+    let mut answer = match route::answer(origin, request).await {
+        Routed::Answer(answer) => answer,
+        Routed::Upgrade(answer, negotiated) => {
+            takeover.set(Taken::Upgrade(negotiated));
+            answer
+        }
+        Routed::Stream(admitted) => takeover.take(Taken::Stream(admitted)).await,
+    };
+    if rest.is_given_up() || origin.is_late {
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    timer.enter(RequestStage::Waiting);
+    answer
+}
+
+/// The connection as the shard adopts it. `prefix`: the bytes that the client has sent after its request.
+fn adopted_connection(origin: &Origin, taken: Taken, socket: AcceptedSocket, prefix: &[u8]) -> AdoptedConnection {
+    let user = origin.user.clone();
+    match taken {
+        // The prefix is copied, because a slice would keep hyper's whole buffer alive.
+        Taken::Upgrade(negotiated) => {
+            let prefix = Bytes::copy_from_slice(prefix);
+            AdoptedConnection { socket, negotiated, response_head: Bytes::new(), prefix, user }
+        }
+        Taken::Stream(admitted) => {
+            let response_head = admitted.head();
+            let Admitted { transport, wire, commands, agent, admission, .. } = *admitted;
+            AdoptedConnection {
+                socket,
+                negotiated: Negotiated { transport, wire, agent, admission },
+                response_head,
+                prefix: commands,
+                user,
+            }
+        }
+    }
+}

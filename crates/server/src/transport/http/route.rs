@@ -1,0 +1,319 @@
+//! The router: which handler serves a request.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use hyper::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName};
+use hyper::{Method, Request, StatusCode, Version};
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use touchline_protocol::Error;
+
+use super::body::RequestBody;
+use super::respond::{self, HttpResponse, JSON};
+use super::stream::Admitted;
+use super::{Origin, emulation, stream, upgrade};
+use crate::api::operations::{self, ErrorMode};
+use crate::auth::is_same_secret;
+use crate::net::host::{self, HostRefusal};
+use crate::node::Node;
+use crate::runtime::mailbox::Inspection;
+use crate::runtime::metrics::{ClusterStatus, NodeCollector, RegistryCollector, StatsCollector, StoreCollector};
+use crate::runtime::metrics_text::text_format;
+use crate::runtime::refusals::RefusalLine;
+use crate::transport::handshake::{self, Negotiated};
+
+/// How long a shard may take to answer a liveness probe.
+const TURN_TIME: Duration = Duration::from_secs(5);
+
+static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+static X_CENTRIFUGO_ERROR_MODE: HeaderName = HeaderName::from_static("x-centrifugo-error-mode");
+
+/// The outcome of a request.
+pub(super) enum Routed {
+    /// A whole answer.
+    Answer(HttpResponse),
+    /// An answer after which the connection or stream is a WebSocket.
+    Upgrade(HttpResponse, Negotiated),
+    /// An endless answer.
+    Stream(Box<Admitted>),
+}
+
+/// Answers one request. The futures of rare cases are boxed: without that, the future of every request of the server
+/// API, which is copied, would be as large as the largest of them.
+pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
+    let (node, peer) = (&origin.node, origin.remote);
+    let target = request.uri().authority().map(|authority| authority.as_str());
+    let is_needed = request.version() == Version::HTTP_11;
+    if let Err(refusal) = host::check(request.headers(), target, is_needed, &node.settings.http_server.allowed_hosts) {
+        if refusal == HostRefusal::NotAllowed {
+            node.log_refused_request(peer, request.headers(), 421, host::NOT_ALLOWED);
+        }
+        return Routed::Answer(respond::refuse_host(refusal));
+    }
+    let path = request.uri().path();
+    if origin.is_late && probe_of(origin, path).is_none() {
+        return Routed::Answer(respond::draining());
+    }
+    if !origin.side.serves_clients() {
+        return Routed::Answer(Box::pin(inner(origin, request)).await);
+    }
+    if let Some(transport) = handshake::transport_of(node, path) {
+        return match upgrade::answer(node, peer, &request, transport) {
+            Ok((answer, negotiated)) => Routed::Upgrade(answer, negotiated),
+            Err(refusal) => Routed::Answer(*refusal),
+        };
+    }
+    if let Some((transport, settings)) = stream::transport_of(node, path) {
+        return match Box::pin(stream::admit(node, peer, transport, &settings, request)).await {
+            Ok(admitted) => Routed::Stream(Box::new(admitted)),
+            Err(refusal) => Routed::Answer(*refusal),
+        };
+    }
+    if is_api(origin, path) {
+        return Routed::Answer(api(origin, request).await);
+    }
+    Routed::Answer(Box::pin(plain(origin, request)).await)
+}
+
+/// Answers a request that is for no transport of clients, on a port that serves clients.
+async fn plain(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
+    let node = &origin.node;
+    let settings = &node.settings;
+    let path = request.uri().path();
+    if (settings.http_stream.enabled || settings.sse.enabled)
+        && path == prefix(&settings.emulation.handler_prefix, "/emulation")
+    {
+        return emulation::answer(node, origin.remote, request).await;
+    }
+    let is_read = is_read(&request);
+    match settings.pages.iter().find(|page| page.path == path) {
+        Some(_) if !is_read => respond::method_not_allowed("GET, HEAD"),
+        Some(page) => respond::page(page.content_type, page.body.clone()),
+        None => inner(origin, request).await,
+    }
+}
+
+/// Answers a request that is for the server API, or for metrics and probes, where the port serves them.
+async fn inner(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
+    let (node, path) = (&origin.node, request.uri().path());
+    if is_api(origin, path) {
+        return api(origin, request).await;
+    }
+    match probe_of(origin, path) {
+        None => respond::text(StatusCode::NOT_FOUND, "not found\n"),
+        Some(_) if !is_read(&request) => respond::method_not_allowed("GET, HEAD"),
+        Some(ProbeReply::Live) => live(node).await,
+        Some(ProbeReply::Ready) => health(node),
+        Some(ProbeReply::Metrics) => metrics(node, request.headers()),
+    }
+}
+
+/// The probe that a path names. None = the path names none, or this port does not serve it.
+fn probe_of(origin: &Origin, path: &str) -> Option<ProbeReply> {
+    let settings = &origin.node.settings;
+    let is_health = path == prefix(&settings.health.handler_prefix, "/health");
+    match path {
+        _ if !origin.side.serves_operators() => None,
+        "/livez" if settings.health.enabled => Some(ProbeReply::Live),
+        _ if settings.health.enabled && (is_health || path == "/readyz") => Some(ProbeReply::Ready),
+        _ if settings.prometheus.enabled && path == prefix(&settings.prometheus.handler_prefix, "/metrics") => {
+            Some(ProbeReply::Metrics)
+        }
+        _ => None,
+    }
+}
+
+/// Whether a path is the server API's, and this port serves it.
+fn is_api(origin: &Origin, path: &str) -> bool {
+    let rest = path.strip_prefix("/api");
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        && origin.side.serves_api(origin.node.settings.http_api.external)
+}
+
+/// An endpoint for operators.
+enum ProbeReply {
+    /// `/livez`: whether every event loop responds.
+    Live,
+    /// `/health` and `/readyz`: whether the node can serve.
+    Ready,
+    /// `/metrics`.
+    Metrics,
+}
+
+fn is_read(request: &Request<RequestBody>) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD)
+}
+
+/// The answer to the liveness probe: whether every shard's event loop responds.
+async fn live(node: &Node) -> HttpResponse {
+    match tokio::time::timeout(TURN_TIME, node.inspect(|reply| Inspection::Turn { reply })).await {
+        Ok(turned) if turned.len() == node.shards.len() => respond::body(StatusCode::OK, JSON, "{}"),
+        _ => respond::text(StatusCode::SERVICE_UNAVAILABLE, "an event loop does not turn\n"),
+    }
+}
+
+/// A configured path; `default` when it is empty.
+pub(super) fn prefix<'a>(configured: &'a str, default: &'a str) -> &'a str {
+    if configured.is_empty() { default } else { configured }
+}
+
+/// The answer to the readiness probe: whether the node can serve, else why not.
+fn health(node: &Node) -> HttpResponse {
+    if *node.draining.borrow() {
+        return respond::draining();
+    }
+    if let Some(why) = node.version_conflict() {
+        return respond::text(StatusCode::SERVICE_UNAVAILABLE, format!("no part of the cluster: {why}\n"));
+    }
+    if node.cluster.is_some() && !node.is_linked.load(Relaxed) {
+        let text = match node.stream_fault() {
+            fault if fault.is_empty() => {
+                "cut off from NATS: clients are served, other nodes can't be reached\n".to_owned()
+            }
+            fault => format!("JetStream can't be used: {fault}\n"),
+        };
+        return respond::text(StatusCode::SERVICE_UNAVAILABLE, text);
+    }
+    if node.is_unsettled() {
+        return respond::text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the registry's entries of other nodes are on their way\n",
+        );
+    }
+    if node.store().is_some_and(|store| !store.metrics().is_healthy()) {
+        return respond::text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the primary database fails: durable channels can't be published to\n",
+        );
+    }
+    respond::body(StatusCode::OK, JSON, "{}")
+}
+
+/// The node's metrics: as OpenMetrics for clients that accept it, else in the text format 0.0.4 of Prometheus.
+fn metrics(node: &Node, headers: &HeaderMap) -> HttpResponse {
+    let mut registry = Registry::with_prefix("touchline");
+    let link = node
+        .cluster
+        .as_ref()
+        .map(|_| ClusterStatus { is_up: node.is_linked.load(Relaxed), peers: node.peers.load(Relaxed) });
+    registry.register_collector(Box::new(RegistryCollector { metrics: node.registry_metrics(), link }));
+    registry.register_collector(Box::new(NodeCollector::of(node)));
+    if let Some(store) = node.store() {
+        registry.register_collector(Box::new(StoreCollector(Arc::clone(store.metrics()))));
+    }
+    if let Some(stats) = node.stats() {
+        registry.register_collector(Box::new(StatsCollector(Arc::clone(stats.metrics()))));
+    }
+    let buffered = node.shards.iter().map(|shard| shard.http_buffered()).sum::<usize>() as i64;
+    registry.register("http_buffered_bytes", "Bytes held for requests and streams of HTTP", ConstGauge::new(buffered));
+    let mut text = String::new();
+    if prometheus_client::encoding::text::encode(&mut text, &registry).is_err() {
+        return respond::text(StatusCode::INTERNAL_SERVER_ERROR, "metrics could not be written\n");
+    }
+    let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    if accepted.any(|accepted| accepted.contains("application/openmetrics-text")) {
+        return respond::body(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text);
+    }
+    respond::body(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text_format(&text))
+}
+
+/// Answers a request of the server API.
+async fn api(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
+    let Origin { node, shard, pass, .. } = origin;
+    let started_us = node.clock.elapsed_us();
+    let metrics = &node.shards[usize::from(*shard)].metrics;
+    if node.settings.http_api.disabled {
+        return respond::text(StatusCode::NOT_FOUND, "not found\n");
+    }
+    if *request.method() != Method::POST {
+        return respond::method_not_allowed("POST");
+    }
+    if let Err(cause) = authorize(node, &request) {
+        node.log_refused_request(origin.remote, request.headers(), 401, cause);
+        return respond::text(StatusCode::UNAUTHORIZED, "unauthorized: send the key of http_api.key as X-API-Key\n");
+    }
+    pass.settle();
+    metrics.api_requests.add(1);
+    let mode = match request.headers().get(&X_CENTRIFUGO_ERROR_MODE).map(|mode| mode.as_bytes()) {
+        Some(b"transport") => ErrorMode::Transport,
+        _ => ErrorMode::Inside,
+    };
+    let method = request.uri().path().strip_prefix("/api").unwrap_or_default().trim_start_matches('/').to_owned();
+    let (body, _budget) = match request.into_body().read(node.settings.http_api.body_size_limit).await {
+        Ok(read) => read,
+        Err(status) => {
+            return respond::text(status, "the body is larger than http_api.body_size_limit, or broken off\n");
+        }
+    };
+    match operations::serve(node, &method, &body).await {
+        Ok(reply) => {
+            if method == "publish" {
+                metrics.publish_latency.observe_us(node.clock.elapsed_us().saturating_sub(started_us));
+            }
+            if let Some(error) = &reply.error {
+                metrics.count_error(error.code);
+                log_refused_operation(origin, &method, *error);
+            }
+            respond::body(reply.status(mode), JSON, reply.into_body(mode))
+        }
+        Err(malformed) => {
+            respond::body(StatusCode::BAD_REQUEST, respond::TEXT, format!("malformed request: {malformed}\n"))
+        }
+    }
+}
+
+/// Logs why the server API refused an operation, where the caller or the configuration is the cause.
+fn log_refused_operation(origin: &Origin, operation: &str, error: Error) {
+    let cause = match error {
+        Error::UNKNOWN_CHANNEL => "server API: the namespace of the channel is not in channel.namespaces",
+        Error::NOT_AVAILABLE => {
+            "server API: what the operation needs is not switched on (for the namespace, or in [store])"
+        }
+        Error::METHOD_NOT_FOUND => "server API: there is no operation of this name",
+        Error::BAD_REQUEST => "server API: a field is missing, empty, too long or contradicts another one",
+        _ => return,
+    };
+    let (code, address) = (error.code, Some(origin.remote.address));
+    origin.node.log_refusal(&RefusalLine {
+        cause,
+        code,
+        address,
+        operation: operation.get(..32).unwrap_or(operation),
+        ..RefusalLine::default()
+    });
+}
+
+/// Checks the key of the server API in a request.
+///
+/// # Errors
+/// Why the key is not accepted, for the log.
+fn authorize(node: &Node, request: &Request<RequestBody>) -> Result<(), &'static str> {
+    let settings = &node.settings.http_api;
+    if settings.insecure {
+        return Ok(());
+    }
+    let key = settings.key.as_bytes();
+    let is_key = |shown: &[u8]| !key.is_empty() && is_same_secret(shown, key);
+    let headers = request.headers();
+    if headers.get(&X_API_KEY).is_some_and(|shown| is_key(shown.as_bytes())) {
+        return Ok(());
+    }
+    let in_authorization = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(7));
+    let in_authorization =
+        in_authorization.map(|(scheme, shown)| scheme.eq_ignore_ascii_case(b"apikey ") && is_key(shown));
+    if in_authorization == Some(true) {
+        return Ok(());
+    }
+    let query = request.uri().query().unwrap_or_default();
+    let mut in_query = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "api_key").peekable();
+    let is_shown = headers.contains_key(&X_API_KEY) || in_authorization.is_some() || in_query.peek().is_some();
+    if in_query.any(|(_, shown)| is_key(shown.as_bytes())) {
+        Ok(())
+    } else if is_shown {
+        Err("server API: the key that was sent is not http_api.key")
+    } else {
+        Err("server API: no key was sent (header X-API-Key)")
+    }
+}

@@ -1,0 +1,48 @@
+//! The takeover: how a request takes its connection out of HTTP.
+
+use std::cell::RefCell;
+
+use tokio::sync::Notify;
+
+use super::respond::HttpResponse;
+use super::stream::Admitted;
+use crate::transport::handshake::Negotiated;
+
+/// What a connection becomes when a request takes it over.
+pub(super) enum Taken {
+    /// A WebSocket, once the answer is written.
+    Upgrade(Negotiated),
+    /// An endless answer to this request.
+    Stream(Box<Admitted>),
+}
+
+/// The slot in which a request announces that it takes its connection over.
+#[derive(Default)]
+pub(super) struct Takeover {
+    taken: RefCell<Option<Taken>>,
+    now: Notify,
+}
+
+impl Takeover {
+    /// The connection is taken over once the answer is written.
+    pub(super) fn set(&self, taken: Taken) {
+        self.taken.replace(Some(taken));
+    }
+
+    /// Takes the connection over at once. Never returns: hyper writes no answer.
+    pub(super) async fn take(&self, taken: Taken) -> HttpResponse {
+        self.set(taken);
+        self.now.notify_one();
+        std::future::pending().await
+    }
+
+    /// Returns when a request has called [`Takeover::take`].
+    pub(super) async fn now(&self) {
+        self.now.notified().await;
+    }
+
+    /// Removes what a request has announced. None = no request has taken the connection over.
+    pub(super) fn taken(&self) -> Option<Taken> {
+        self.taken.take()
+    }
+}
