@@ -21,6 +21,7 @@ pub mod session;
 mod settings;
 pub mod tracker;
 pub mod wheel;
+pub mod wildcard;
 mod work;
 
 pub use channels::Channels;

@@ -2,7 +2,7 @@
 
 use crate::entry::Entry;
 
-/// One membership: its entry, and its neighbours in the lists that it stands in ([`crate::slab::NONE`] = there is none).
+/// One membership: its entry, and its neighbours in two lists ([`crate::slab::NONE`] = there is none).
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) entry: Entry,

@@ -9,6 +9,8 @@ const FEW: usize = 128;
 /// Bits of a hash that choose a register.
 const BITS: u32 = 11;
 const REGISTERS: usize = 1 << BITS;
+// Users one by one take no more memory than the registers.
+const _: () = assert!(FEW * size_of::<u64>() <= REGISTERS);
 
 /// A set of users that can only be counted and united.
 #[derive(Debug, Clone, PartialEq, Eq)]

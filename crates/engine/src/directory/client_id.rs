@@ -5,7 +5,7 @@ use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
 /// Length of a client id as text, bytes.
-const TEXT_LEN: usize = Hyphenated::LENGTH;
+pub(super) const TEXT_LEN: usize = Hyphenated::LENGTH;
 
 /// A client id in its usual form.
 pub fn client_text(owner: OwnerId) -> String {

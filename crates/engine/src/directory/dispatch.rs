@@ -51,8 +51,8 @@ impl<A> Directory<A> {
     }
 
     /// Begins a request. `None` = it has its reply already, or waits for one; else it is a walk
-    /// ([`DirectoryRequest::is_walk`]): [`Directory::step`] must be called until it returns `None`, and no other request
-    /// may begin before.
+    /// ([`DirectoryRequest::is_walk`]): [`Directory::step`] must be called until it returns `None`, and no other
+    /// request may begin before.
     pub fn begin(
         &mut self,
         requester: Requester,

@@ -8,7 +8,7 @@ use touchline_registry::OwnerId;
 use super::scope::ScopeId;
 
 /// Messages that are delivered to a client before it must acknowledge some.
-const WINDOW: usize = 100;
+pub(super) const WINDOW: usize = 100;
 /// How long after a failed load the store is asked again, milliseconds.
 const RETRY_MS: u64 = 1_000;
 

@@ -69,8 +69,8 @@ methods! {
 }
 
 impl RegistryMethod {
-    /// The method of an `rpc` of a client; `None` = the `rpc` is not about the registry. The inner `None` = the registry
-    /// has no such method.
+    /// The method of an `rpc` of a client; `None` = the `rpc` is not about the registry. The inner `None` = the
+    /// registry has no such method.
     pub fn from_rpc(name: &str) -> Option<Option<Self>> {
         match name.strip_prefix("registry.") {
             Some(name) => Some(Self::from_name(name)),
@@ -78,8 +78,8 @@ impl RegistryMethod {
         }
     }
 
-    /// Whether backends can call it by the server API. The other methods are about messages and calls to a client, which
-    /// only the client itself can answer.
+    /// Whether backends can call it by the server API. The other methods are about messages and calls to a client,
+    /// which only the client itself can answer.
     pub fn is_operation(self) -> bool {
         !matches!(self, RegistryMethod::Reply | RegistryMethod::AcknowledgeInbox)
     }

@@ -112,7 +112,7 @@ impl<A> Directory<A> {
         for (node, calls) in self.calls.caller_gone(owner) {
             self.effects.extend(
                 calls
-                    .chunks(remote::CLIENTS_MAX)
+                    .chunks(size::CLIENTS_MAX)
                     .map(|calls| DirectoryEffect::Node(Arc::clone(&node), remote::gone(calls))),
             );
         }

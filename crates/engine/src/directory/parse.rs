@@ -9,6 +9,7 @@ use touchline_protocol::{Error, data};
 use touchline_registry::{OwnerId, Stamp};
 
 use super::client_id::client_from_text;
+use super::inbox::WINDOW;
 use super::method::RegistryMethod;
 use super::optional::given;
 use super::request::{DirectoryRequest, Listing, Target};
@@ -20,8 +21,12 @@ const CALL_TIMEOUT_MS: u64 = 5_000;
 /// Entries of a page: by default, and at most.
 const PAGE: usize = 100;
 const PAGE_MAX: usize = 1_000;
+// A page by default is one that a client may ask for.
+const _: () = assert!(PAGE <= PAGE_MAX);
 /// Messages that one `inbox.ack` may name.
 const ACKNOWLEDGED_MAX: usize = 1_000;
+// One request acknowledges all messages that wait for it.
+const _: () = assert!(WINDOW <= ACKNOWLEDGED_MAX);
 
 /// The parameters of every method; each uses some.
 #[derive(Deserialize, Default)]

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use touchline_registry::{ConflictPolicyKind, Limits, ReplicaSettings, ReplicaTiming, View};
 
 use crate::duration;
+use crate::wildcard;
 
 /// A scope of the configuration.
 #[derive(Debug, Clone, Deserialize)]
@@ -144,24 +145,16 @@ impl Scopes {
     }
 }
 
+/// The part of a pattern that stands for the client's user.
+pub(super) const USER_VARIABLE: &str = "{user}";
+
 /// Whether a name fits a pattern of the configuration: `{user}` is the user, `*` anything. Without a user `{user}` fits
 /// nothing.
 pub(crate) fn fits(pattern: &str, name: &str, user: &str) -> bool {
-    if user.is_empty() && pattern.contains("{user}") {
+    if user.is_empty() && pattern.contains(USER_VARIABLE) {
         return false;
     }
-    let mut rest = name;
-    let mut pieces = pattern.split('*');
-    let first = pieces.next().unwrap_or_default().replace("{user}", user);
-    let Some(after) = rest.strip_prefix(first.as_str()) else { return false };
-    rest = after;
-    let pieces: Vec<String> = pieces.map(|piece| piece.replace("{user}", user)).collect();
-    let Some((last, between)) = pieces.split_last() else { return rest.is_empty() };
-    for piece in between {
-        let Some(at) = rest.find(piece.as_str()) else { return false };
-        rest = &rest[at + piece.len()..];
-    }
-    rest.ends_with(last.as_str())
+    wildcard::matches_with(pattern, USER_VARIABLE, user, name)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use touchline_protocol::Error;
 
-use super::remote;
+use super::client_id::TEXT_LEN;
 use super::state::Directory;
 
 /// Bytes around an entry, or around a message to a client, on its way to another node: the sender, stamps, numbers, one
@@ -11,6 +11,12 @@ use super::state::Directory;
 pub(super) const MESSAGE_OVERHEAD_BYTES: usize = 512;
 /// Bytes of one more client id in such a message.
 pub(super) const CLIENT: usize = 39;
+/// The greatest number of clients of one message: their ids take about 40 KB.
+pub(super) const CLIENTS_MAX: usize = 1_024;
+// A client id in a list has two quotation marks and a comma.
+const _: () = assert!(CLIENT == TEXT_LEN + 3);
+// NATS allows 1 MB unless it is configured otherwise: the longest list leaves most of that to the message itself.
+const _: () = assert!(CLIENTS_MAX * CLIENT + MESSAGE_OVERHEAD_BYTES <= 64 * 1_024);
 
 impl<A> Directory<A> {
     /// Sets the greatest size of one message to another node, bytes. It may change whenever the link to the other nodes
@@ -55,6 +61,6 @@ impl<A> Directory<A> {
         } else {
             usize::MAX
         };
-        room.clamp(1, remote::CLIENTS_MAX)
+        room.clamp(1, CLIENTS_MAX)
     }
 }

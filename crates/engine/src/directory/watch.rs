@@ -16,6 +16,8 @@ const PUSHED_SIZE: usize = 128 * 1_024;
 const WINDOW_MS: u64 = 1_000;
 /// The time between two marks, which say that there are more changes, milliseconds.
 const MARK_MS: u64 = 100;
+// A window without room for changes still has marks, so watchers learn within it that they have to load.
+const _: () = assert!(MARK_MS < WINDOW_MS);
 /// Changes in one reply, and their bytes.
 const REPLY_CHANGES: usize = 512;
 const REPLY_SIZE: usize = 64 * 1_024;

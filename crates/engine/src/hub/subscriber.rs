@@ -8,6 +8,8 @@ pub(super) const WANTS_DELTA: u32 = 1 << 30;
 pub(super) const HAS_LAST: u32 = 1 << 29;
 /// The bits of the slot.
 pub(super) const SLOT_MASK: u32 = HAS_LAST - 1;
+// The flags and the slot share one number.
+const _: () = assert!(SLOT_MASK & (WANTS_MEMBERSHIP_EVENTS | WANTS_DELTA | HAS_LAST) == 0);
 
 /// A connection in a list of subscribers.
 #[derive(Debug, Clone, Copy)]

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use touchline_protocol::message::Reply;
+use touchline_protocol::websocket::CLOSE_REASON_MAX;
 use touchline_protocol::{Disconnect, Error};
 
 use super::context::Context;
@@ -12,8 +13,6 @@ use crate::namespace::ChannelOptions;
 
 /// Longest part of a channel's name that a log shows, bytes.
 const CHANNEL_SHOWN_MAX: usize = 64;
-/// Longest reason of a disconnect: that of a close frame (RFC 6455, 5.5), bytes.
-const REASON_LEN_MAX: usize = 123;
 
 pub(super) const NO_NAMESPACE: &str = "the namespace of the channel is not in channel.namespaces";
 pub(super) const BAD_CHANNEL: &str = "the name of the channel is empty, longer than channel.max_length, has control \
@@ -97,7 +96,7 @@ impl<'a> Context<'a> {
         }
         if let Some(cause) = self.effects.cause_of(why.code.into()) {
             let mut reason = format!("{}: {cause}", why.reason);
-            reason.truncate(reason.floor_char_boundary(REASON_LEN_MAX));
+            reason.truncate(reason.floor_char_boundary(CLOSE_REASON_MAX));
             why.reason = Cow::Owned(reason);
         } else if !why.is_reconnect()
             && why != Disconnect::FORCE_NO_RECONNECT

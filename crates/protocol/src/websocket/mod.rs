@@ -9,7 +9,7 @@ mod head;
 
 pub use decoder::{Assembly, FrameEvent, Violation};
 pub use encoder::{encode_close, encode_frame, encode_header, encode_masked_frame};
-pub use head::{Opcode, Role};
+pub use head::{CLOSE_REASON_MAX, Opcode, Role};
 
 /// The bit of a frame's first byte that says: compressed (RFC 7692 section 6).
 pub(crate) const RSV1: u8 = 0x40;
