@@ -25,7 +25,7 @@ mod transport;
 mod trial;
 
 pub use auth::{check_token, check_token_keys};
-pub use preparation::check;
+pub use preparation::{PROBES, check};
 pub use server::{Running, Server, StartError};
 pub use tls::{TlsError, read_pem};
 pub use touchline_config::{
