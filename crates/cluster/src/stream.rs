@@ -12,9 +12,10 @@ use crate::StreamIncarnation;
 use crate::marks::Marks;
 use crate::settings::{JoinOptions, Storage, StreamSettings};
 use crate::subject::Subjects;
+use touchline_protocol::stream::IDEMPOTENCY_KEY_TTL;
 
 /// How long an idempotency key holds.
-const DUPLICATES: Duration = Duration::from_secs(300);
+const DUPLICATES: Duration = IDEMPOTENCY_KEY_TTL;
 /// The format of streams that this version makes, and the highest that it uses.
 const FORMAT: u32 = 1;
 /// Bits of an epoch: so many are shown, as eight letters.

@@ -15,8 +15,12 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
+
+/// How long the idempotency key of a publication is remembered, whichever log backend keeps the channel's log.
+pub const IDEMPOTENCY_KEY_TTL: Duration = Duration::from_secs(300);
 
 macro_rules! name {
     ($(#[$meta:meta])* $name:ident) => {

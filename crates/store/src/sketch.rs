@@ -1,6 +1,9 @@
 //! The number of different users, without their ids: exact up to 128, then HyperLogLog (Flajolet, Fusy,
 //! Gandouet, Meunier 2007) with 2,048 registers, whose standard error is 2.3 %. Sketches of shards, nodes and minutes
 //! can be united.
+//!
+//! By hand (`hyperloglogplus` was looked at): sketches are stored and sent, so their bytes must not change with a
+//! library.
 
 use std::collections::BTreeSet;
 

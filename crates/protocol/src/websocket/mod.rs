@@ -2,6 +2,8 @@
 //!
 //! A message that lies whole in the caller's buffer is unmasked in place and handed out from there; only what is
 //! incomplete is copied, so an idle connection holds nothing.
+//!
+//! By hand: `tungstenite` and `fastwebsockets` own their stream and keep a buffer for each connection.
 
 mod decoder;
 mod encoder;

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
-use touchline_protocol::stream::{ChannelName, Offset, Run};
+use touchline_protocol::stream::{ChannelName, IDEMPOTENCY_KEY_TTL, Offset, Run};
 
 use crate::batch::WriteResult;
 use crate::{Append, PAYLOAD_HEAD_SIZE};
 
 /// How long a repeated idempotency key returns the first result, milliseconds.
-const KEY_MS: u64 = 5 * 60 * 1_000;
+const KEY_MS: u64 = IDEMPOTENCY_KEY_TTL.as_millis() as u64;
 /// Rows deleted in one step.
 pub(super) const TRIM_STEP_ROWS: u64 = 512;
 /// Channels trimmed in one step.
