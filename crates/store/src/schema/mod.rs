@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
+use crate::errors::OpenError;
 use crate::migrate::{self, Database, Migration, SchemaError};
-use crate::postgres::{Failure, PostgresAddress, PostgresClient};
-use crate::sqlite::{self, lock};
-use crate::{DatabaseUrl, OpenError};
+use crate::postgres::{PostgresAddress, PostgresClient, PostgresError};
+use crate::settings::DatabaseUrl;
+use crate::sqlite::connection::{connect, lock};
+use crate::sqlite::files::make_database;
 
 /// How long PostgreSQL may take for any statement but a migration.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -68,7 +70,7 @@ impl Schema {
     }
 
     fn of_server(database: &'static Database, url: &str, tls_ca: &str) -> Result<Self, OpenError> {
-        let of_system = |source| OpenError::File { path: "a runtime for PostgreSQL".into(), source };
+        let of_system = |source| OpenError::Thread { work: "PostgreSQL", source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
         let link = runtime.block_on(PostgresClient::to(&PostgresAddress::new(url, tls_ca, TIMEOUT)?))?;
         Ok(Schema { database, connection: SchemaConnection::Postgres { link, runtime } })
@@ -77,9 +79,8 @@ impl Schema {
     fn of_file(database: &'static Database, path: &Path) -> Result<Self, OpenError> {
         let lock = lock(path)?;
         let path_text = path.display().to_string();
-        sqlite::make_database(path).map_err(|source| OpenError::File { path: path_text.clone(), source })?;
-        let connection =
-            sqlite::connect(path).map_err(|source| OpenError::Sqlite { path: path_text.clone(), source })?;
+        make_database(path).map_err(|source| OpenError::File { path: path_text.clone(), source })?;
+        let connection = connect(path).map_err(|source| OpenError::Sqlite { path: path_text.clone(), source })?;
         let connection = SchemaConnection::Sqlite { connection, path: path_text, _lock: Some(lock) };
         Ok(Schema { database, connection })
     }
@@ -119,7 +120,7 @@ impl Schema {
             SchemaConnection::Sqlite { connection, path, .. } => migrate::go_to(connection, migrations, version)
                 .map_err(|source| OpenError::Sqlite { path: path.clone(), source }),
             SchemaConnection::Postgres { link, runtime } => {
-                runtime.block_on(link.go_to(self.database, version)).map_err(|failure: Failure| failure.into())
+                runtime.block_on(link.go_to(self.database, version)).map_err(|failure: PostgresError| failure.into())
             }
         }
     }
