@@ -208,7 +208,9 @@ pub(super) fn reply(command: u32, kind: ReplyKind, response: Response, context: 
     let json = match response {
         Response::Directory(reply) => reply.json(),
         Response::Refused(error) => return context.effects.refuse(command, error),
-        _ => return context.effects.refuse(command, Error::INTERNAL),
+        Response::Subscribed(_) | Response::Published(_) | Response::History { .. } | Response::Done => {
+            return context.effects.refuse(command, Error::INTERNAL);
+        }
     };
     let reply = match kind {
         ReplyKind::Presence => Reply::Presence(&json),

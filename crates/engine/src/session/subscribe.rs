@@ -305,7 +305,9 @@ impl Session {
         let subscribed = match response {
             Response::Subscribed(subscribed) => subscribed,
             Response::Refused(error) => return context.effects.refuse(command, error),
-            _ => return context.effects.refuse(command, Error::INTERNAL),
+            Response::Published(_) | Response::History { .. } | Response::Done | Response::Directory(_) => {
+                return context.effects.refuse(command, Error::INTERNAL);
+            }
         };
         // The client has unsubscribed meanwhile: it gets the reply all the same.
         let Some(index) = index else {
