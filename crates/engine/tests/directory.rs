@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
+use touchline_engine::Response;
 use touchline_engine::directory::{
     self, ConflictPolicy, Directory, DirectoryEffect, DirectoryReply, DirectoryRequest, Listing, Registration,
     RegistryMethod, Requester, ScopeId, ScopeOptions, Scopes, Target, Walk, client_text,
 };
 use touchline_engine::request::Subscribed;
-use touchline_engine::{Response, StreamPosition};
 use touchline_protocol::publication::Content;
+use touchline_protocol::stream::StreamPosition;
 use touchline_protocol::{ClientInfo, Error, Publication};
 use touchline_registry::{ConflictPolicyKind, OwnerId, Replica, ReplicaTiming};
 

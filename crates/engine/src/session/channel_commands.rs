@@ -12,7 +12,7 @@ use super::state::Session;
 use super::ticket::{ReplyKind, Ticket};
 use super::weight::Weight;
 use crate::directory::DirectoryRequest;
-use crate::request::{ClientPosition, History, Publish, Request, Response};
+use crate::request::{ChannelRequest, ClientPosition, History, Publish, Response};
 
 impl Session {
     pub(super) fn publish(&mut self, command: u32, request: PublishCommand<'_>, context: &mut Context<'_>) {
@@ -27,7 +27,7 @@ impl Session {
             Ok(content) => {
                 let publish = Publish { content, ..Publish::default() };
                 let ticket = Ticket::Reply { command, weight: Weight::Small };
-                self.request(channel.into(), ticket, Request::Publish(Box::new(publish)), context);
+                self.request(channel.into(), ticket, ChannelRequest::Publish(Box::new(publish)), context);
             }
             Err(error) => context.effects.refuse(command, error),
         }
@@ -99,7 +99,12 @@ impl Session {
             reverse: request.reverse,
             size_max: Some(context.node.client.answer_max_size),
         };
-        self.request(channel.into(), Ticket::Reply { command, weight }, Request::History(Box::new(history)), context);
+        self.request(
+            channel.into(),
+            Ticket::Reply { command, weight },
+            ChannelRequest::History(Box::new(history)),
+            context,
+        );
     }
 }
 

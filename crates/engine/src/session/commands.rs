@@ -15,7 +15,7 @@ use super::state::{Phase, Session};
 use super::ticket::{ReplyKind, Ticket};
 use super::transport::TransportMode;
 use super::{channel_commands, registry};
-use crate::request::{Request, Response};
+use crate::request::{ChannelRequest, Response};
 use crate::settings::ClientSettings;
 
 /// Control frames that a client may send before it has connected. Libraries send one or two.
@@ -102,7 +102,7 @@ impl Session {
         &mut self,
         channel: ChannelName,
         ticket: Ticket,
-        request: Request,
+        request: ChannelRequest,
         context: &mut Context<'_>,
     ) {
         if let Ticket::Reply { weight, .. } = ticket {

@@ -14,7 +14,7 @@ use crate::claims::Verifier;
 use crate::directory::Scopes;
 use crate::hub::Hub;
 use crate::namespace::Namespaces;
-use crate::request::{ConnectionId, Request};
+use crate::request::{ChannelRequest, ConnectionId};
 use crate::settings::ClientSettings;
 use crate::tracker::{TrackLimits, Tracker};
 
@@ -79,7 +79,7 @@ impl Context<'_> {
     }
 
     /// Sends a request to the home of a channel. Without a ticket there is no reply.
-    pub(super) fn request(&mut self, channel: ChannelName, ticket: Option<Ticket>, request: Request) {
+    pub(super) fn request(&mut self, channel: ChannelName, ticket: Option<Ticket>, request: ChannelRequest) {
         self.effects.requests.push(Outbound { channel, ticket, request });
     }
 }

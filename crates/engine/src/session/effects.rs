@@ -7,7 +7,7 @@ use touchline_protocol::stream::ChannelName;
 
 use super::ticket::Ticket;
 use crate::directory::{DirectoryRequest, Requester};
-use crate::request::Request;
+use crate::request::ChannelRequest;
 
 /// The effects of a session that its shard carries out. Reused from call to call.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ pub struct Outbound {
     /// The ticket comes back with the reply; `None` = there is no reply.
     pub ticket: Option<Ticket>,
     /// The request.
-    pub request: Request,
+    pub request: ChannelRequest,
 }
 
 /// A refusal, for the operator's log.

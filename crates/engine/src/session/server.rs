@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use touchline_protocol::message::{Push, SubscribeResult};
+use touchline_protocol::stream::StreamPosition;
 use touchline_protocol::{Disconnect, Error, Unsubscribe};
 
 use super::context::Context;
@@ -9,7 +10,7 @@ use super::state::Session;
 use super::subscribe::Grant;
 use super::ticket::Ticket;
 use crate::claims::Overrides;
-use crate::request::{ClientPosition, Response, StreamPosition};
+use crate::request::{ClientPosition, Response};
 
 /// A server-side subscription to make.
 #[derive(Debug, Default, Clone)]
