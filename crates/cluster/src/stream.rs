@@ -9,7 +9,7 @@ use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RawMessageError
 use async_nats::jetstream::{Context, ErrorCode};
 use touchline_protocol::stream::RunId;
 
-use touchline_protocol::stream::IDEMPOTENCY_KEY_TTL;
+use touchline_protocol::stream::IDEMPOTENCY_KEY_TTL_MS;
 
 use crate::errors::StreamError;
 use crate::incarnation::StreamIncarnation;
@@ -18,7 +18,7 @@ use crate::settings::{JoinOptions, Storage, StreamSettings};
 use crate::subject::Subjects;
 
 /// How long an idempotency key holds.
-const DUPLICATES: Duration = IDEMPOTENCY_KEY_TTL;
+const DUPLICATES: Duration = Duration::from_millis(IDEMPOTENCY_KEY_TTL_MS);
 /// The format of streams that this version makes, and the highest that it uses.
 const FORMAT: u32 = 1;
 /// Bits of an epoch: so many are shown, as eight letters.
