@@ -31,6 +31,17 @@ const BANNED: &[&str] = &["ring", "openssl", "native-tls", "rsa", "chrono", "asy
 const IMPURE: &[&str] =
     &["tokio", "mio::", "std::net", "Instant::now", "SystemTime", "thread::spawn", "rand::", "std::fs"];
 const PURE: &[&str] = &["protocol", "registry", "engine"];
+/// Crates from the bottom to the top. Each depends on crates of earlier rows only.
+const LAYERS: &[&[&str]] = &[
+    &["touchline-protocol", "touchline-registry"],
+    &["touchline-engine"],
+    &["touchline-config"],
+    &["touchline-store", "touchline-cluster"],
+    &["touchline-server", "touchline-lab"],
+    &["touchline"],
+];
+/// What the crate of settings may not depend on: it reads files, and nothing else of the world.
+const NOT_FOR_SETTINGS: &[&str] = &["tokio", "hyper", "mio", "rusqlite", "tokio-postgres", "async-nats", "rustls"];
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 const COLUMNS_MAX: usize = 120;
@@ -151,6 +162,31 @@ fn pure_crates_know_no_runtime_no_clock_no_socket() {
         }
     }
     report("impure", &broken);
+}
+
+#[test]
+fn crates_depend_downwards_only() {
+    let mut broken = Vec::new();
+    let metadata = metadata();
+    let layer = |name: &str| LAYERS.iter().position(|layer| layer.contains(&name));
+    let packages = metadata["packages"].as_array().expect("a list");
+    for package in packages.iter().filter(|package| package["source"].is_null()) {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some(own) = layer(name) else {
+            broken.push(format!("{name} is in no layer"));
+            continue;
+        };
+        let dependencies = package["dependencies"].as_array().expect("a list");
+        for other in dependencies.iter().filter_map(|dependency| dependency["name"].as_str()) {
+            if layer(other).is_some_and(|other| other >= own) {
+                broken.push(format!("{name} depends on {other}"));
+            }
+            if name == "touchline-config" && NOT_FOR_SETTINGS.contains(&other) {
+                broken.push(format!("{name} depends on {other}"));
+            }
+        }
+    }
+    report("upwards", &broken);
 }
 
 #[test]

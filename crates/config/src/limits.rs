@@ -1,5 +1,5 @@
 //! What each limit protects, and what a client is told that reaches it. `docs/reference/limits.md` is made from these
-//! tables; defaults are those of `keys.rs`.
+//! tables; defaults are those of the tables of settings.
 
 /// A limit that has a key.
 pub(crate) struct Limit {
@@ -194,11 +194,11 @@ pub(crate) const NO_FIXED: &[(&str, &str)] = &[
     ("cluster/src/loader.rs", "READING_MAX"),
     ("cluster/src/loader.rs", "CHECKING_MAX"),
     ("protocol/src/deflate.rs", "STORED_MAX"),
-    ("protocol/src/message/mod.rs", "KEPT_MAX"),
+    ("protocol/src/message/messages.rs", "KEPT_MAX"),
     ("server/src/shard/budget.rs", "REST_MAX"),
     ("server/src/shard/half_open.rs", "STALE_MAX"),
     ("server/src/shard/outbox.rs", "GATHERED_MAX"),
-    ("protocol/src/publication.rs", "HEAD_MAX"),
+    ("protocol/src/publication/push.rs", "HEAD_MAX"),
     ("protocol/src/websocket/head.rs", "HEAD_MAX"),
     ("server/src/shard/acceptor.rs", "ACCEPTS_MAX"),
     ("server/src/shard/half_open.rs", "ROOM_MAX"),
@@ -211,4 +211,6 @@ pub(crate) const NO_FIXED: &[(&str, &str)] = &[
     ("server/src/shard/mod.rs", "WRITES_MAX"),
     ("server/src/shard/mod.rs", "INLINE_RUNS_PER_TURN_MAX"),
     ("store/src/tfidf.rs", "STEM_MAX"),
+    ("store/src/metrics.rs", "CAUSES_MAX"),
+    ("cluster/src/outage.rs", "CAUSES_MAX"),
 ];
