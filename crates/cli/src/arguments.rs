@@ -209,13 +209,16 @@ pub(crate) struct TokenArguments {
 /// How to reach the server API.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ApiArguments {
-    /// The server; else where the configuration says that it listens, which is http://127.0.0.1:8000
-    /// if it says nothing.
+    /// The server, http:// or https://; else where the configuration says that it listens, which is
+    /// http://127.0.0.1:8000 if it says nothing.
     #[arg(long, value_name = "URL")]
     pub(crate) api: Option<String>,
     /// Key of the server API; else the one of --config or TOUCHLINE_HTTP_API_KEY.
     #[arg(long)]
     pub(crate) key: Option<String>,
+    /// Certificates of authorities, PEM, that are trusted for https:// beside those of this system.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
     /// Configuration file of the server, with its port and its key; else the one that TOUCHLINE_CONFIG names.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -238,10 +241,13 @@ pub(crate) struct PublishArguments {
 pub(crate) struct WatchArguments {
     /// The channel.
     pub(crate) channel: String,
-    /// The server's WebSocket endpoint; else that of the configuration, which is
+    /// The server's WebSocket endpoint, ws:// or wss://; else that of the configuration, which is
     /// ws://127.0.0.1:8000/connection/websocket if it says nothing.
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
+    /// Certificates of authorities, PEM, that are trusted for wss:// beside those of this system.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
     /// Configuration file of the server, with its port; else the one that TOUCHLINE_CONFIG names.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

@@ -1,11 +1,12 @@
 //! The `touchline` binary: what was typed, what it means, do it.
 
-mod api;
 mod arguments;
+mod client;
+#[cfg(test)]
+mod command_line_page;
 mod commands;
 mod demo;
 mod descriptors;
-mod http_client;
 mod logging;
 mod secret;
 
@@ -50,7 +51,7 @@ fn causes(error: &anyhow::Error) -> String {
     for cause in error.chain().map(ToString::to_string) {
         if text.is_empty() {
             text = cause;
-        } else if !text.ends_with(&cause) {
+        } else if !text.contains(&cause) {
             text = format!("{text}: {cause}");
         }
     }

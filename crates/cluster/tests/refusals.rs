@@ -71,6 +71,7 @@ impl Nats {
                 name: name.to_owned(),
                 heartbeat_interval: Duration::from_millis(100),
                 node_timeout: Duration::from_secs(5),
+                suspect_grace: Duration::from_secs(1),
                 ..ClusterSettings::default()
             },
             node: format!("node-{name}"),
