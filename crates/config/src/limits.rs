@@ -1,5 +1,5 @@
 //! What each limit protects, and what a client is told that reaches it. `docs/reference/limits.md` is made from these
-//! tables; defaults are those of `keys.rs`.
+//! tables; defaults are those of the tables of settings.
 
 /// A limit that has a key.
 pub(crate) struct Limit {
