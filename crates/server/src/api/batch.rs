@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use touchline_protocol::Error;
 use touchline_protocol::encode::ObjectWriter;
 
-use super::json::{ErrorReply, WriteJson};
+use super::json::{ErrorJson, WriteJson};
 use super::operation::{OperationError, yield_sometimes};
 use super::params::object;
 use super::reply::ApiReply;
@@ -74,7 +74,7 @@ fn too_many(node: &Node) -> ApiReply {
 /// Refuses one command that names no operation, or whose parameters are malformed.
 fn refuse(node: &Node, object: &mut ObjectWriter<'_>) {
     node.metrics_here().count_error(Error::BAD_REQUEST.code);
-    ErrorReply::from(Error::BAD_REQUEST).write(object.key("error"));
+    ErrorJson::from(Error::BAD_REQUEST).write(object.key("error"));
 }
 
 /// One command of `POST /api`.

@@ -32,13 +32,13 @@ pub(crate) struct EmptyReply {}
 
 /// An error as the server API writes it.
 #[derive(Serialize)]
-pub(crate) struct ErrorReply {
+pub(crate) struct ErrorJson {
     code: u32,
     message: &'static str,
 }
 
-impl From<Error> for ErrorReply {
+impl From<Error> for ErrorJson {
     fn from(error: Error) -> Self {
-        ErrorReply { code: error.code, message: error.message }
+        ErrorJson { code: error.code, message: error.message }
     }
 }

@@ -13,7 +13,7 @@ use super::operation::OperationError;
 #[derive(Deserialize, Default)]
 #[serde(default)]
 #[serde(expecting = "an object")]
-pub(crate) struct ChannelRequest {
+pub(crate) struct OneChannelRequest {
     #[serde(deserialize_with = "nullable")]
     pub(super) channel: String,
 }

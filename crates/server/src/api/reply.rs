@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use touchline_protocol::encode::ObjectWriter;
 
-use super::json::{ErrorReply, WriteJson};
+use super::json::{ErrorJson, WriteJson};
 use super::operation::OperationError;
 
 /// How an error is reported to the caller.
@@ -34,7 +34,7 @@ impl ApiReply {
     pub(super) fn of_refusal(refusal: OperationError) -> Self {
         let mut body = Vec::new();
         let mut object = ObjectWriter::open(&mut body);
-        ErrorReply::from(refusal.error).write(object.key("error"));
+        ErrorJson::from(refusal.error).write(object.key("error"));
         object.close();
         ApiReply { body, refusal: Some(refusal), is_unknown: false }
     }
@@ -44,7 +44,7 @@ impl ApiReply {
         match (self.refusal, mode) {
             (Some(refusal), ErrorMode::Transport) => {
                 let mut body = Vec::new();
-                ErrorReply::from(refusal.error).write(&mut body);
+                ErrorJson::from(refusal.error).write(&mut body);
                 body
             }
             _ => self.body,

@@ -5,7 +5,7 @@ use touchline_protocol::encode::ObjectWriter;
 
 use super::cluster::{run_everywhere, run_here};
 use super::description::{COMMON_ERRORS, OperationDescription};
-use super::json::{ErrorReply, WriteJson};
+use super::json::{ErrorJson, WriteJson};
 use super::operation::{Operation, OperationError};
 use super::operations::channel_directory::{
     ChannelGetOperation, ChannelRemoveOperation, ChannelSetOperation, ChannelsSearchOperation, ChannelsSimilarOperation,
@@ -34,13 +34,13 @@ pub(super) struct Call<'a> {
 }
 
 /// What the table knows of one operation.
-struct Row {
+struct OperationRow {
     description: OperationDescription,
     number: Option<usize>,
 }
 
-const fn row<O: Operation>() -> Row {
-    Row {
+const fn row<O: Operation>() -> OperationRow {
+    OperationRow {
         description: OperationDescription {
             name: O::NAME,
             summary: O::SUMMARY,
@@ -82,7 +82,7 @@ macro_rules! operations {
             Unknown,
         }
 
-        static TABLE: &[Row] = &[$(row::<$operation>()),*];
+        static TABLE: &[OperationRow] = &[$(row::<$operation>()),*];
 
         impl<'a> Call<'a> {
             /// Reads the parameters of an operation. An unknown operation is read too: it is refused when it is run.
@@ -116,7 +116,7 @@ macro_rules! operations {
                 };
                 let refusal = outcome.err()?;
                 node.metrics_here().count_error(refusal.error.code);
-                ErrorReply::from(refusal.error).write(object.key("error"));
+                ErrorJson::from(refusal.error).write(object.key("error"));
                 Some(refusal)
             }
 
@@ -130,7 +130,7 @@ macro_rules! operations {
                     CallRequest::Unknown => Err(Error::METHOD_NOT_FOUND.into()),
                 };
                 if let Err(refusal) = outcome {
-                    ErrorReply::from(refusal.error).write(object.key("error"));
+                    ErrorJson::from(refusal.error).write(object.key("error"));
                 }
             }
         }

@@ -102,7 +102,7 @@ impl Operation for SubscribeOperation {
     const NAME: &'static str = "subscribe";
     const SUMMARY: &'static str = "Subscribes the connections of a user to a channel";
     const EXAMPLE: &'static str = r#"{"user": "42", "channel": "news"}"#;
-    const ERRORS: &'static [Error] = &[Error::UNKNOWN_CHANNEL, Error::ALREADY_SUBSCRIBED, Error::LIMIT_EXCEEDED];
+    const ERRORS: &'static [Error] = &[Error::UNKNOWN_CHANNEL, Error::LIMIT_EXCEEDED];
     const SCOPE: OperationScope = OperationScope::Broadcast;
     const IS_IDEMPOTENT: bool = true;
     const NUMBER: Option<usize> = Some(11);

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use touchline_engine::request::ClientPosition;
 use touchline_engine::request::History;
-use touchline_engine::{Request, Response};
+use touchline_engine::{ChannelRequest, Response};
 use touchline_protocol::data::object;
 use touchline_protocol::stream::Offset;
 use touchline_protocol::{Error, encode};
@@ -11,7 +11,7 @@ use touchline_protocol::{Error, encode};
 use crate::api::description::OperationScope;
 use crate::api::json::{EmptyReply, WrittenJson};
 use crate::api::operation::{Operation, OperationError};
-use crate::api::params::{ChannelRequest, nullable};
+use crate::api::params::{OneChannelRequest, nullable};
 use crate::node::Node;
 
 /// Asks for publications of a channel.
@@ -71,7 +71,7 @@ impl Operation for HistoryOperation {
             reverse: request.reverse,
             size_max: None,
         };
-        match node.request_home(&request.channel, Request::History(Box::new(history))).await {
+        match node.request_home(&request.channel, ChannelRequest::History(Box::new(history))).await {
             Response::History { publications, position } => {
                 let mut out = Vec::new();
                 let publications = publications.iter().map(|publication| &**publication);
@@ -103,11 +103,11 @@ impl Operation for HistoryRemoveOperation {
     const IS_IDEMPOTENT: bool = true;
     const NUMBER: Option<usize> = Some(7);
 
-    type Request<'a> = ChannelRequest;
+    type Request<'a> = OneChannelRequest;
     type Reply = EmptyReply;
 
-    async fn run(node: &Node, request: ChannelRequest) -> Result<EmptyReply, OperationError> {
-        match node.request_home(&request.channel, Request::HistoryRemove).await {
+    async fn run(node: &Node, request: OneChannelRequest) -> Result<EmptyReply, OperationError> {
+        match node.request_home(&request.channel, ChannelRequest::HistoryRemove).await {
             Response::Done => Ok(EmptyReply {}),
             Response::Refused(error) => Err(error.into()),
             _ => Err(Error::INTERNAL.into()),

@@ -8,7 +8,7 @@ use touchline_registry::OwnerId;
 use crate::api::description::OperationScope;
 use crate::api::json::WrittenJson;
 use crate::api::operation::{Operation, OperationError};
-use crate::api::params::ChannelRequest;
+use crate::api::params::OneChannelRequest;
 use crate::node::Node;
 
 /// `presence`. For a channel with more clients than `client.presence_max_clients` the reply is a sample, marked as one,
@@ -25,10 +25,10 @@ impl Operation for PresenceOperation {
     const IS_IDEMPOTENT: bool = true;
     const NUMBER: Option<usize> = Some(4);
 
-    type Request<'a> = ChannelRequest;
+    type Request<'a> = OneChannelRequest;
     type Reply = WrittenJson;
 
-    async fn run(node: &Node, ChannelRequest { channel }: ChannelRequest) -> Result<WrittenJson, OperationError> {
+    async fn run(node: &Node, OneChannelRequest { channel }: OneChannelRequest) -> Result<WrittenJson, OperationError> {
         let limit = node.settings.client.presence_max_clients;
         ask(node, &channel, DirectoryRequest::Presence { channel: channel.as_str().into(), limit }).await
     }
@@ -47,10 +47,10 @@ impl Operation for PresenceStatsOperation {
     const IS_IDEMPOTENT: bool = true;
     const NUMBER: Option<usize> = Some(5);
 
-    type Request<'a> = ChannelRequest;
+    type Request<'a> = OneChannelRequest;
     type Reply = WrittenJson;
 
-    async fn run(node: &Node, ChannelRequest { channel }: ChannelRequest) -> Result<WrittenJson, OperationError> {
+    async fn run(node: &Node, OneChannelRequest { channel }: OneChannelRequest) -> Result<WrittenJson, OperationError> {
         ask(node, &channel, DirectoryRequest::PresenceStats { channel: channel.as_str().into() }).await
     }
 }

@@ -2,13 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use touchline_engine::request::{Epoch, Publish, StreamPosition};
-use touchline_engine::{Request, Response};
+use touchline_engine::request::Publish;
+use touchline_engine::{ChannelRequest, Response};
 use touchline_protocol::Error;
 use touchline_protocol::publication::{Content, Tags};
+use touchline_protocol::stream::{Epoch, StreamPosition};
 
 use crate::api::description::OperationScope;
-use crate::api::json::ErrorReply;
+use crate::api::json::ErrorJson;
 use crate::api::operation::{Operation, OperationError, yield_sometimes};
 use crate::api::params::{nullable, payload, plain};
 use crate::node::Node;
@@ -149,7 +150,7 @@ pub(crate) struct BroadcastReply {
 #[serde(rename_all = "lowercase")]
 enum ChannelOutcome {
     Result(PublishReply),
-    Error(ErrorReply),
+    Error(ErrorJson),
 }
 
 /// `broadcast`.
@@ -222,7 +223,7 @@ async fn publish_one(node: &Node, channel: &str, publish: Publish) -> Result<Pub
     if node.is_overloaded() {
         return Err(Error::TOO_MANY_REQUESTS);
     }
-    match node.request_home(channel, Request::Publish(Box::new(publish))).await {
+    match node.request_home(channel, ChannelRequest::Publish(Box::new(publish))).await {
         Response::Published(position) => Ok(position.into()),
         Response::Refused(error) => Err(error),
         _ => Err(Error::INTERNAL),

@@ -133,7 +133,7 @@ registry_operations! {
         "Reads what has changed in a scope since a position";
     SendOperation "send" Entry false ["scope" "name" "group" "data" "store_for"]
         "`sent`; with `store_for`: `id`, `expires_at`"
-        [NOT_AVAILABLE TOO_MANY_REQUESTS NOT_REGISTERED STORE_UNAVAILABLE INBOX_FULL]
+        [NOT_AVAILABLE TOO_MANY_REQUESTS NOT_REGISTERED CALLEE_GONE STORE_UNAVAILABLE INBOX_FULL]
         r#"{"scope": "devices", "name": "bike-7", "data": {"unlock": true}}"#
         "Sends a message to a name or a group";
     CallOperation "call" Entry false ["scope" "name" "group" "data" "timeout_ms"]

@@ -23,7 +23,7 @@ pub(crate) struct RpcOperation;
 
 impl Operation for RpcOperation {
     const NAME: &'static str = "rpc";
-    const SUMMARY: &'static str = "Is there for Centrifugo's libraries; this server has no method of an application";
+    const SUMMARY: &'static str = "Calls a method of the application; this server has none, so the answer is 104";
     const EXAMPLE: &'static str = r#"{"method": "x"}"#;
     const ERRORS: &'static [Error] = &[Error::METHOD_NOT_FOUND];
     const SCOPE: OperationScope = OperationScope::AnyNode;
