@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use touchline_engine::Response;
-use touchline_engine::directory::{self, DirectoryRequest, Requester, client_from_text};
+use touchline_engine::directory::{self, DirectoryRequest, RegistryMethod, Requester, client_from_text};
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
@@ -23,44 +23,28 @@ struct ForClient {
     client: String,
 }
 
-/// What an operation of the registry answers from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum AnswersFrom {
-    /// The entries of one client, which its own node holds.
-    Client,
-    /// One entry of a name or group, or a message to it. While the entries of other nodes have not arrived, only the
-    /// answer that there is none is doubtful.
-    Entry,
-    /// All entries. While those of other nodes have not arrived, there is no answer.
-    AllEntries,
+/// Where a method of the registry runs.
+const fn scope_of(method: RegistryMethod) -> OperationScope {
+    if method.acts_for_client() { OperationScope::ClientNode } else { OperationScope::AnyNode }
 }
 
-impl AnswersFrom {
-    const fn scope(self) -> OperationScope {
-        match self {
-            AnswersFrom::Client => OperationScope::ClientNode,
-            AnswersFrom::Entry | AnswersFrom::AllEntries => OperationScope::AnyNode,
-        }
-    }
-}
-
-/// Each line: the type, its name in the API and for clients, what it answers from, whether it may be repeated, the
-/// fields of the request and of the result, errors, an example, and what it does.
+/// Each line: the type, the engine's method, whether it may be repeated, the fields of the request and of the result,
+/// errors, an example, and what it does.
 macro_rules! registry_operations {
-    ($($type:ident $name:literal $from:ident $is_idempotent:literal [$($field:literal)*] $result:literal
+    ($($type:ident $method:ident $is_idempotent:literal [$($field:literal)*] $result:literal
         [$($error:ident)*] $example:literal $summary:literal;)*) => {
         $(
-            #[doc = concat!("`", $name, "`.")]
+            #[doc = concat!("[`RegistryMethod::", stringify!($method), "`] as an operation.")]
             pub(crate) struct $type;
 
             impl Operation for $type {
-                const NAME: &'static str = $name;
+                const NAME: &'static str = RegistryMethod::$method.name();
                 const SUMMARY: &'static str = $summary;
                 const RESULT: &'static str = $result;
                 const EXAMPLE: &'static str = $example;
                 const ERRORS: &'static [Error] =
                     &[$(Error::$error,)* Error::NO_SUCH_SCOPE, Error::CLUSTER_UNREACHABLE];
-                const SCOPE: OperationScope = AnswersFrom::$from.scope();
+                const SCOPE: OperationScope = scope_of(RegistryMethod::$method);
                 const IS_IDEMPOTENT: bool = $is_idempotent;
 
                 type Request<'a> = &'a RawValue;
@@ -71,77 +55,77 @@ macro_rules! registry_operations {
                 }
 
                 async fn run<'a>(node: &'a Node, request: &'a RawValue) -> Result<WrittenJson, OperationError> {
-                    run(node, $name, AnswersFrom::$from, request.get()).await
+                    run(node, RegistryMethod::$method, request.get()).await
                 }
             }
         )*
 
-        /// The names of the operations above, which must be the methods of the engine.
+        /// The methods of the operations above.
         #[cfg(test)]
-        const NAMES: &[&str] = &[$($name),*];
+        const METHODS: &[RegistryMethod] = &[$(RegistryMethod::$method),*];
     };
 }
 
 registry_operations! {
-    RegisterOperation "register" Client true ["scope" "name" "meta" "policy" "client"]
+    RegisterOperation Register true ["scope" "name" "meta" "policy" "client"]
         "`name`, `client`, `node`, `meta`, `version`" [LIMIT_EXCEEDED NAME_TAKEN NOT_REGISTERED]
         r#"{"scope": "devices", "name": "bike-7", "client": "0123456789abcdef0123456789abcdef"}"#
         "Gives a name to a client";
-    UnregisterOperation "unregister" Client true ["scope" "name" "client"]
+    UnregisterOperation Unregister true ["scope" "name" "client"]
         "" [NOT_REGISTERED]
         r#"{"scope": "devices", "name": "bike-7", "client": "0123456789abcdef0123456789abcdef"}"#
         "Takes a name from a client";
-    UpdateMetaOperation "update_meta" Client true ["scope" "name" "meta" "version" "client"]
+    UpdateMetaOperation UpdateMeta true ["scope" "name" "meta" "version" "client"]
         "as `register`" [NOT_REGISTERED CHANGED]
         r#"{"scope": "devices", "name": "bike-7", "meta": {}, "client": "0123456789abcdef0123456789abcdef"}"#
         "Replaces the metadata of a name";
-    LookupOperation "lookup" Entry true ["scope" "name"]
+    LookupOperation Lookup true ["scope" "name"]
         "as `register`" [NOT_REGISTERED]
         r#"{"scope": "devices", "name": "bike-7"}"#
         "Tells which client has a name";
-    NamesOperation "names" AllEntries true ["scope" "prefix" "limit" "cursor"]
+    NamesOperation Names true ["scope" "prefix" "limit" "cursor"]
         "`names`, `cursor`" []
         r#"{"scope": "devices"}"#
         "Lists the names of a scope";
-    CountOperation "count" AllEntries true ["scope"]
+    CountOperation Count true ["scope"]
         "`names`, `groups`, `members`, `nodes`" []
         r#"{"scope": "devices"}"#
         "Counts the entries of a scope";
-    JoinOperation "join" Client true ["scope" "group" "meta" "client"]
+    JoinOperation Join true ["scope" "group" "meta" "client"]
         "" [LIMIT_EXCEEDED NOT_REGISTERED]
         r#"{"scope": "devices", "group": "bikes", "client": "0123456789abcdef0123456789abcdef"}"#
         "Puts a client into a group";
-    LeaveOperation "leave" Client true ["scope" "group" "client"]
+    LeaveOperation Leave true ["scope" "group" "client"]
         "" [NOT_REGISTERED]
         r#"{"scope": "devices", "group": "bikes", "client": "0123456789abcdef0123456789abcdef"}"#
         "Takes a client out of a group";
-    MembersOperation "members" AllEntries true ["scope" "group" "limit" "cursor"]
+    MembersOperation Members true ["scope" "group" "limit" "cursor"]
         "`members`, `count`, `sample` or `cursor`" []
         r#"{"scope": "devices", "group": "bikes"}"#
         "Lists the members of a group";
-    MemberOperation "member" AllEntries true ["scope" "group" "client"]
+    MemberOperation Member true ["scope" "group" "client"]
         "`client`, `node`, `meta`" [NOT_REGISTERED]
         r#"{"scope": "devices", "group": "bikes", "client": "0123456789abcdef0123456789abcdef"}"#
         "Tells what a group knows of one member";
-    GroupsOperation "groups" AllEntries true ["scope" "prefix" "limit" "cursor"]
+    GroupsOperation Groups true ["scope" "prefix" "limit" "cursor"]
         "`groups` with `count`, `cursor`" []
         r#"{"scope": "devices"}"#
         "Lists the groups of a scope";
-    ChangesOperation "changes" Entry true ["scope" "offset" "epoch"]
+    ChangesOperation Changes true ["scope" "offset" "epoch"]
         "`changes`, `offset`, `epoch`, `more`, or `list`" [NOT_AVAILABLE]
         r#"{"scope": "devices"}"#
         "Reads what has changed in a scope since a position";
-    SendOperation "send" Entry false ["scope" "name" "group" "data" "store_for"]
+    SendOperation Send false ["scope" "name" "group" "data" "store_for"]
         "`sent`; with `store_for`: `id`, `expires_at`"
         [NOT_AVAILABLE TOO_MANY_REQUESTS NOT_REGISTERED CALLEE_GONE STORE_UNAVAILABLE INBOX_FULL]
         r#"{"scope": "devices", "name": "bike-7", "data": {"unlock": true}}"#
         "Sends a message to a name or a group";
-    CallOperation "call" Entry false ["scope" "name" "group" "data" "timeout_ms"]
+    CallOperation Call false ["scope" "name" "group" "data" "timeout_ms"]
         "`data` or `error`; of a group `replies`, `silent`"
         [NOT_REGISTERED CALL_TIMEOUT CALLEE_GONE TOO_MANY_CALLS]
         r#"{"scope": "devices", "name": "bike-7", "data": {"where": true}}"#
         "Calls a name or a group and waits for the answer";
-    MultiCallOperation "multi_call" Entry false ["scope" "name" "group" "data" "timeout_ms"]
+    MultiCallOperation MultiCall false ["scope" "name" "group" "data" "timeout_ms"]
         "as `call`"
         [NOT_REGISTERED CALL_TIMEOUT CALLEE_GONE TOO_MANY_CALLS]
         r#"{"scope": "devices", "group": "bikes", "data": {"where": true}}"#
@@ -158,19 +142,19 @@ fn longest_call_ms(request_timeout: Duration) -> u64 {
 ///
 /// # Errors
 /// Those of the operation; 4009 while the entries of other nodes have not arrived, when one of them may be the answer.
-async fn run(node: &Node, method: &str, from: AnswersFrom, params: &str) -> Result<WrittenJson, OperationError> {
+async fn run(node: &Node, method: RegistryMethod, params: &str) -> Result<WrittenJson, OperationError> {
     let is_unsettled = node.is_unsettled();
-    if is_unsettled && from == AnswersFrom::AllEntries {
+    if is_unsettled && method.reads_all_nodes() {
         return Err(Error::CLUSTER_UNREACHABLE.into());
     }
-    let answer = run_directory(node, method, from, params).await;
+    let answer = run_directory(node, method, params).await;
     if is_unsettled && answer.as_ref().is_err_and(|error| *error == Error::NOT_REGISTERED) {
         return Err(Error::CLUSTER_UNREACHABLE.into());
     }
     Ok(answer?)
 }
 
-async fn run_directory(node: &Node, method: &str, from: AnswersFrom, params: &str) -> Result<WrittenJson, Error> {
+async fn run_directory(node: &Node, method: RegistryMethod, params: &str) -> Result<WrittenJson, Error> {
     let mut request = directory::read(method, params, &node.session.scopes)?;
     if let DirectoryRequest::Call { timeout_ms, .. } = &mut request {
         *timeout_ms = (*timeout_ms).min(longest_call_ms(node.settings.http_server.request_timeout));
@@ -178,7 +162,7 @@ async fn run_directory(node: &Node, method: &str, from: AnswersFrom, params: &st
     if let Some(answer) = node.session.scopes.answer(&request) {
         return answer.map(|json| WrittenJson(json.into()));
     }
-    let response = if from == AnswersFrom::Client {
+    let response = if method.acts_for_client() {
         let ForClient { client } = serde_json::from_str(params).map_err(|_| Error::BAD_REQUEST)?;
         let owner = client_from_text(&client).ok_or(Error::BAD_REQUEST)?;
         node.request_for_client(owner, request).await
@@ -198,7 +182,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_operations_are_the_methods_that_the_engine_reads() {
-        assert_eq!(NAMES, directory::METHODS);
+    fn every_method_that_backends_may_call_is_an_operation() {
+        let expected: Vec<RegistryMethod> =
+            RegistryMethod::ALL.iter().copied().filter(|method| method.is_operation()).collect();
+        assert_eq!(METHODS, expected);
     }
 }
