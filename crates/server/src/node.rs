@@ -45,7 +45,11 @@ pub(crate) struct NodeHandles {
     pub(crate) tls: PortsTls,
     pub(crate) proxies: Proxies,
     pub(crate) origins: Origins,
+    pub(crate) serve_node: ServeNode,
 }
+
+/// Runs an operation that another node asks for. The last argument takes the answer; None = that node wants none.
+pub(crate) type ServeNode = fn(&Arc<Node>, Bytes, Option<Box<dyn FnOnce(Vec<u8>) + Send>>);
 
 /// The TLS configuration of each port; None = the port does not speak TLS.
 pub(crate) struct PortsTls {
@@ -116,6 +120,8 @@ pub(crate) struct Node {
     /// Turns true when the node begins to stop.
     pub(crate) draining: watch::Sender<bool>,
     pub(crate) is_stopped: AtomicBool,
+    /// Serves the operations of the server API that other nodes ask for.
+    pub(crate) serve_node: ServeNode,
 }
 
 impl Node {
@@ -127,7 +133,7 @@ impl Node {
         handles: NodeHandles,
     ) -> Self {
         let draining = watch::Sender::new(false);
-        let NodeHandles { shards, registry, cluster, signer, tls, proxies, origins } = handles;
+        let NodeHandles { shards, registry, cluster, signer, tls, proxies, origins, serve_node } = handles;
         let buffer_max_size =
             if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         let buffer_slice = buffer_max_size / shards.len().max(1);
@@ -160,6 +166,7 @@ impl Node {
             hasher: RandomState::new(),
             draining,
             is_stopped: AtomicBool::new(false),
+            serve_node,
         }
     }
 
@@ -234,15 +241,15 @@ impl Node {
         reply.await.unwrap_or(Response::Refused(Error::INTERNAL))
     }
 
-    /// Asks all other nodes to run an operation. Returns the replies up to one that `is_enough` accepts, and the number
-    /// of nodes that were asked.
-    pub(crate) async fn gather(&self, method: &str, params: &[u8], is_enough: IsEnough) -> (Vec<Bytes>, usize) {
+    /// Sends a message to all other nodes. Returns the replies up to one that `is_enough` accepts, and the number of
+    /// nodes that were asked.
+    pub(crate) async fn gather(&self, message: Vec<u8>, is_enough: IsEnough) -> (Vec<Bytes>, usize) {
         let (Some(cluster), peers @ 1..) = (&self.cluster, self.peers.load(Relaxed)) else { return (Vec::new(), 0) };
         let (done, gathered) = oneshot::channel();
         let done = move |replies| {
             let _ = done.send(replies);
         };
-        cluster.gather(crate::api::operations::broadcast_message(method, params), peers, is_enough, Box::new(done));
+        cluster.gather(message, peers, is_enough, Box::new(done));
         (gathered.await.unwrap_or_default(), peers)
     }
 

@@ -21,6 +21,7 @@ use touchline_engine::{ClientSettings, Namespaces, ShardId, session};
 use touchline_registry::ReplicaTiming;
 use touchline_store::stats::Stats;
 
+use crate::api;
 use crate::auth::TokenVerifier;
 use crate::backend::{nats, store};
 use crate::net::origin::{BadOrigin, Origins};
@@ -241,7 +242,7 @@ impl Server {
             session,
             clock,
             id,
-            NodeHandles { shards, registry, cluster, signer, tls, proxies, origins },
+            NodeHandles { shards, registry, cluster, signer, tls, proxies, origins, serve_node: api::serve_node },
         ));
         if let Some(databases) = databases {
             store::open(&node, &databases).map_err(|source| StartError::Database { database: "primary", source })?;

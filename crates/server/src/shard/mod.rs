@@ -36,7 +36,6 @@ use touchline_engine::wheel::Wheel;
 use touchline_engine::{Channels, Delivery, Effects, Hub, ShardId};
 use touchline_protocol::stream::ChannelName;
 
-use crate::api::operations;
 use crate::net::admission::AddressSlot;
 use crate::node::Node;
 use crate::runtime::clock::TENTH_US;
@@ -379,7 +378,7 @@ impl Shard {
                 self.channels.check_namespace(&namespace);
                 self.run_backend_commands();
             }
-            Message::Broadcast { message, reply } => operations::run_broadcast(&self.node, message, reply),
+            Message::Broadcast { message, reply } => (self.node.serve_node)(&self.node, message, reply),
             Message::Adopt(connection) => self.adopt(*connection),
             Message::Introduced { socket, remote, side, is_for_lines } => {
                 self.serve_introduced(socket, remote, side, is_for_lines)
