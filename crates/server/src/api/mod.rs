@@ -1,3 +1,6 @@
-//! The server API.
+//! What answers requests: the router of HTTP, and the server API.
 
-pub(crate) mod operations;
+mod metrics_text;
+mod operations;
+mod router;
+pub(crate) mod services;

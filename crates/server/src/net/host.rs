@@ -6,8 +6,8 @@ use std::net::IpAddr;
 
 use hyper::header::HOST;
 
+use crate::net::headers::Headers;
 use crate::net::origin;
-use crate::transport::handshake::Headers;
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -115,10 +115,10 @@ impl<'a> Call<'a> {
                 Ok(result)
             }
             ("channels" | "info", Ok(own)) => {
-                gather::merge(method, own, &node.gather(method, params, |_| false).await.0)
+                gather::merge(method, own, &node.gather(broadcast_message(method, params), |_| false).await.0)
             }
             (method, Err(Error::NOT_REGISTERED)) if registry::is_for_client(method) => {
-                let (answers, asked) = node.gather(method, params, gather::is_of_client).await;
+                let (answers, asked) = node.gather(broadcast_message(method, params), gather::is_of_client).await;
                 gather::first(&answers, asked)
             }
             (_, outcome) => outcome,

@@ -6,7 +6,6 @@ use touchline_protocol::encode::ObjectWriter;
 use super::Json;
 use crate::node::Node;
 use crate::runtime::mailbox::Inspection;
-use crate::runtime::metrics::NodeCollector;
 use crate::runtime::process;
 
 /// Errors: only 100. Result: `nodes`; without a cluster this node alone. `process.cpu` is percent of one
@@ -18,7 +17,10 @@ pub(super) async fn info(node: &Node) -> Result<Json, Error> {
     let up_s = node.clock.elapsed_us() as f64 / 1e6;
     let mut out = b"{\"nodes\":[".to_vec();
     let mut object = ObjectWriter::open(&mut out);
-    object.text("uid", &node.id).text("name", &node.settings.node.name).text("version", crate::VERSION);
+    object
+        .text("uid", &node.id)
+        .text("name", &node.settings.node.name)
+        .text("version", crate::runtime::process::VERSION);
     for (name, value) in [
         ("num_clients", node.connections()),
         ("num_users", node.users.users()),
@@ -31,7 +33,7 @@ pub(super) async fn info(node: &Node) -> Result<Json, Error> {
     let metrics = object.key("metrics");
     metrics.extend_from_slice(format!("{{\"interval\":{up_s:.3},\"items\":").as_bytes());
     let mut items = ObjectWriter::open(metrics);
-    for (name, value) in NodeCollector::of(node).values() {
+    for (name, value) in node.collector().values() {
         touchline_protocol::encode::number(items.key(name), value);
     }
     items.close();

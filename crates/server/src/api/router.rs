@@ -10,19 +10,19 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use touchline_protocol::Error;
 
-use super::body::RequestBody;
-use super::respond::{self, HttpResponse, JSON};
-use super::stream::Admitted;
-use super::{Origin, emulation, stream, upgrade};
-use crate::api::operations::{self, ErrorMode};
+use super::metrics_text::text_format;
+use super::operations::{self, ErrorMode};
 use crate::auth::is_same_secret;
 use crate::net::host::{self, HostRefusal};
 use crate::node::Node;
 use crate::runtime::mailbox::Inspection;
-use crate::runtime::metrics::{ClusterStatus, NodeCollector, RegistryCollector, StatsCollector, StoreCollector};
-use crate::runtime::metrics_text::text_format;
+use crate::runtime::metrics::{ClusterStatus, RegistryCollector, StatsCollector, StoreCollector};
 use crate::runtime::refusals::RefusalLine;
-use crate::transport::handshake::{self, Negotiated};
+use crate::transport::handshake;
+use crate::transport::http::body::RequestBody;
+use crate::transport::http::path::prefix;
+use crate::transport::http::respond::{self, HttpResponse, JSON};
+use crate::transport::http::{Origin, Routed, Router, emulation, stream, upgrade};
 
 /// How long a shard may take to answer a liveness probe.
 const TURN_TIME: Duration = Duration::from_secs(5);
@@ -30,19 +30,18 @@ const TURN_TIME: Duration = Duration::from_secs(5);
 static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 static X_CENTRIFUGO_ERROR_MODE: HeaderName = HeaderName::from_static("x-centrifugo-error-mode");
 
-/// The outcome of a request.
-pub(super) enum Routed {
-    /// A whole answer.
-    Answer(HttpResponse),
-    /// An answer after which the connection or stream is a WebSocket.
-    Upgrade(HttpResponse, Negotiated),
-    /// An endless answer.
-    Stream(Box<Admitted>),
+/// The router of a node's ports.
+pub(crate) struct NodeRouter;
+
+impl Router for NodeRouter {
+    fn answer(origin: &Origin, request: Request<RequestBody>) -> impl Future<Output = Routed> {
+        answer(origin, request)
+    }
 }
 
 /// Answers one request. The futures of rare cases are boxed: without that, the future of every request of the server
 /// API, which is copied, would be as large as the largest of them.
-pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
+async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
     let (node, peer) = (&origin.node, origin.remote);
     let target = request.uri().authority().map(|authority| authority.as_str());
     let is_needed = request.version() == Version::HTTP_11;
@@ -154,11 +153,6 @@ async fn live(node: &Node) -> HttpResponse {
     }
 }
 
-/// A configured path; `default` when it is empty.
-pub(super) fn prefix<'a>(configured: &'a str, default: &'a str) -> &'a str {
-    if configured.is_empty() { default } else { configured }
-}
-
 /// The answer to the readiness probe: whether the node can serve, else why not.
 fn health(node: &Node) -> HttpResponse {
     if *node.draining.borrow() {
@@ -199,7 +193,7 @@ fn metrics(node: &Node, headers: &HeaderMap) -> HttpResponse {
         .as_ref()
         .map(|_| ClusterStatus { is_up: node.is_linked.load(Relaxed), peers: node.peers.load(Relaxed) });
     registry.register_collector(Box::new(RegistryCollector { metrics: node.registry_metrics(), link }));
-    registry.register_collector(Box::new(NodeCollector::of(node)));
+    registry.register_collector(Box::new(node.collector()));
     if let Some(store) = node.store() {
         registry.register_collector(Box::new(StoreCollector(Arc::clone(store.metrics()))));
     }

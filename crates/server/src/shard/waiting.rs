@@ -1,0 +1,24 @@
+//! Requests that wait until their channel is live.
+
+use std::collections::HashSet;
+
+use touchline_engine::{ConnectionId, Request};
+
+use crate::runtime::reply_to::ReplyTo;
+
+/// The requests to one channel that wait until it is live, in order.
+#[derive(Default)]
+pub(super) struct WaitingRequests {
+    pub(super) requests: Vec<(Request, ReplyTo)>,
+    /// The subscribers that subscribe or unsubscribe by one of them, so that the next request need not be compared with
+    /// all that wait.
+    pub(super) subscribers: HashSet<ConnectionId>,
+}
+
+impl WaitingRequests {
+    /// Adds a request behind the others.
+    pub(super) fn push(&mut self, request: Request, reply_to: ReplyTo) {
+        self.subscribers.extend(request.subscriber());
+        self.requests.push((request, reply_to));
+    }
+}
