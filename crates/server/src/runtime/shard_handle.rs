@@ -26,14 +26,12 @@ const SPINS_MAX: usize = 500;
 
 /// What the lock of a handle protects: a shard, of which this floor knows only how to run it.
 pub(crate) trait Runnable: Send {
-    /// One turn, on the shard's own thread. `events`: what the poller has reported.
-    fn turn(&mut self, events: &mio::Events, is_tick_due: bool);
+    /// One turn, on the shard's own thread. Returns whether more work is due at once. `events`: what the poller has
+    /// reported.
+    fn turn(&mut self, events: &mio::Events, is_tick_due: bool) -> bool;
 
-    /// A short turn on a thread of another shard, which has sent a message.
-    fn run_inline(&mut self);
-
-    /// Whether more work is due at once.
-    fn has_work(&self) -> bool;
+    /// A short turn on a thread of another shard, which has sent a message. Returns whether more work is due at once.
+    fn run_inline(&mut self) -> bool;
 
     /// The end: the shard has run its last turn.
     fn finish(self: Box<Self>);
@@ -109,8 +107,7 @@ impl ShardHandle {
         for _ in 0..INLINE_RECHECKS_MAX {
             let Some(mut guard) = self.try_lock() else { return };
             let Some(shard) = guard.as_mut() else { return };
-            shard.run_inline();
-            let has_work = shard.has_work();
+            let has_work = shard.run_inline();
             drop(guard);
             if has_work {
                 break;
@@ -158,11 +155,10 @@ impl ShardHandle {
 
     /// Runs one turn of the shard on its own thread. Returns whether more work is due at once; None = another thread
     /// holds the lock and wakes this thread after it has released it.
-    pub(crate) fn run(&self, turn: impl FnOnce(&mut dyn Runnable)) -> Option<bool> {
+    pub(crate) fn run(&self, turn: impl FnOnce(&mut dyn Runnable) -> bool) -> Option<bool> {
         let mut guard = self.try_lock().or_else(|| self.spin_then_try_take())?;
         let Some(shard) = guard.as_mut() else { return Some(false) };
-        turn(&mut **shard);
-        let has_work = shard.has_work();
+        let has_work = turn(&mut **shard);
         drop(guard);
         Some(has_work || self.has_messages())
     }

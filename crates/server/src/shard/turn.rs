@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use mio::event::Event;
-use touchline_engine::Delivery;
 
 use super::acceptor::{is_listener, is_pending};
 use super::deliver;
@@ -44,7 +43,7 @@ impl Drop for Installed<'_> {
 }
 
 impl Runnable for Shard {
-    fn turn(&mut self, events: &mio::Events, is_tick_due: bool) {
+    fn turn(&mut self, events: &mio::Events, is_tick_due: bool) -> bool {
         self.begin_turn();
         for event in events {
             self.serve_socket(event);
@@ -57,21 +56,15 @@ impl Runnable for Shard {
         }
         self.write_due(WRITES_MAX);
         self.relieve();
+        self.has_work()
     }
 
-    fn run_inline(&mut self) {
+    fn run_inline(&mut self) -> bool {
         self.begin_turn();
         self.serve_mailbox();
         self.write_due(WRITES_MAX);
         self.relieve();
-    }
-
-    fn has_work(&self) -> bool {
-        !self.outbox.is_empty()
-            || !self.taken.is_empty()
-            || !self.unread.is_empty()
-            || !self.sliced.is_empty()
-            || self.has_ready_listener()
+        self.has_work()
     }
 
     fn finish(mut self: Box<Self>) {
@@ -108,8 +101,9 @@ impl Shard {
             }
             let mut turn = |shard: &mut dyn Runnable| {
                 poller.poll(&mut events, EVENTS_MAX);
-                shard.turn(&events, std::mem::take(&mut is_tick_due));
+                let has_work = shard.turn(&events, std::mem::take(&mut is_tick_due));
                 events.clear();
+                has_work
             };
             has_work = loop {
                 match handle.run(&mut turn) {
@@ -118,6 +112,15 @@ impl Shard {
                 }
             };
         }
+    }
+
+    /// Whether more work is due at once.
+    fn has_work(&self) -> bool {
+        !self.outbox.is_empty()
+            || !self.taken.is_empty()
+            || !self.unread.is_empty()
+            || !self.sliced.is_empty()
+            || self.has_ready_listener()
     }
 
     fn begin_turn(&mut self) {
@@ -179,9 +182,7 @@ impl Shard {
             Message::OperationReply { reply, response } => {
                 let _ = reply.send(response);
             }
-            Message::Delivery { delivery, accepted_us } => {
-                self.deliver(delivery, accepted_us);
-            }
+            Message::Delivery { delivery, accepted_us } => deliver::note(self, &delivery, accepted_us),
             Message::Linked(is_linked) => {
                 self.channels.set_linked(is_linked, self.now_ms);
                 self.run_backend_commands();
@@ -230,10 +231,6 @@ impl Shard {
             let message = Message::Delivery { delivery, accepted_us };
             if runs_inline { self.node.run_inline(shard, message) } else { self.node.send(shard, message) }
         }
-    }
-
-    fn deliver(&mut self, delivery: Delivery, accepted_us: u64) {
-        deliver::note(self, &delivery, accepted_us);
     }
 
     fn tick(&mut self) {
