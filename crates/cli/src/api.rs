@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value as Json;
-use touchline_server::Settings;
+use touchline_config::Sources;
+use touchline_server::{PROBES, Settings};
 
 use crate::arguments::{ApiArguments, CONFIG_VARIABLE};
-use crate::config::{self, Sources};
 use crate::http_client::{self, HttpUrl};
 
 /// The URL of the server API, and its key.
@@ -123,8 +123,8 @@ pub(crate) fn reachable(bound: SocketAddr) -> SocketAddr {
 /// # Errors
 /// When they have faults.
 pub(crate) fn configured(file: Option<&Path>) -> Result<Settings> {
-    let sources = Sources { file: named(file), variables: config::process_variables(), ..Sources::default() };
-    let (configuration, _) = config::read(&sources).into_result()?;
+    let sources = Sources { file: named(file), variables: touchline_config::process_variables(), ..Sources::default() };
+    let (configuration, _) = touchline_config::read(&sources, &PROBES).into_result()?;
     Ok(configuration.settings)
 }
 

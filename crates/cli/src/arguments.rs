@@ -8,9 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
-
-use crate::config::keys::{self, KEYS, ValueKind};
-use crate::config::redact;
+use touchline_config::keys::{self, KEYS, ValueKind};
+use touchline_config::redact;
 
 /// Touchline, a live-event server: a reporter posts an event, every fan sees it in milliseconds.
 ///

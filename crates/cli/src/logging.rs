@@ -2,11 +2,10 @@
 
 use std::io::IsTerminal as _;
 
+use touchline_config::LogSettings;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-
-use crate::config::LogSettings;
 
 /// The client of NATS logs every try to connect. What changes is told by `touchline_cluster`.
 const NATS_CLIENT: &str = "async_nats";

@@ -3,11 +3,11 @@
 mod api;
 mod arguments;
 mod commands;
-mod config;
 mod demo;
 mod descriptors;
 mod http_client;
 mod logging;
+mod secret;
 
 use std::io;
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("touchline: {}", config::redact(&causes(&error)));
+            eprintln!("touchline: {}", touchline_config::redact(&causes(&error)));
             ExitCode::FAILURE
         }
     }

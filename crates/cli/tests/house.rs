@@ -36,8 +36,8 @@ const FUNCTION_LINES_MAX: usize = 70;
 const COLUMNS_MAX: usize = 120;
 /// Files whose rows may be longer, and why. The path ends so.
 const WIDE: &[(&str, &str)] = &[
-    ("cli/src/config/keys.rs", "a table: each key with its meaning is one row of docs/configuration.md"),
-    ("cli/src/config/limits.rs", "a table: each limit with what it protects is one row of docs/reference/limits.md"),
+    ("config/src/keys.rs", "a table: each key with its meaning is one row of docs/configuration.md"),
+    ("config/src/limits.rs", "a table: each limit with what it protects is one row of docs/reference/limits.md"),
 ];
 /// What ends with a full stop and does not end a sentence.
 const ABBREVIATIONS: &[&str] = &["e.g.", "i.e.", "vs.", "cf.", "al.", "No.", "approx.", "resp."];

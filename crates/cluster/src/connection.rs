@@ -13,17 +13,21 @@ use tokio::sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender, channel, unb
 use tokio::task::{JoinHandle, JoinSet};
 use touchline_protocol::stream::ChannelName;
 
+use crate::command::ClusterCommand;
+use crate::errors::StreamError;
+use crate::events::{ClusterEvent, ClusterEventSink};
 use crate::gather::gather;
 use crate::history::Streams;
 use crate::link_log::LinkLog;
-use crate::loader::{Checks, Loader, StreamLoad};
+use crate::loader::{Checks, Loader};
 use crate::marks::Marks;
 use crate::members::{Hello, Members, MembershipStep, MembershipTiming, VERSIONS};
+use crate::outage::OutageLog;
 use crate::settings::JoinOptions;
 use crate::subject::Subjects;
-use crate::versions::{remedy, say_what_nats_keeps, warn_of_losses};
+use crate::types::StreamLoad;
+use crate::versions::{say_what_nats_keeps, warn_of_losses};
 use crate::watch::StreamPoller;
-use crate::{ClusterCommand, ClusterEvent};
 
 /// Between two attempts to open the streams.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -37,9 +41,6 @@ const TICK_INTERVAL: Duration = Duration::from_millis(50);
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Commands that run before the server's echo is requested.
 const BATCH: usize = 512;
-
-/// Takes every event of the cluster.
-pub(crate) type ClusterEventSink = Arc<dyn Fn(ClusterEvent) + Send + Sync>;
 
 /// Serves until the node leaves.
 pub(crate) async fn run(
@@ -152,6 +153,8 @@ pub(crate) struct ConnectedNode {
     pub(crate) echo: u64,
     pub(crate) has_new: bool,
     log: LinkLog,
+    /// Why publications are not stored.
+    outages: Arc<OutageLog>,
 }
 
 impl ConnectedNode {
@@ -200,6 +203,7 @@ impl ConnectedNode {
             echo: 0,
             has_new: false,
             log,
+            outages: Arc::new(OutageLog::new("publications to channels with history")),
         }
     }
 
@@ -348,19 +352,15 @@ impl ConnectedNode {
                     }
                     // Without a connection the error is not of JetStream.
                     Err(error) if client.connection_state() == State::Connected => {
-                        let remedy = remedy(&error);
-                        events(ClusterEvent::StreamsUnavailable(format!(
-                            "{error}{}{remedy}",
-                            if remedy.is_empty() { "" } else { ": " }
-                        )));
-                        if error != told {
+                        let text = error.to_string();
+                        if text != told {
                             tracing::warn!(
-                                error,
-                                remedy,
+                                %error,
                                 "JetStream can't be used: channels with history can't be published to; trying again"
                             );
-                            told = error;
+                            told = text;
                         }
+                        events(ClusterEvent::StreamsUnavailable(error));
                     }
                     Err(_) => {}
                 }
@@ -411,8 +411,8 @@ impl ConnectedNode {
             | ClusterCommand::PublishEphemeral { .. }
                 if !self.members.is_joined() => {}
             ClusterCommand::Gather { done, .. } if !self.members.is_joined() => done(Vec::new()),
-            ClusterCommand::Append { done, .. } if !self.members.is_joined() => done(None),
-            ClusterCommand::Purge { done, .. } if !self.members.is_joined() => done(false),
+            ClusterCommand::Append { done, .. } if !self.members.is_joined() => done(Err(StreamError::NotJoined)),
+            ClusterCommand::Purge { done, .. } if !self.members.is_joined() => done(Err(StreamError::NotJoined)),
             ClusterCommand::ScopeMessage { scope, to, message } => {
                 self.publish(self.subjects.scope_message(version, &scope, to.as_deref()), message).await
             }
@@ -449,22 +449,33 @@ impl ConnectedNode {
             ClusterCommand::CheckSoon => self.checks.trouble.notify_one(),
             ClusterCommand::Append { channel, namespace, payload, id, done } => match self.streams() {
                 Some(streams) => {
-                    let checks = Arc::clone(&self.checks);
+                    let (checks, outages) = (Arc::clone(&self.checks), Arc::clone(&self.outages));
                     tokio::spawn(async move {
                         let appended = streams.store(&channel, &namespace, payload, &id).await;
-                        if appended.is_none() {
-                            checks.trouble.notify_one();
+                        match &appended {
+                            Ok(_) => outages.succeed(),
+                            Err(error) => {
+                                outages.fail(error);
+                                checks.trouble.notify_one();
+                            }
                         }
                         done(appended);
                     });
                 }
-                None => done(None),
+                None => done(Err(StreamError::NotOpen)),
             },
             ClusterCommand::Purge { channel, namespace, marker, done } => match self.streams() {
                 Some(streams) => {
-                    drop(tokio::spawn(async move { done(streams.purge(&channel, &namespace, marker).await) }))
+                    let outages = Arc::clone(&self.outages);
+                    tokio::spawn(async move {
+                        let purged = streams.purge(&channel, &namespace, marker).await;
+                        if let Err(error) = &purged {
+                            outages.fail(error);
+                        }
+                        done(purged);
+                    });
                 }
-                None => done(false),
+                None => done(Err(StreamError::NotOpen)),
             },
             ClusterCommand::Leave { .. } => {}
         }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::time::{Instant, timeout_at};
 
-use crate::IsEnough;
+use crate::command::IsEnough;
 use crate::pieces::Pieces;
 
 /// How long other nodes have for a reply.

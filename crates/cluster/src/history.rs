@@ -9,21 +9,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_nats::HeaderMap;
-use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::context::{GetStreamErrorKind, PublishError, PublishErrorKind};
+use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::stream::{DirectGetErrorKind, LastRawMessageErrorKind, RawMessageErrorKind, Stream};
 use async_nats::jetstream::{self, Context, ErrorCode};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use touchline_protocol::stream::Offset;
 
-use crate::loader::StreamLoad;
+use crate::errors::StreamError;
 use crate::marks::Marks;
 use crate::reading::{ReadRecords, ReadStep, StreamRead, StreamReadResult, StreamReader};
 use crate::settings::JoinOptions;
 use crate::storing::{self, AppendVerdict};
 use crate::stream::{self, StreamDescription};
 use crate::subject::Subjects;
-use crate::{StoredPublication, StreamAppendedAt, StreamIncarnation};
+use crate::types::{StoredPublication, StreamAppendedAt, StreamIncarnation, StreamLoad};
 
 /// How long a publisher waits for JetStream.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -73,13 +74,13 @@ impl Streams {
     /// lost.
     ///
     /// # Errors
-    /// NATS's reason, as text.
+    /// NATS's reason.
     pub(crate) async fn open(
         client: async_nats::Client,
         settings: Arc<JoinOptions>,
         subjects: Subjects,
         (marks, known, is_first): (Arc<Marks>, &Marks, bool),
-    ) -> Result<Self, String> {
+    ) -> Result<Self, StreamError> {
         let mut context = jetstream::new(client);
         context.set_timeout(STORE_TIMEOUT);
         let mut open = HashMap::new();
@@ -130,14 +131,17 @@ impl Streams {
     }
 
     /// Stores a publication; the answer is its sequence and its stream's life, if JetStream has it for certain.
+    ///
+    /// # Errors
+    /// Why it is not stored, or not known to be.
     pub(crate) async fn store(
         &self,
         channel: &str,
         namespace: &str,
         payload: Bytes,
         id: &str,
-    ) -> Option<StreamAppendedAt> {
-        let life = self.life(namespace)?;
+    ) -> Result<StreamAppendedAt, StreamError> {
+        let life = self.life(namespace).ok_or(StreamError::NotOpen)?;
         let subject = self.subjects.stored(namespace, life.epoch, channel);
         let mut headers = HeaderMap::new();
         if !id.is_empty() {
@@ -146,26 +150,34 @@ impl Streams {
         }
         let until = Instant::now() + STORE_TIMEOUT;
         loop {
-            let sent = self.context.publish_with_headers(subject.clone(), headers.clone(), payload.clone()).await;
-            let acknowledged = match sent {
-                Ok(acknowledgement) => acknowledgement.await.ok(),
-                Err(_) => None,
-            };
+            let acknowledged = self.publish(&subject, headers.clone(), payload.clone()).await;
             // What was stored before may not have been the same.
-            let is_new = acknowledged.as_ref().is_some_and(|acknowledged| !acknowledged.duplicate);
-            match storing::verdict(acknowledged.map(|acknowledged| acknowledged.sequence), !id.is_empty()) {
+            let is_new = acknowledged.as_ref().is_ok_and(|acknowledged| !acknowledged.duplicate);
+            let sequence = acknowledged.as_ref().ok().map(|acknowledged| acknowledged.sequence);
+            match storing::verdict(sequence, !id.is_empty()) {
                 AppendVerdict::Stored(sequence) => {
                     if is_new {
                         self.marks.note(life.epoch, sequence, &payload);
                     }
-                    return Some(StreamAppendedAt { offset: Offset(sequence), life });
+                    return Ok(StreamAppendedAt { offset: Offset(sequence), life });
                 }
                 AppendVerdict::SendAgain if Instant::now() + STORE_PAUSE < until => {
                     tokio::time::sleep(STORE_PAUSE).await
                 }
-                AppendVerdict::SendAgain | AppendVerdict::Unknown => return None,
+                AppendVerdict::SendAgain | AppendVerdict::Unknown => {
+                    let stream = self.subjects.stream(namespace);
+                    return Err(match acknowledged {
+                        Ok(_) => StreamError::Unconfirmed { stream },
+                        Err(source) => StreamError::Append { stream, source },
+                    });
+                }
             }
         }
+    }
+
+    /// Sends a publication and waits for its acknowledgement.
+    async fn publish(&self, subject: &str, headers: HeaderMap, payload: Bytes) -> Result<PublishAck, PublishError> {
+        self.context.publish_with_headers(subject.to_owned(), headers, payload).await?.await
     }
 
     fn life(&self, namespace: &str) -> Option<StreamIncarnation> {
@@ -191,12 +203,15 @@ impl Streams {
             && self.open.iter().all(|(namespace, (_, known))| other.life(namespace) == Some(known.life))
     }
 
-    /// Reads what is kept of a channel behind an offset; `None` = it can't be had now.
+    /// Reads what is kept of a channel behind an offset.
+    ///
+    /// # Errors
+    /// Why it can't be had now.
     pub(crate) async fn read(
         &self,
         StreamLoad { channel, namespace, id: load, .. }: &StreamLoad,
-    ) -> Option<ReadRecords> {
-        let (stream, known) = self.open.get(&**namespace)?;
+    ) -> Result<ReadRecords, StreamError> {
+        let (stream, known) = self.open.get(&**namespace).ok_or(StreamError::NotOpen)?;
         let subject = self.subjects.stored(namespace, known.life.epoch, channel);
         let mut reading = StreamReader::new(load.behind.0);
         let mut next = ReadStep::Request(reading.begin());
@@ -213,9 +228,11 @@ impl Streams {
                         None if kept.has_nothing() => self.marks.note_end(known.life.epoch, kept.last),
                         None => {}
                     }
-                    return Some(kept);
+                    return Ok(kept);
                 }
-                ReadStep::Failed => return None,
+                ReadStep::Failed => {
+                    return Err(StreamError::Unstable { stream: self.subjects.stream(namespace) });
+                }
             };
             let result = request(stream, &subject, next_read).await?;
             next = reading.take(next_read, result);
@@ -232,30 +249,36 @@ impl Streams {
 
     /// Removes what is kept of a channel: what says so is stored behind it, in the channel's order, then what is before
     /// that goes. `marker` makes the payload out of the last offset that is removed.
-    pub(crate) async fn purge(&self, channel: &str, namespace: &str, marker: fn(Offset) -> Vec<u8>) -> bool {
-        let Some((stream, known)) = self.open.get(namespace) else { return false };
+    ///
+    /// # Errors
+    /// Why the history is there still, or a part of it.
+    pub(crate) async fn purge(
+        &self,
+        channel: &str,
+        namespace: &str,
+        marker: fn(Offset) -> Vec<u8>,
+    ) -> Result<(), StreamError> {
+        let (stream, known) = self.open.get(namespace).ok_or(StreamError::NotOpen)?;
+        let name = || self.subjects.stream(namespace);
         let subject = self.subjects.stored(namespace, known.life.epoch, channel);
         for _ in 0..REMOVAL_TRIES {
-            let last = match request(stream, &subject, StreamRead::Last).await {
-                Some(StreamReadResult::Sequence(last)) => last,
-                Some(_) => return true,
-                None => return false,
+            let StreamReadResult::Sequence(last) = request(stream, &subject, StreamRead::Last).await? else {
+                return Ok(());
             };
             let mut headers = HeaderMap::new();
             // So nothing is published between what is said to be removed and this.
             headers.insert(async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, last.to_string().as_str());
-            let sent = self.context.publish_with_headers(subject.clone(), headers, marker(Offset(last)).into()).await;
-            let Ok(sent) = sent else { return false };
-            match sent.await {
-                Ok(acknowledged) if acknowledged.sequence > 0 => {
-                    return stream.purge().sequence(acknowledged.sequence).filter(subject).await.is_ok();
+            match self.publish(&subject, headers, marker(Offset(last)).into()).await {
+                Ok(PublishAck { sequence: sequence @ 1.., .. }) => {
+                    let purged = stream.purge().sequence(sequence).filter(subject).await;
+                    return purged.map(drop).map_err(|source| StreamError::Purge { stream: name(), source });
                 }
-                Ok(_) => return false,
-                Err(error) if error.kind() == jetstream::context::PublishErrorKind::WrongLastSequence => {}
-                Err(_) => return false,
+                Ok(_) => return Err(StreamError::Unconfirmed { stream: name() }),
+                Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => {}
+                Err(source) => return Err(StreamError::Append { stream: name(), source }),
             }
         }
-        false
+        Err(StreamError::Busy { stream: name() })
     }
 }
 
@@ -269,40 +292,47 @@ async fn with_retries<A: Future>(request: impl Fn() -> A) -> Option<A::Output> {
     None
 }
 
-/// Sends a read to NATS; none = it failed.
-async fn request(stream: &Stream, subject: &str, read: StreamRead) -> Option<StreamReadResult> {
+/// Sends a read to NATS.
+async fn request(stream: &Stream, subject: &str, read: StreamRead) -> Result<StreamReadResult, StreamError> {
+    let name = || stream.cached_info().config.name.clone();
+    let no_answer = || StreamError::NoAnswer { stream: name() };
     match read {
         // Any replica answers.
         StreamRead::Next(sequence) => {
-            match with_retries(|| stream.direct_get_next_for_subject(subject, Some(sequence))).await? {
-                Ok(message) => Some(StreamReadResult::Publication(StoredPublication {
+            let found = with_retries(|| stream.direct_get_next_for_subject(subject, Some(sequence))).await;
+            match found.ok_or_else(no_answer)? {
+                Ok(message) => Ok(StreamReadResult::Publication(StoredPublication {
                     offset: Offset(message.sequence),
                     payload: message.payload,
                 })),
-                Err(error) if error.kind() == DirectGetErrorKind::NotFound => Some(StreamReadResult::Nothing),
-                Err(_) => None,
+                Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(StreamReadResult::Nothing),
+                Err(error) => Err(StreamError::Read { stream: name(), source: error.into() }),
             }
         }
         // The leader answers.
-        StreamRead::Last => match with_retries(|| stream.get_last_raw_message_by_subject(subject)).await? {
-            Ok(message) => Some(StreamReadResult::Sequence(message.sequence)),
-            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Some(StreamReadResult::Nothing),
-            Err(_) => None,
-        },
+        StreamRead::Last => {
+            let found = with_retries(|| stream.get_last_raw_message_by_subject(subject)).await;
+            match found.ok_or_else(no_answer)? {
+                Ok(message) => Ok(StreamReadResult::Sequence(message.sequence)),
+                Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(StreamReadResult::Nothing),
+                Err(error) => Err(StreamError::Read { stream: name(), source: error.into() }),
+            }
+        }
         // What it has of the channel is counted after its state is taken.
-        StreamRead::End => match with_retries(|| stream.info_with_subjects(subject)).await? {
+        StreamRead::End => match with_retries(|| stream.info_with_subjects(subject)).await.ok_or_else(no_answer)? {
             Ok(mut subjects) => match subjects.next().await {
-                None => Some(StreamReadResult::Sequence(subjects.info.state.last_sequence)),
-                Some(Ok(_)) => Some(StreamReadResult::Nothing),
-                Some(Err(_)) => None,
+                None => Ok(StreamReadResult::Sequence(subjects.info.state.last_sequence)),
+                Some(Ok(_)) => Ok(StreamReadResult::Nothing),
+                Some(Err(error)) => Err(StreamError::Read { stream: name(), source: error.into() }),
             },
-            Err(_) => None,
+            Err(error) => Err(StreamError::Read { stream: name(), source: error.into() }),
         },
         StreamRead::First(sequence) => {
-            match with_retries(|| stream.get_first_raw_message_by_subject(subject, sequence)).await? {
-                Ok(message) => Some(StreamReadResult::Sequence(message.sequence)),
-                Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Some(StreamReadResult::Nothing),
-                Err(_) => None,
+            let found = with_retries(|| stream.get_first_raw_message_by_subject(subject, sequence)).await;
+            match found.ok_or_else(no_answer)? {
+                Ok(message) => Ok(StreamReadResult::Sequence(message.sequence)),
+                Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(StreamReadResult::Nothing),
+                Err(error) => Err(StreamError::Read { stream: name(), source: error.into() }),
             }
         }
     }

@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, Semaphore};
-use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName};
 
-use crate::ClusterEvent;
-use crate::connection::ClusterEventSink;
+use crate::errors::StreamError;
+use crate::events::{ClusterEvent, ClusterEventSink};
 use crate::history::Streams;
+use crate::outage::OutageLog;
 use crate::reading::ReadRecords;
+use crate::types::StreamLoad;
 
 /// Channels that are read at a time: more would only wait in the queues of the NATS server, which drops what does not
 /// fit.
@@ -20,24 +21,25 @@ const READING_MAX: usize = 256;
 /// Channels that are checked at a time: nobody waits for them, so they leave room for those that somebody waits for.
 const CHECKING_MAX: usize = 16;
 
-/// What is asked for: all that is kept of a channel behind an offset.
-#[derive(Debug)]
-pub(crate) struct StreamLoad {
-    pub(crate) channel: ChannelName,
-    pub(crate) namespace: NamespaceName,
-    /// The offset, and the number of the load.
-    pub(crate) id: LoadId,
-    /// It is answered only if there is something.
-    pub(crate) is_check: bool,
-}
-
 /// How checks go.
-#[derive(Debug, Default)]
 pub(crate) struct Checks {
     under_way: AtomicUsize,
     have_failed: AtomicBool,
     /// Woken when something may have been lost, a failed check too.
     pub(crate) trouble: Notify,
+    /// Why reads fail.
+    outages: OutageLog,
+}
+
+impl Default for Checks {
+    fn default() -> Self {
+        Checks {
+            under_way: AtomicUsize::default(),
+            have_failed: AtomicBool::default(),
+            trouble: Notify::default(),
+            outages: OutageLog::new("reads of histories in JetStream"),
+        }
+    }
 }
 
 impl Checks {
@@ -49,6 +51,22 @@ impl Checks {
     /// Whether one has failed since this was asked last.
     pub(crate) fn have_failed(&self) -> bool {
         self.have_failed.swap(false, Relaxed)
+    }
+
+    /// Logs why a read has failed; none = its records.
+    fn read(&self, read: Result<ReadRecords, StreamError>) -> Option<ReadRecords> {
+        match read {
+            Ok(records) => {
+                self.outages.succeed();
+                Some(records)
+            }
+            Err(error) => {
+                if !error.is_reported() {
+                    self.outages.fail(&error);
+                }
+                None
+            }
+        }
     }
 
     fn fail(&self) {
@@ -70,7 +88,7 @@ impl Loader {
         let (loads, load_requests) = unbounded_channel();
         let (checks, check_requests) = unbounded_channel();
         let (read_sender, reads) = unbounded_channel();
-        let of_loads = (streams.clone(), read_sender.clone());
+        let of_loads = (streams.clone(), read_sender.clone(), Arc::clone(&state));
         tokio::spawn(run_loads(load_requests, READING_MAX, move |load| read(of_loads.clone(), load)));
         let of_checks = (streams.clone(), read_sender, Arc::clone(&state));
         tokio::spawn(run_loads(check_requests, CHECKING_MAX, move |load| check(of_checks.clone(), load)));
@@ -108,13 +126,13 @@ async fn run_loads<Work: Future<Output = ()> + Send + 'static>(
     }
 }
 
-async fn read((streams, reads): (Streams, UnboundedSender<Read>), load: StreamLoad) {
-    let kept = streams.read(&load).await;
+async fn read((streams, reads, state): (Streams, UnboundedSender<Read>, Arc<Checks>), load: StreamLoad) {
+    let kept = state.read(streams.read(&load).await);
     let _ = reads.send((load, kept));
 }
 
 async fn check((streams, reads, state): (Streams, UnboundedSender<Read>, Arc<Checks>), load: StreamLoad) {
-    match streams.read(&load).await {
+    match state.read(streams.read(&load).await) {
         Some(kept) if kept.has_nothing() => {}
         Some(kept) => drop(reads.send((load, Some(kept)))),
         None => state.fail(),

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use crate::StreamIncarnation;
+use crate::types::StreamIncarnation;
 
 /// Runs of one stream that are remembered.
 const LEFT_MAX: usize = 1_000;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_nats::{ConnectOptions, ServerAddr};
 
-use crate::JoinError;
+use crate::errors::JoinError;
 use crate::settings::JoinOptions;
 
 /// A dead link is noticed within two of these.
@@ -15,15 +15,15 @@ const PING: Duration = Duration::from_secs(2);
 /// # Errors
 /// When the credentials or an address can't be used. The text never has them.
 pub(crate) fn options(settings: &JoinOptions) -> Result<(Vec<ServerAddr>, ConnectOptions), JoinError> {
-    let wrong = |key| move |error: std::io::Error| JoinError::Settings { key, reason: error.to_string() };
+    let wrong = |key, expected| move |source: std::io::Error| JoinError::Setting { key, expected, source };
     let servers = settings
         .urls
         .iter()
         .map(|url| url.parse::<ServerAddr>())
         .collect::<Result<Vec<_>, _>>()
-        .map_err(wrong("nats_url"))?;
+        .map_err(wrong("nats_url", "nats://HOST:PORT or tls://HOST:PORT"))?;
     if servers.is_empty() {
-        return Err(JoinError::Settings { key: "nats_url", reason: "no address of NATS".to_owned() });
+        return Err(JoinError::NoServer);
     }
     let mut options = ConnectOptions::new()
         .name(&settings.node)
@@ -42,7 +42,9 @@ pub(crate) fn options(settings: &JoinOptions) -> Result<(Vec<ServerAddr>, Connec
         options = options.token(settings.token.clone());
     }
     if !settings.credentials.is_empty() {
-        options = options.credentials(&settings.credentials).map_err(wrong("nats_credentials"))?;
+        options = options
+            .credentials(&settings.credentials)
+            .map_err(wrong("nats_credentials", "the path of a .creds file of NATS"))?;
     }
     if !settings.tls_ca.is_empty() {
         options = options.add_root_certificates(settings.tls_ca.clone().into()).require_tls(true);

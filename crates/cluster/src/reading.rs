@@ -17,7 +17,7 @@
 use touchline_protocol::stream::Offset;
 
 use crate::stream::Snapshot;
-use crate::{StoredPublication, StreamHistory};
+use crate::types::{StoredPublication, StreamHistory};
 
 /// How often a replica is asked again that lags behind the leader.
 const LAG_RETRIES: u32 = 40;

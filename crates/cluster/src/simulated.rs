@@ -11,7 +11,7 @@ use touchline_protocol::stream::Offset;
 use crate::reading::{ReadRecords, ReadStep, StreamRead, StreamReadResult, StreamReader};
 use crate::storing::{AppendVerdict, verdict};
 use crate::stream::Snapshot;
-use crate::{StoredPublication, StreamIncarnation};
+use crate::types::{StoredPublication, StreamIncarnation};
 
 /// xorshift64* (Vigna, 2014).
 struct Random(u64);

@@ -8,10 +8,11 @@ use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RawMessageErrorKind, Republish, StorageType, Stream};
 use async_nats::jetstream::{Context, ErrorCode};
 
-use crate::StreamIncarnation;
+use crate::errors::StreamError;
 use crate::marks::Marks;
 use crate::settings::{JoinOptions, Storage, StreamSettings};
 use crate::subject::Subjects;
+use crate::types::StreamIncarnation;
 
 /// How long an idempotency key holds.
 const DUPLICATES: Duration = Duration::from_secs(300);
@@ -97,33 +98,33 @@ impl Snapshot {
 /// Opens a namespace's stream, made if need be; the first time one that differs from what is configured is changed.
 ///
 /// # Errors
-/// NATS's reason, as text, or why the stream can't be used.
+/// NATS's reason, or why the stream can't be used.
 pub(crate) async fn open(
     context: &Context,
     settings: &JoinOptions,
     subjects: &Subjects,
     of_namespace: &StreamSettings,
     is_first: bool,
-) -> Result<(Stream, StreamDescription), String> {
+) -> Result<(Stream, StreamDescription), StreamError> {
     let name = subjects.stream(&of_namespace.namespace);
     let found = match context.get_stream(&name).await {
         Err(error) if is_missing(&error.kind()) => {
             let made = config(settings, subjects, of_namespace, &StreamDescription::new(held(of_namespace)));
             match context.create_stream(made).await {
                 // Another node was first: its epoch holds.
-                Err(error) if !is_taken(&error.kind()) => {
-                    return Err(error.to_string());
+                Err(source) if !is_taken(&source.kind()) => {
+                    return Err(StreamError::Create { stream: name, source });
                 }
                 _ => context.get_stream(&name).await,
             }
         }
         found => found,
     };
-    let mut stream = found.map_err(|error| error.to_string())?;
+    let mut stream = found.map_err(|source| StreamError::Open { stream: name.clone(), source })?;
     let known = &stream.cached_info().config;
     let epoch = subjects.epoch_of(&of_namespace.namespace, &known.subjects);
     let described = StreamDescription::read(epoch, known.description.as_deref().unwrap_or_default());
-    let mut described = described.map_err(|reason| format!("the stream {name} can't be used: {reason}"))?;
+    let mut described = described.map_err(|reason| StreamError::Foreign { stream: name.clone(), reason })?;
     if is_first {
         described.size_min = described.size_min.min(held(of_namespace));
         let mut wanted = config(settings, subjects, of_namespace, &described);
@@ -131,8 +132,10 @@ pub(crate) async fn open(
         wanted.storage = known.storage;
         if differs(known, &wanted) {
             tracing::info!(stream = %name, "the stream is changed to what is configured");
-            context.update_stream(&wanted).await.map_err(|error| error.to_string())?;
-            stream = context.get_stream(&name).await.map_err(|error| error.to_string())?;
+            let refused = |source| StreamError::Update { stream: name.clone(), source };
+            context.update_stream(&wanted).await.map_err(refused)?;
+            let missed = |source| StreamError::Open { stream: name.clone(), source };
+            stream = context.get_stream(&name).await.map_err(missed)?;
         }
     }
     Ok((stream, described))
@@ -141,8 +144,11 @@ pub(crate) async fn open(
 /// Whether a stream that was just opened lacks what this node knew of it before.
 ///
 /// # Errors
-/// NATS's reason, as text.
-pub(crate) async fn was_set_back((stream, known): &(Stream, StreamDescription), marks: &Marks) -> Result<bool, String> {
+/// NATS's reason.
+pub(crate) async fn was_set_back(
+    (stream, known): &(Stream, StreamDescription),
+    marks: &Marks,
+) -> Result<bool, StreamError> {
     if marks.has_left(known.life) {
         return Ok(true);
     }
@@ -153,31 +159,34 @@ pub(crate) async fn was_set_back((stream, known): &(Stream, StreamDescription), 
     match stream.get_raw_message(mark.sequence()).await {
         Ok(found) => Ok(mark.is_replaced(Some(&found.payload))),
         Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(mark.is_replaced(None)),
-        Err(error) => Err(error.to_string()),
+        Err(source) => Err(StreamError::Verify { stream: stream.cached_info().config.name.clone(), source }),
     }
 }
 
 /// Begins a new run of a stream, unless it is in another life than the known one.
 ///
 /// # Errors
-/// NATS's reason, as text.
+/// NATS's reason.
 pub(crate) async fn begin_run(
     context: &Context,
     subjects: &Subjects,
     namespace: &str,
     (known_stream, known): &(Stream, StreamDescription),
-) -> Result<(), String> {
+) -> Result<(), StreamError> {
     let name = &known_stream.cached_info().config.name;
-    let stream = context.get_stream(name).await.map_err(|error| error.to_string())?;
+    let missed = |source| StreamError::Open { stream: name.clone(), source };
+    let stream = context.get_stream(name).await.map_err(missed)?;
     let mut config = stream.cached_info().config.clone();
     let epoch = subjects.epoch_of(namespace, &config.subjects);
-    let mut described = StreamDescription::read(epoch, config.description.as_deref().unwrap_or_default())?;
+    let described = StreamDescription::read(epoch, config.description.as_deref().unwrap_or_default());
+    let mut described = described.map_err(|reason| StreamError::Foreign { stream: name.clone(), reason })?;
     if described.life != known.life {
         return Ok(());
     }
     described.life.run = new_id().max(1);
     config.description = Some(described.text());
-    context.update_stream(&config).await.map_err(|error| error.to_string())?;
+    let refused = |source| StreamError::Update { stream: name.clone(), source };
+    context.update_stream(&config).await.map_err(refused)?;
     tracing::warn!(
         stream = %name,
         "the stream was set back to an earlier state: clients that saw what is lost begin anew"

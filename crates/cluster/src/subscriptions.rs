@@ -10,10 +10,11 @@ use tokio::task::JoinHandle;
 use touchline_protocol::stream::{ChannelName, Offset};
 
 use crate::connection::{ConnectedNode, NodeSignal};
+use crate::events::ClusterEvent;
 use crate::members::VERSIONS;
 use crate::pieces::split;
 use crate::subject::{Subjects, name};
-use crate::{ClusterEvent, StoredPublication};
+use crate::types::StoredPublication;
 
 impl ConnectedNode {
     /// Makes the subscriptions that a node keeps until it leaves.

@@ -53,22 +53,6 @@ fn what_is_kept(settings: &JoinOptions, version: &str) -> Result<&'static str, &
     })
 }
 
-/// What the operator can do about a refusal of JetStream, by its text: the client has no numbers for all of them. Empty
-/// = nothing is known.
-pub(crate) fn remedy(refusal: &str) -> &'static str {
-    let known = [
-        (
-            "replicas > 1 not supported",
-            "set cluster.stream_replicas to 1, or let NATS be a cluster of that many servers",
-        ),
-        ("no suitable peers", "set cluster.stream_replicas to no more than there are NATS servers"),
-        ("resource does not exist", "switch JetStream on in NATS (jetstream {} in its configuration, or --jetstream)"),
-        ("jetstream not enabled", "switch JetStream on in NATS (jetstream {} in its configuration, or --jetstream)"),
-        ("insufficient", "give JetStream more room, or set cluster.stream_max_bytes"),
-    ];
-    known.iter().find(|(part, _)| refusal.contains(part)).map_or("", |(_, remedy)| remedy)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

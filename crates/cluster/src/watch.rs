@@ -9,8 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::ClusterEvent;
-use crate::connection::ClusterEventSink;
+use crate::events::{ClusterEvent, ClusterEventSink};
 use crate::history::{StreamCheck, StreamState, Streams};
 use crate::loader::Checks;
 

@@ -6,7 +6,6 @@ mod backend;
 mod catch_up;
 mod empties;
 mod loading;
-mod payload;
 mod remembered_refusals;
 mod replicated;
 
@@ -24,7 +23,6 @@ use crate::namespace::{ChannelOptions, Namespaces};
 pub use backend::{BackendCommand, DurablePublication, Submitted};
 use empties::Empties;
 use loading::{AheadQuery, Verification};
-pub use payload::Unreadable;
 use replicated::{Backends, SyncState};
 pub use replicated::{clearing, removal};
 

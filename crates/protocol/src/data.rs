@@ -8,7 +8,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::Error;
+use crate::code::Error;
 
 /// Deepest nesting of a payload: JSON readers of clients give up somewhere behind it.
 pub const DEPTH_MAX: usize = 128;

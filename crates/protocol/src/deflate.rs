@@ -6,7 +6,8 @@ use std::cell::RefCell;
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 
-use crate::websocket::{Opcode, RSV1, encode_frame as encode_plain};
+use crate::websocket::encoder::encode_frame as encode_plain;
+use crate::websocket::opcode::{Opcode, RSV1};
 
 /// What an extension header says that grants it.
 pub const GRANTED: &str = "permessage-deflate; server_no_context_takeover; client_no_context_takeover";

@@ -1,7 +1,7 @@
 //! The forms in which messages leave: how they are encoded, and what is put around them.
 
 use crate::deflate;
-use crate::message::Encoding;
+use crate::encoding::Encoding;
 use crate::websocket::{Opcode, encode_frame};
 
 /// What is put around messages.

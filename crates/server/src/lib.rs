@@ -52,7 +52,7 @@ mod transport;
 mod trial;
 
 pub use auth::{check_token, check_token_keys};
-pub use preparation::check;
+pub use preparation::{PROBES, check};
 pub use runtime::process::VERSION;
 pub use server::{Running, Server};
 pub use start_error::StartError;

@@ -5,9 +5,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::Duration;
 
-use touchline_config::{Settings, resolve};
+use touchline_config::{Probes, Settings, resolve};
+use touchline_engine::ClientSettings;
 
-use crate::auth::TokenVerifier;
+use crate::auth::{TokenVerifier, check_token_keys};
 use crate::backend::nats;
 use crate::net::origin::Origins;
 use crate::net::proxies::Proxies;
@@ -47,6 +48,33 @@ impl PreparedPort {
 /// and databases opened.
 pub fn check(settings: &Settings) -> Vec<StartError> {
     prepare(settings).err().unwrap_or_default()
+}
+
+/// What only this server can tell of settings, for those who read a configuration.
+pub const PROBES: Probes = Probes { token_keys, start };
+
+fn token_keys(client: &ClientSettings) -> Option<String> {
+    check_token_keys(client).err().map(|fault| fault.to_string())
+}
+
+/// The faults of [`check`] with their causes, without those that a configuration is told of by their keys.
+fn start(settings: &Settings) -> Vec<String> {
+    let is_told = |fault: &StartError| matches!(fault, StartError::PingInterval | StartError::Key { .. });
+    check(settings).iter().filter(|fault| !is_told(fault)).map(|fault| causes(fault)).collect()
+}
+
+/// An error and its causes in one text. A cause that the text ends with is not repeated.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next {
+        let cause = error.to_string();
+        if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+        next = error.source();
+    }
+    text
 }
 
 /// Checks everything that needs no other system.

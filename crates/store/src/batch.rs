@@ -1,20 +1,22 @@
 //! Requests to the writers and readers of both databases, and how their results are reported.
 
-use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use touchline_protocol::stream::{ChannelName, LoadId, Offset, Retention};
+use touchline_protocol::stream::{ChannelName, LoadId, Offset};
 
+use crate::description::{ChannelDescription, OnSearched, Search, SearchResult};
+use crate::events::{EventSink, StoreEvent};
+use crate::inbox::{InboxMessage, OnQueued};
+use crate::metrics::StoreMetrics;
+use crate::publication::{Append, AppendedAt, OnAppended, StoredHistory};
+use crate::refusal::StoreRefusal;
 use crate::runs::{ChannelRuns, KnownRuns};
 use crate::tfidf::Weights;
-use crate::{
-    Append, ChannelDescription, EventSink, InboxMessage, PAYLOAD_HEAD_SIZE, Search, SearchResult, StoreEvent,
-    StoreMetrics, StoredHistory,
-};
-use crate::{AppendedAt, OnAppended, OnDone, OnQueued, OnSearched, StoreRefusal};
+
+/// Takes the result of a write that has no other result than that it was done.
+pub type OnDone = Box<dyn FnOnce(Result<(), StoreRefusal>) + Send>;
 
 /// A request to a writer.
 pub(crate) enum WriteRequest {
@@ -221,28 +223,12 @@ impl Committed {
     }
 }
 
-impl Append {
-    /// A publication that an application has put into the outbox: nothing waits for its result.
-    pub(crate) fn from_outbox(channel: &str, data: &str, key: &str, retention: Retention, time_ms: u64) -> Self {
-        let mut payload = Vec::with_capacity(PAYLOAD_HEAD_SIZE + data.len());
-        // As the engine begins the payload of a publication: format, kind, length of what follows before the object.
-        payload.extend_from_slice(&[1, b'P', 8, 0]);
-        payload.extend_from_slice(&time_ms.to_le_bytes());
-        payload.extend_from_slice(data.as_bytes());
-        Append {
-            channel: channel.into(),
-            payload: payload.into(),
-            time_ms,
-            key: key.into(),
-            version: 0,
-            version_epoch: Box::default(),
-            retention,
-            done: Box::new(|_| ()),
-        }
-    }
-}
-
 impl WriteRequest {
+    /// Number of publications in a batch.
+    pub(crate) fn appends(batch: &[WriteRequest]) -> u64 {
+        batch.iter().filter(|write| matches!(write, WriteRequest::Append(_))).count() as u64
+    }
+
     /// Reports that the queue has no room for the write, or that the writer has ended.
     pub(crate) fn reject(self, events: &EventSink, metrics: &StoreMetrics, refusal: StoreRefusal) {
         if matches!(self, WriteRequest::Append(_)) {
@@ -276,48 +262,4 @@ impl WriteRequest {
             WriteRequest::BeginRun { .. } | WriteRequest::Close => {}
         }
     }
-}
-
-impl StoreMetrics {
-    /// Counts a batch that was tried, whatever its result.
-    pub(crate) fn count(&self, batch: &[WriteRequest], took: Duration) {
-        let appends = batch.iter().filter(|write| matches!(write, WriteRequest::Append(_))).count() as u64;
-        self.waiting.fetch_sub(appends, Relaxed);
-        self.commits.fetch_add(1, Relaxed);
-        self.commit_us.fetch_add(took.as_micros() as u64, Relaxed);
-    }
-
-    /// Notes that a write succeeded.
-    pub(crate) fn succeed(&self) {
-        if self.is_failing.swap(false, Relaxed) && self.is_healthy() {
-            tracing::info!("the primary database works again");
-        }
-    }
-
-    /// Notes that the database is damaged. Later successful writes do not clear this: only a restored database is
-    /// whole.
-    pub(crate) fn mark_damaged(&self, error: &dyn Display) {
-        if !self.is_damaged.swap(true, Relaxed) {
-            tracing::error!(
-                %error,
-                "the primary database is damaged: restore it from a backup, then start the node again"
-            );
-        }
-    }
-
-    /// Notes that a write failed.
-    pub(crate) fn fail(&self, error: &dyn Display) {
-        self.failures.fetch_add(1, Relaxed);
-        if !self.is_failing.swap(true, Relaxed) && !self.is_damaged.load(Relaxed) {
-            tracing::error!(
-                %error,
-                "the primary database fails: durable publications are refused until it works again"
-            );
-        }
-    }
-}
-
-/// Unix time, milliseconds.
-pub(crate) fn now_ms() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }

@@ -9,9 +9,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use crate::OpenError;
+use crate::errors::OpenError;
 use crate::migrate::{self, Database, SchemaError};
-use crate::sqlite::lock;
+use crate::sqlite::connection::lock;
 
 /// The files of a database, the log before what it belongs to.
 const PARTS: [&str; 3] = ["-wal", "-shm", ""];

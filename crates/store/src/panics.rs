@@ -7,7 +7,7 @@ use std::task::Poll;
 /// A panic ended the work. Its data may be half changed: the caller must throw them away.
 #[derive(Debug, thiserror::Error)]
 #[error("a defect of this program has ended it")]
-pub(crate) struct Panicked;
+pub struct Panicked;
 
 /// Runs a closure and catches its panic.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {

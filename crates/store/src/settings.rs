@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use touchline_protocol::stream::Retention;
 
-use crate::OpenError;
+use crate::errors::OpenError;
 use crate::sqlite::files;
 
 /// The address of a database.

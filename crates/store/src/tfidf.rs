@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-use crate::ChannelDescription;
+use crate::description::ChannelDescription;
 
 /// The weight of a word in each field.
 const TITLE: u64 = 10;

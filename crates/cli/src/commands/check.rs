@@ -5,10 +5,11 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use touchline_config::{ConfigOutcome, Severity, Sources, process_variables, read_to_serve};
+use touchline_server::PROBES;
 
 use crate::api::named;
 use crate::arguments::CheckArguments;
-use crate::config::{ConfigOutcome, Severity, Sources, process_variables, read_to_serve};
 
 /// Prints the findings; fails if `touchline serve` would because of the configuration itself. What depends on the
 /// moment it does not try.
@@ -16,7 +17,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<ExitCode> {
     let file = named(arguments.file.as_deref().or(arguments.config.as_deref()));
     let file = file.context("which configuration? Name the file, or set TOUCHLINE_CONFIG")?;
     let sources = Sources { file: Some(file), variables: process_variables(), ..Sources::default() };
-    let reading = read_to_serve(&sources);
+    let reading = read_to_serve(&sources, &PROBES);
     write!(std::io::stdout(), "{}", report(&reading))?;
     Ok(if reading.configuration.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -6,10 +6,10 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use touchline_config::keys::{KEYS, Key, OPTIONS, SCOPE_OPTIONS, ValueKind, WITHOUT_NAMESPACE};
 
 use crate::arguments::GenconfigArguments;
-use crate::config::keys::{KEYS, Key, OPTIONS, SCOPE_OPTIONS, ValueKind, WITHOUT_NAMESPACE};
-use crate::config::random_secret;
+use crate::secret::random_secret;
 
 /// Prints it, or writes it to a new file that only this account can read.
 pub(crate) fn run(arguments: &GenconfigArguments) -> Result<ExitCode> {
@@ -139,14 +139,15 @@ fn comment(name: &str, key: &Key) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Severity, Sources, read_to_serve};
     use std::os::unix::fs::PermissionsExt as _;
+    use touchline_config::{Severity, Sources, read_to_serve};
+    use touchline_server::PROBES;
 
     /// What `touchline check` says of a text.
     fn errors(name: &str, text: &str) -> Vec<String> {
         let path = std::env::temp_dir().join(format!("touchline-genconfig-{name}-{}.toml", std::process::id()));
         std::fs::write(&path, text).expect("the directory is writable");
-        let reading = read_to_serve(&Sources { file: Some(path.clone()), ..Sources::default() });
+        let reading = read_to_serve(&Sources { file: Some(path.clone()), ..Sources::default() }, &PROBES);
         std::fs::remove_file(path).expect("it was written");
         reading.findings.iter().filter(|finding| finding.severity == Severity::Error).map(ToString::to_string).collect()
     }
@@ -191,7 +192,7 @@ mod tests {
         std::fs::write(&path, configuration(&secret, "a-key-of-twenty-bytes")).expect("the directory is writable");
         let findings_at = |mode: u32| {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
-            let (_, findings) = read_to_serve(&Sources { file: Some(path.clone()), ..Sources::default() })
+            let (_, findings) = read_to_serve(&Sources { file: Some(path.clone()), ..Sources::default() }, &PROBES)
                 .into_result()
                 .expect("no faults");
             findings
@@ -204,9 +205,10 @@ mod tests {
         assert!(warnings.len() == 1 && warnings[0].starts_with("the configuration file: everybody"), "{warnings:?}");
         assert!(!warnings[0].contains(&secret));
         assert!(findings_at(0o640).is_empty() && findings_at(0o600).is_empty());
-        let (configuration, findings) = read_to_serve(&Sources { file: Some(path.clone()), ..Sources::default() })
-            .into_result()
-            .expect("no faults");
+        let (configuration, findings) =
+            read_to_serve(&Sources { file: Some(path.clone()), ..Sources::default() }, &PROBES)
+                .into_result()
+                .expect("no faults");
         std::fs::remove_file(path).expect("it was written");
         assert_eq!(configuration.settings.client.token.hmac_secret_key, secret);
         assert!(findings.iter().all(|finding| finding.severity == Severity::Note), "{findings:?}");

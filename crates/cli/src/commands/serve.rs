@@ -7,12 +7,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use touchline_server::{Running, Server, Settings, StartError};
+use touchline_config::{Finding, Flags, Severity, Sources};
+use touchline_server::{PROBES, Running, Server, Settings, StartError};
 use touchline_store::OpenError;
 
 use crate::api::named;
 use crate::arguments::ServeArguments;
-use crate::config::{self, DevelopmentSecrets, Finding, Flags, Severity, Sources};
+use crate::secret::development_secrets;
 use crate::{commands::dev, descriptors, logging};
 
 /// Exit code of a process that got two signals to stop: 128 plus the number of SIGINT, as in shells.
@@ -28,7 +29,11 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
         }
     }
     let sources = sources(&arguments)?;
-    let reading = if arguments.dev { config::read(&sources) } else { config::read_to_serve(&sources) };
+    let reading = if arguments.dev {
+        touchline_config::read(&sources, &PROBES)
+    } else {
+        touchline_config::read_to_serve(&sources, &PROBES)
+    };
     let (configuration, findings) = reading.into_result()?;
     logging::start(&configuration.log);
     log(&findings);
@@ -61,7 +66,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
 fn sources(arguments: &ServeArguments) -> Result<Sources> {
     Ok(Sources {
         file: named(arguments.config.as_deref()),
-        variables: config::process_variables(),
+        variables: touchline_config::process_variables(),
         flags: Flags {
             address: arguments.address,
             port: arguments.port,
@@ -69,7 +74,7 @@ fn sources(arguments: &ServeArguments) -> Result<Sources> {
             shards: arguments.shards,
             keys: arguments.keys.clone(),
         },
-        development: if arguments.dev { Some(DevelopmentSecrets::random(arguments.open_to_network)?) } else { None },
+        development: if arguments.dev { Some(development_secrets(arguments.open_to_network)?) } else { None },
     })
 }
 

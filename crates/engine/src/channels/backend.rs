@@ -1,9 +1,9 @@
 //! What a channel's home and its log backend say to each other: commands of the home, and what becomes of requests.
 
 use bytes::Bytes;
+use touchline_protocol::stored::{self, Unreadable};
 use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset, Retention};
 
-use super::payload::{self, Unreadable};
 use crate::request::{Request, Response};
 
 /// What gives a channel its order, and keeps its log.
@@ -129,8 +129,6 @@ pub struct DurablePublication {
 impl DurablePublication {
     /// The payload of a publication, out of what a store keeps of it.
     pub fn payload(time_ms: u64, object: &[u8]) -> Bytes {
-        let mut payload = payload::begin(time_ms, object.len());
-        payload.extend_from_slice(object);
-        payload.into()
+        stored::encode_publication(time_ms, object.len(), |out| out.extend_from_slice(object)).into()
     }
 }

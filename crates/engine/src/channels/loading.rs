@@ -11,10 +11,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use touchline_protocol::Publication;
 use touchline_protocol::publication::LogPosition;
+use touchline_protocol::stored::{self, StoredPayload};
 use touchline_protocol::stream::{ChannelName, Offset};
 
 use super::backend::LogBackend;
-use super::payload::{self, Payload};
 use super::replicated::{LOAD_RETRY_MS, Loading, SyncState};
 use super::{BackendCommand, Channel, Channels, Submitted, deliver, deliver_publication};
 use crate::history::HistoryRing;
@@ -357,7 +357,7 @@ impl Channels {
         payload: &Bytes,
         now_ms: u64,
     ) -> bool {
-        match payload::read(payload) {
+        match stored::decode(payload) {
             Ok(read) => self.append(channel, options, offset, read, now_ms),
             Err(unreadable) => {
                 self.command(BackendCommand::Unreadable { channel: channel.clone(), unreadable });
@@ -373,7 +373,7 @@ impl Channels {
         channel: &ChannelName,
         options: &ChannelOptions,
         offset: Offset,
-        payload: Payload<'_>,
+        payload: StoredPayload<'_>,
         now_ms: u64,
     ) {
         let Some(known) = self.table.get_mut(channel) else { return };
@@ -382,8 +382,8 @@ impl Channels {
             return;
         }
         let (time_ms, object) = match payload {
-            Payload::Publication(time_ms, object) => (time_ms, object),
-            Payload::Clear(until) => return log.ring.clear_at(until, offset),
+            StoredPayload::Publication { time_ms, object } => (time_ms, object),
+            StoredPayload::Clear(until) => return log.ring.clear_at(until, offset),
         };
         let epoch = log.ring.position().epoch;
         let place = LogPosition { offset, epoch: epoch.as_str(), time_ms };
@@ -404,8 +404,8 @@ fn first_lost(channel: &str, log: &super::ChannelLog, loaded: &Loaded, is_of_sto
         return Some(*other);
     }
     let is_there = |newest: Offset| {
-        let is_it = |offset: Offset, payload: &[u8]| match payload::read(payload) {
-            Ok(Payload::Clear(until)) => until >= newest,
+        let is_it = |offset: Offset, payload: &[u8]| match stored::decode(payload) {
+            Ok(StoredPayload::Clear(until)) => until >= newest,
             _ => offset == newest,
         };
         loaded.kept.iter().any(|(offset, payload)| is_it(*offset, payload))
@@ -424,7 +424,7 @@ fn first_lost(channel: &str, log: &super::ChannelLog, loaded: &Loaded, is_of_sto
 
 /// Whether a log backend has at an offset up to the cache's top a publication that the cache cannot have missed.
 fn contradicts(ring: &HistoryRing, channel: &str, offset: Offset, payload: &[u8]) -> bool {
-    let Ok(Payload::Publication(time_ms, object)) = payload::read(payload) else { return false };
+    let Ok(StoredPayload::Publication { time_ms, object }) = stored::decode(payload) else { return false };
     let epoch = ring.position().epoch;
     let place = LogPosition { offset, epoch: epoch.as_str(), time_ms };
     match ring.get(offset) {

@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use touchline_protocol::stored::{self, StoredPayload};
 use touchline_protocol::stream::{ChannelName, LoadId, Offset};
 use touchline_protocol::{Error, Publication, encode};
 
 use super::backend::{BackendCommand, DurablePublication, LogBackend, Submitted};
 use super::loading::{AheadQuery, position_of};
-use super::payload::{self, Payload};
 use super::remembered_refusals::RefusedSubscribes;
 use super::{Channel, Channels, deliver_publication};
 use crate::namespace::{ChannelOptions, WATCH_CHANNEL_PREFIX};
@@ -226,8 +226,8 @@ impl Channels {
         publish: &Publish,
         now_ms: u64,
     ) -> Submitted {
-        let mut payload = payload::begin(now_ms, publish.content.data.len() + OBJECT_OVERHEAD);
-        encode::publication(&mut payload, &publish.content, None);
+        let size = publish.content.data.len() + OBJECT_OVERHEAD;
+        let payload = stored::encode_publication(now_ms, size, |out| encode::publication(out, &publish.content, None));
         let key = publish.idempotency_key.clone();
         if options.has_history() && !publish.skip_history {
             if backend == LogBackend::Cluster {
@@ -362,12 +362,12 @@ impl Channels {
 
     fn handle_ephemeral(&mut self, channel: &ChannelName, payload: &[u8]) -> Submitted {
         let Some(known) = self.table.get_mut(channel) else { return Submitted::Done(Response::Done) };
-        match payload::read(payload) {
-            Ok(Payload::Publication(_, object)) => {
+        match stored::decode(payload) {
+            Ok(StoredPayload::Publication { object, .. }) => {
                 let publication = Publication::wrap(channel, object, None);
                 deliver_publication(&mut self.outgoing, known, Arc::new(publication));
             }
-            Ok(Payload::Clear(_)) => known.log.iter_mut().for_each(|log| log.ring.clear()),
+            Ok(StoredPayload::Clear(_)) => known.log.iter_mut().for_each(|log| log.ring.clear()),
             Err(unreadable) => self.command(BackendCommand::Unreadable { channel: channel.clone(), unreadable }),
         }
         Submitted::Done(Response::Done)
@@ -376,10 +376,10 @@ impl Channels {
 
 /// The payload of a [`Request::Ephemeral`] that reports that the history of its channel was removed.
 pub fn clearing() -> Bytes {
-    payload::clear(Offset::END).into()
+    stored::encode_clear(Offset::END).into()
 }
 
 /// The payload that a log keeps in place of a history that is removed up to an offset.
 pub fn removal(until: Offset) -> Vec<u8> {
-    payload::clear(until)
+    stored::encode_clear(until)
 }

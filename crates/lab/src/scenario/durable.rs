@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
+use touchline_protocol::stored::encode_publication;
 use touchline_protocol::stream::Retention;
 use touchline_store::{Append, PrimaryOptions, Store};
 
@@ -115,8 +116,8 @@ fn fill(database: &LabDatabase, reopen: &Reopen) -> Result<()> {
     let store = Store::open(&settings, |_| {})?;
     let failed = Arc::new(AtomicU64::new(0));
     let time_ms = crate::process::now_us() / 1_000;
-    let mut payload = vec![b'P'; touchline_store::PAYLOAD_HEAD_SIZE];
-    payload.extend_from_slice(format!("{{\"data\":{}}}", wire::data(1, 1_700_000_000_000_000, SIZE)).as_bytes());
+    let object = format!("{{\"data\":{}}}", wire::data(1, 1_700_000_000_000_000, SIZE));
+    let payload = encode_publication(time_ms, object.len(), |out| out.extend_from_slice(object.as_bytes()));
     let payload = Bytes::from(payload);
     for number in 0..reopen.publications {
         while store.metrics().waiting.load(Relaxed) > 90_000 {

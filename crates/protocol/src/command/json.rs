@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
-use super::{Command, CommandKind};
+use super::types::{Command, CommandKind};
 use crate::data::Object;
 
 /// The members of a command.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use super::{
+use super::types::{
     ChannelCommand, Command, CommandKind, ConnectCommand, HistoryCommand, PublishCommand, RefreshCommand, RpcCommand,
     Since, SubRefreshCommand, SubscribeCommand,
 };

@@ -1,7 +1,7 @@
 //! Replies and pushes as JSON. Zero and empty fields are left out, but for those that the protocol always sends; a
 //! method's result is always there.
 
-use super::{ConnectResult, Push, Reply, SubscribeResult};
+use super::types::{ConnectResult, Push, Reply, SubscribeResult};
 use crate::encode::{self, ObjectWriter, error, separated, text};
 
 pub(super) fn reply(out: &mut Vec<u8>, command: u32, reply: &Reply<'_>) {

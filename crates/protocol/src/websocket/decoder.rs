@@ -1,7 +1,10 @@
 //! From bytes to messages.
 
 use super::head::{HEAD_MAX, Head};
-use super::{Opcode, Role, mask};
+use super::mask::mask;
+use super::opcode::Opcode;
+use super::role::Role;
+use super::violation::Violation;
 use crate::deflate;
 
 /// A message, or a control frame between its fragments.
@@ -22,25 +25,6 @@ pub enum FrameEvent<'a> {
         /// The same in words; may be empty.
         reason: &'a str,
     },
-}
-
-/// What the peer did that ends the connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Violation {
-    /// The close code to answer with: 1002 protocol error, 1007 invalid text, 1009 too big.
-    pub code: u16,
-    /// The same in words.
-    pub reason: &'static str,
-}
-
-impl Violation {
-    pub(super) const TOO_BIG: Violation = Violation { code: 1009, reason: "a message is too big" };
-    const DEFLATE: Violation = Violation { code: 1007, reason: "a compressed message is broken, or too big" };
-    const TEXT: Violation = Violation { code: 1007, reason: "text is not UTF-8" };
-
-    pub(super) const fn protocol(reason: &'static str) -> Self {
-        Violation { code: 1002, reason }
-    }
 }
 
 /// What outlives one read: the beginning of a frame, and the fragments of a message. A pointer wide, and empty when

@@ -1,7 +1,8 @@
 //! From messages to bytes. Every message is one frame.
 
 use super::head::CONTROL_MAX;
-use super::{Opcode, mask};
+use super::mask::mask;
+use super::opcode::Opcode;
 
 /// Appends the head of an unmasked, final frame: what a server sends. `payload` is its length in bytes.
 pub fn encode_header(opcode: Opcode, payload: usize, out: &mut Vec<u8>) {

@@ -1,53 +1,8 @@
 //! The head of a frame (RFC 6455 section 5.2).
 
-use super::{RSV1, Violation};
-
-/// Which end of the connection reads: a server demands masked frames, a client demands unmasked ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// Reads what clients send.
-    Server,
-    /// The same where permessage-deflate is agreed upon.
-    DeflatedServer,
-    /// Reads what a server sends.
-    Client,
-}
-
-/// The kinds of frames (RFC 6455 section 11.8).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Opcode {
-    /// Goes on with a message.
-    Continuation = 0,
-    /// Begins a message of UTF-8 text.
-    Text = 1,
-    /// Begins a message of bytes.
-    Binary = 2,
-    /// Ends the connection.
-    Close = 8,
-    /// Asks for a pong.
-    Ping = 9,
-    /// Answers a ping.
-    Pong = 10,
-}
-
-impl Opcode {
-    fn from_bits(bits: u8) -> Option<Self> {
-        Some(match bits {
-            0 => Opcode::Continuation,
-            1 => Opcode::Text,
-            2 => Opcode::Binary,
-            8 => Opcode::Close,
-            9 => Opcode::Ping,
-            10 => Opcode::Pong,
-            _ => return None,
-        })
-    }
-
-    pub(super) fn is_control(self) -> bool {
-        self as u8 >= 8
-    }
-}
+use super::opcode::{Opcode, RSV1};
+use super::role::Role;
+use super::violation::Violation;
 
 /// Longest payload of a control frame.
 pub(super) const CONTROL_MAX: usize = 125;

@@ -1,6 +1,8 @@
 //! What we write, we and others read back.
 
 use proptest::prelude::*;
+use touchline_protocol::stored::{StoredPayload, decode as decode_stored, encode_clear, encode_publication};
+use touchline_protocol::stream::Offset;
 use touchline_protocol::websocket::{Opcode, Role, encode_close, encode_frame, encode_masked_frame};
 
 use crate::fuzz_frames::tungstenite_reads;
@@ -29,6 +31,55 @@ proptest! {
         prop_assert_eq!(decode(Role::Client, 1 << 20, &plain, &pieces), (expected.clone(), None));
         prop_assert_eq!(&tungstenite_reads(Role::Server, 1 << 20, &masked).0, &expected);
         prop_assert_eq!(&tungstenite_reads(Role::Client, 1 << 20, &plain).0, &expected);
+    }
+
+    #[test]
+    fn stored_publications_come_back(time_ms in any::<u64>(), text in "\\PC{0,200}", until in any::<u64>()) {
+        let object = serde_json::json!({"data": text}).to_string().into_bytes();
+        let payload = encode_publication(time_ms, object.len(), |out| out.extend_from_slice(&object));
+        prop_assert_eq!(decode_stored(&payload), Ok(StoredPayload::Publication { time_ms, object: &object }));
+        let clear = encode_clear(Offset(until));
+        prop_assert_eq!(decode_stored(&clear), Ok(StoredPayload::Clear(Offset(until))));
+    }
+
+    /// Every payload that is cut within its head is an error; behind it the object alone gets shorter.
+    #[test]
+    fn cut_stored_publications_are_errors(time_ms in any::<u64>(), cut in 0..60usize) {
+        let object = br#"{"data":{"score":[1,2]},"tags":{"a":"b"}}"#;
+        let payload = encode_publication(time_ms, object.len(), |out| out.extend_from_slice(object));
+        let cut = &payload[..cut.min(payload.len())];
+        let head = payload.len() - object.len();
+        match decode_stored(cut) {
+            Ok(StoredPayload::Publication { object: left, .. }) => {
+                prop_assert!(cut.len() > head);
+                prop_assert_eq!(left, &object[..cut.len() - head]);
+            }
+            other => prop_assert!(other.is_err() && cut.len() <= head, "{:?}", other),
+        }
+    }
+
+    /// Whatever the bytes are, decoding ends, and what it accepts are bytes of the payload itself.
+    #[test]
+    fn hostile_stored_publications_are_errors_or_parts_of_themselves(
+        is_begun in any::<bool>(),
+        kind in prop_oneof![Just(b'P'), Just(b'C'), any::<u8>()],
+        mut bytes in prop::collection::vec(any::<u8>(), 0..80),
+        head in prop_oneof![Just(8u16), 0..80u16, any::<u16>()],
+    ) {
+        if is_begun {
+            bytes.splice(0..0, [1, kind].into_iter().chain(head.to_le_bytes()));
+        }
+        match decode_stored(&bytes) {
+            Ok(StoredPayload::Publication { object, .. }) => {
+                let is_part = bytes[..2] == *b"\x01P" && bytes.ends_with(object) && object.first() == Some(&b'{');
+                prop_assert!(is_part);
+            }
+            Ok(StoredPayload::Clear(_)) => prop_assert_eq!(&bytes[..2], b"\x01C"),
+            Err(unreadable) => {
+                prop_assert_eq!(unreadable.format, bytes.first().copied().unwrap_or_default());
+                prop_assert!(!unreadable.to_string().is_empty());
+            }
+        }
     }
 
     #[test]

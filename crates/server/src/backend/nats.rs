@@ -138,7 +138,7 @@ pub(crate) fn handle(node: &Node, event: ClusterEvent) {
             node.send_to_registry(RegistryMessage::Joined(nodes));
         }
         ClusterEvent::VersionConflict(why) => node.set_version_conflict(Some(why)),
-        ClusterEvent::StreamsUnavailable(why) => node.set_stream_fault(why),
+        ClusterEvent::StreamsUnavailable(why) => node.set_stream_fault(why.to_string()),
         ClusterEvent::Suspected { node: other, is_suspected } => {
             node.send_to_registry(RegistryMessage::Suspected(other, is_suspected))
         }

@@ -6,11 +6,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
-use touchline_engine::channels::{BackendCommand, Submitted, Unreadable, removal};
+use touchline_cluster::{StreamAppendedAt, StreamError};
+use touchline_engine::channels::{BackendCommand, Submitted, removal};
 use touchline_engine::request::StreamPosition;
 use touchline_engine::{Request, Response};
 use touchline_protocol::Error;
 use touchline_protocol::publication::Content;
+use touchline_protocol::stored::Unreadable;
 use touchline_protocol::stream::ChannelName;
 
 use super::state::Shard;
@@ -64,11 +66,15 @@ impl Shard {
             Submitted::Append { namespace, payload, idempotency_key: key } => {
                 let Some(cluster) = &self.node.cluster else { return };
                 let node = Arc::clone(&self.node);
-                let done = move |appended: Option<touchline_cluster::StreamAppendedAt>| {
-                    let response = appended.map_or(Response::Refused(Error::CLUSTER_UNREACHABLE), |at| {
-                        let epoch = nats::epoch_of(at.life);
-                        Response::Published(Some(StreamPosition { offset: at.offset, epoch }))
-                    });
+                // The cluster logs why a publication is not stored.
+                let done = move |appended: Result<StreamAppendedAt, StreamError>| {
+                    let response = match appended {
+                        Ok(StreamAppendedAt { offset, life }) => {
+                            let epoch = nats::epoch_of(life);
+                            Response::Published(Some(StreamPosition { offset, epoch }))
+                        }
+                        Err(_) => Response::Refused(Error::CLUSTER_UNREACHABLE),
+                    };
                     node.reply(reply_to, response);
                 };
                 cluster.append(channel.clone(), namespace, payload, key, Box::new(done));
@@ -77,11 +83,9 @@ impl Shard {
             Submitted::Purge(namespace) => {
                 let Some(cluster) = &self.node.cluster else { return };
                 let node = Arc::clone(&self.node);
-                let done = move |is_done: bool| {
-                    node.reply(
-                        reply_to,
-                        if is_done { Response::Done } else { Response::Refused(Error::CLUSTER_UNREACHABLE) },
-                    );
+                let done = move |purged: Result<(), StreamError>| {
+                    let refused = |_| Response::Refused(Error::CLUSTER_UNREACHABLE);
+                    node.reply(reply_to, purged.map_or_else(refused, |()| Response::Done));
                 };
                 cluster.purge(channel.clone(), namespace, removal, Box::new(done));
             }

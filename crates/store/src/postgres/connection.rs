@@ -1,163 +1,23 @@
 //! Connections to PostgreSQL, and migrations of its schema.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use tokio_postgres::config::{Host, SslMode};
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::{AsyncMessage, Client, NoTls};
 
-use super::parts::refusal_of;
-use crate::migrate::{self, Database, SchemaError};
-use crate::panics::{Panicked, caught_in};
-use crate::{NewerRow, OpenError};
+use super::address::PostgresAddress;
+use super::failure::PostgresError;
+use crate::migrate::{self, Database};
+use crate::panics::caught_in;
 
 /// The advisory lock of a process that changes the schema: "touchlin" as a number.
 const LOCK: i64 = 0x746f_7563_686c_696e;
 
-/// The address of PostgreSQL, with its login and TLS settings.
-#[derive(Clone)]
-pub(crate) struct PostgresAddress {
-    config: Config,
-    tls: Option<MakeRustlsConnect>,
-    /// How long a request may take before the connection is given up.
-    pub(crate) timeout: Duration,
-}
-
-impl std::fmt::Debug for PostgresAddress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The configuration may hold a password, which the `Debug` of `Config` does not show.
-        f.debug_tuple("Address").field(&self.config).finish()
-    }
-}
-
-/// What went wrong with PostgreSQL.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    /// PostgreSQL returned an error, or the connection broke.
-    #[error("{}", reason(.0))]
-    Database(#[from] tokio_postgres::Error),
-    /// PostgreSQL cannot be reached, or refuses the login.
-    #[error("{address}: {}", reason(.source))]
-    Unreachable {
-        /// Host, port and database.
-        address: String,
-        /// The client's error.
-        source: tokio_postgres::Error,
-    },
-    /// PostgreSQL did not answer in time.
-    #[error("no answer in time")]
-    TimedOut(#[from] tokio::time::error::Elapsed),
-    /// The schema has another version than this program.
-    #[error(transparent)]
-    Schema(#[from] SchemaError),
-    /// A later version of this program wrote the row.
-    #[error(transparent)]
-    Newer(#[from] NewerRow),
-    /// A defect of this program.
-    #[error(transparent)]
-    Panicked(#[from] Panicked),
-}
-
-impl Failure {
-    /// Whether the failure may end by itself: the server is away, starts, stops or is full. PostgreSQL would repeat any
-    /// other refusal.
-    pub(crate) fn is_transient(&self) -> bool {
-        match self {
-            Failure::Database(error) | Failure::Unreachable { source: error, .. } => {
-                error.code().is_none_or(|code| code.code().starts_with("57") || code.code().starts_with("53"))
-            }
-            Failure::TimedOut(_) => true,
-            Failure::Schema(_) | Failure::Newer(_) | Failure::Panicked(_) => false,
-        }
-    }
-
-    /// Whether the failure may be of one item of a batch only: without that item the others can be written.
-    pub(crate) fn is_of_item(&self) -> bool {
-        matches!(self, Failure::Database(error) if refusal_of(error).is_some())
-    }
-}
-
 /// Runs a request with a time limit, and catches its panic.
 pub(super) async fn with_timeout<T>(
     timeout: Duration,
-    work: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
+    work: impl Future<Output = Result<T, PostgresError>>,
+) -> Result<T, PostgresError> {
     tokio::time::timeout(timeout, caught_in(work)).await??
-}
-
-/// The error with its source: the error alone says no more than "db error".
-fn reason(error: &tokio_postgres::Error) -> String {
-    match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
-}
-
-impl From<Failure> for OpenError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Schema(error) => OpenError::Schema(error),
-            other => OpenError::Postgres(other.to_string()),
-        }
-    }
-}
-
-impl PostgresAddress {
-    /// Reads `postgres://user:password@host/database?…`. Over the network TLS is required unless the address says
-    /// `sslmode=disable`; `tls_ca` holds certificates of authorities (PEM) besides the system's, empty = none.
-    pub(crate) fn new(url: &str, tls_ca: &str, timeout: Duration) -> Result<Self, OpenError> {
-        let mut config: Config =
-            url.parse().map_err(|error: tokio_postgres::Error| OpenError::Postgres(reason(&error)))?;
-        config.application_name("touchline").connect_timeout(timeout).keepalives_idle(Duration::from_secs(5));
-        let is_local = config.get_hosts().iter().all(|host| match host {
-            Host::Tcp(name) => name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback()),
-            Host::Unix(_) => true,
-        });
-        let wants_tls = match config.get_ssl_mode() {
-            SslMode::Disable => false,
-            SslMode::Require => true,
-            _ => !is_local,
-        };
-        config.ssl_mode(if wants_tls { SslMode::Require } else { SslMode::Disable });
-        let tls = if wants_tls { Some(tls(tls_ca)?) } else { None };
-        if config.get_hosts().is_empty() {
-            return Err(OpenError::Postgres(
-                "the URL names no host: postgres://USER:PASSWORD@HOST/DATABASE".to_owned(),
-            ));
-        }
-        Ok(PostgresAddress { config, tls, timeout })
-    }
-
-    /// Hosts, ports and the database, for error texts: neither user nor password.
-    fn name(&self) -> String {
-        let port = |index: usize| {
-            self.config.get_ports().get(index).or(self.config.get_ports().first()).copied().unwrap_or(5_432)
-        };
-        let host = |(index, host): (usize, &Host)| match host {
-            Host::Tcp(name) => format!("{name}:{}", port(index)),
-            Host::Unix(path) => path.display().to_string(),
-        };
-        let hosts: Vec<String> = self.config.get_hosts().iter().enumerate().map(host).collect();
-        format!("{}/{}", hosts.join(","), self.config.get_dbname().unwrap_or_default())
-    }
-}
-
-fn tls(tls_ca: &str) -> Result<MakeRustlsConnect, OpenError> {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if !tls_ca.is_empty() {
-        let unusable = || OpenError::Postgres("tls_ca holds an authority that can't be used".to_owned());
-        for certificate in CertificateDer::pem_slice_iter(tls_ca.as_bytes()) {
-            roots.add(certificate.map_err(|_| unusable())?).map_err(|_| unusable())?;
-        }
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| OpenError::Postgres(error.to_string()))?;
-    Ok(MakeRustlsConnect::new(builder.with_root_certificates(roots).with_no_client_auth()))
 }
 
 /// A connection to PostgreSQL.
@@ -167,7 +27,7 @@ pub(crate) struct PostgresClient {
 
 impl PostgresClient {
     /// Connects.
-    pub(crate) async fn to(address: &PostgresAddress) -> Result<Self, Failure> {
+    pub(crate) async fn to(address: &PostgresAddress) -> Result<Self, PostgresError> {
         PostgresClient::listening(address, |_| {}).await
     }
 
@@ -175,8 +35,8 @@ impl PostgresClient {
     pub(crate) async fn listening(
         address: &PostgresAddress,
         on_notification: impl FnMut(String) + Send + 'static,
-    ) -> Result<Self, Failure> {
-        let unreachable = |source| Failure::Unreachable { address: address.name(), source };
+    ) -> Result<Self, PostgresError> {
+        let unreachable = |source| PostgresError::Unreachable { address: address.name(), source };
         let client = match &address.tls {
             Some(tls) => {
                 let connected = tokio::time::timeout(address.timeout, address.config.connect(tls.clone())).await?;
@@ -202,7 +62,7 @@ impl PostgresClient {
     }
 
     /// Checks that the schema has this program's version, after bringing it up to date if `migrates` is set.
-    pub(crate) async fn check(&mut self, database: &Database, migrates: bool) -> Result<(), Failure> {
+    pub(crate) async fn check(&mut self, database: &Database, migrates: bool) -> Result<(), PostgresError> {
         let newest = migrate::newest(database.postgres);
         if migrates && self.version(database).await? <= newest {
             self.go_to(database, newest).await?;
@@ -211,7 +71,7 @@ impl PostgresClient {
     }
 
     /// The schema's version; 0 = empty.
-    pub(crate) async fn version(&self, database: &Database) -> Result<u32, Failure> {
+    pub(crate) async fn version(&self, database: &Database) -> Result<u32, PostgresError> {
         let table = format!("{}.migration", database.schema);
         let is_there = self.client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&table]).await?;
         if !is_there.get::<_, bool>(0) {
@@ -223,7 +83,7 @@ impl PostgresClient {
 
     /// Makes the changes up to a version that are not made yet, or takes back those above it. A process that comes
     /// second finds that done.
-    pub(crate) async fn go_to(&mut self, database: &Database, wanted: u32) -> Result<(), Failure> {
+    pub(crate) async fn go_to(&mut self, database: &Database, wanted: u32) -> Result<(), PostgresError> {
         loop {
             // A change may take long, and so may the change of another process before it.
             self.client
@@ -238,7 +98,7 @@ impl PostgresClient {
     }
 
     /// Makes or takes back one change within a transaction; false = the schema already has the wanted version.
-    async fn step(&mut self, database: &Database, wanted: u32) -> Result<bool, Failure> {
+    async fn step(&mut self, database: &Database, wanted: u32) -> Result<bool, PostgresError> {
         let schema = database.schema;
         let table = format!(
             "CREATE SCHEMA IF NOT EXISTS {schema}; \

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use tokio_postgres::{Client, Error, Row};
 
-use crate::StoreRefusal;
-use crate::search::{COMPARED_MAX, ChannelDescription, Search, SearchResult, in_order, rarest};
+use crate::description::{ChannelDescription, Search, SearchResult};
+use crate::refusal::StoreRefusal;
+use crate::search::{COMPARED_MAX, in_order, rarest};
 use crate::tfidf::{Weights, WordCounts, gather, rank, stems};
 
 /// Replaces the description of a channel.

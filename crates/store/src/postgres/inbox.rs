@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use tokio_postgres::{Client, Error};
 
-use super::connection::Failure;
-use crate::{InboxMessage, readable};
+use super::failure::PostgresError;
+use crate::inbox::InboxMessage;
+use crate::rows::readable;
 
 /// Writes a message, and notifies other nodes; none = the inbox is full. `expires_ms` is by the clock of this node, of
 /// `now_ms`; the row expires by the clock of the database, since the clocks of nodes may differ.
@@ -43,7 +44,7 @@ pub(super) async fn read(
     name: &str,
     behind: u64,
     limit: usize,
-) -> Result<Vec<(u64, Bytes)>, Failure> {
+) -> Result<Vec<(u64, Bytes)>, PostgresError> {
     let select = "SELECT id, message, format FROM touchline.letter \
          WHERE scope = $1 AND name = $2 AND id > $3 AND expires_ms > touchline.now_ms() ORDER BY id LIMIT $4";
     let rows = client.query(select, &[&scope, &name, &(behind as i64), &(limit as i64)]).await?;

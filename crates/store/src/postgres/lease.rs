@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tokio_postgres::Client;
 use touchline_protocol::stream::Run;
 
-use super::connection::Failure;
+use super::failure::PostgresError;
 use crate::runs::{self, KnownRuns};
 
 /// Between two renewals. A lease lasts four times as long (`touchline.renew`).
@@ -29,7 +29,7 @@ impl Lease {
 
     /// Registers the node on a new connection. A new run begins if the database may have been set back, or if the
     /// current run is `bad_run` (0 = none). Returns all runs that the database remembers.
-    pub(super) async fn enter(&mut self, client: &Client, bad_run: u64) -> Result<KnownRuns, Failure> {
+    pub(super) async fn enter(&mut self, client: &Client, bad_run: u64) -> Result<KnownRuns, PostgresError> {
         let enter = "SELECT touchline.enter($1, $2, $3, $4)";
         let row =
             client.query_one(enter, &[&self.node, &self.beat, &(runs::new_id() as i64), &(bad_run as i64)]).await?;
@@ -39,14 +39,14 @@ impl Lease {
     }
 
     /// Deletes the lease, so that other nodes need not wait until it runs out.
-    pub(super) async fn leave(&self, client: &Client) -> Result<(), Failure> {
+    pub(super) async fn leave(&self, client: &Client) -> Result<(), PostgresError> {
         client.execute("DELETE FROM touchline.lease WHERE node = $1", &[&self.node]).await?;
         Ok(())
     }
 
     /// Renews the lease if that is due. False = the lease had run out, so other nodes may have written without
     /// notifying this one; or the database has forgotten renewals, so it was set back.
-    pub(super) async fn renew(&mut self, client: &Client) -> Result<bool, Failure> {
+    pub(super) async fn renew(&mut self, client: &Client) -> Result<bool, PostgresError> {
         if Instant::now() < self.renew_at {
             return Ok(true);
         }
@@ -61,7 +61,7 @@ impl Lease {
 }
 
 /// All runs that the database remembers.
-pub(super) async fn known(client: &Client) -> Result<KnownRuns, Failure> {
+pub(super) async fn known(client: &Client) -> Result<KnownRuns, PostgresError> {
     let rows = client.query("SELECT number, id FROM touchline.run ORDER BY number", &[]).await?;
     Ok(rows.iter().map(|row| Run { number: row.get::<_, i64>(0) as u64, id: row.get::<_, i64>(1) as u64 }).collect())
 }

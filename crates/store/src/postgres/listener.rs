@@ -4,9 +4,12 @@ use std::time::{Duration, Instant};
 
 use touchline_protocol::stream::Offset;
 
-use super::connection::{Failure, PostgresAddress, PostgresClient};
+use super::address::PostgresAddress;
+use super::connection::PostgresClient;
+use super::failure::PostgresError;
 use super::inbox;
-use crate::{AppendedAt, EventSink, StoreEvent};
+use crate::events::{EventSink, StoreEvent};
+use crate::publication::AppendedAt;
 
 /// Between two attempts to connect.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -32,7 +35,7 @@ pub(super) async fn serve(address: PostgresAddress, me: String, events: EventSin
     }
 }
 
-async fn listen(address: &PostgresAddress, me: String, events: EventSink) -> Result<(), Failure> {
+async fn listen(address: &PostgresAddress, me: String, events: EventSink) -> Result<(), PostgresError> {
     let notified_events = EventSink::clone(&events);
     let on_notification = move |text: String| {
         if let Some(event) = read(&text, &me) {

@@ -1,8 +1,10 @@
 //! The primary database in PostgreSQL: one thread with a runtime of its own. One connection writes in batches, a few
 //! read, one listens to the notifications of other nodes.
 
+mod address;
 mod connection;
 mod directory;
+pub(crate) mod failure;
 mod inbox;
 mod lease;
 mod listener;
@@ -16,13 +18,19 @@ use std::thread::JoinHandle;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Sender, UnboundedSender, channel, unbounded_channel};
 
-pub(crate) use connection::{Failure, PostgresAddress, PostgresClient};
+pub(crate) use address::PostgresAddress;
+pub(crate) use connection::PostgresClient;
+pub use failure::PostgresError;
 
 use crate::batch::{ReadRequest, WriteRequest};
+use crate::errors::OpenError;
+use crate::events::EventSink;
+use crate::metrics::StoreMetrics;
 use crate::migrate::PRIMARY;
 use crate::panics::caught_in;
+use crate::refusal::StoreRefusal;
 use crate::runs::RunBook;
-use crate::{EventSink, OpenError, PrimaryOptions, StoreMetrics, StoreRefusal};
+use crate::settings::PrimaryOptions;
 
 /// A handle of the thread.
 pub(crate) struct PostgresPrimary {
@@ -39,7 +47,7 @@ impl PostgresPrimary {
         events: EventSink,
         metrics: Arc<StoreMetrics>,
     ) -> Result<Self, OpenError> {
-        let of_system = |source| OpenError::File { path: "a thread for PostgreSQL".into(), source };
+        let of_system = |source| OpenError::Thread { work: "PostgreSQL", source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
         let (writes, mut write_requests) = channel(settings.commit_queue.max(1));
         let (reads, read_requests) = unbounded_channel();

@@ -4,9 +4,11 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 use touchline_protocol::stream::Offset;
 
+use super::failure::{PostgresError, refusal_of};
 use super::{directory, inbox};
 use crate::batch::{HistoryLoad, WriteRequest, WriteResult};
-use crate::{Append, PAYLOAD_HEAD_SIZE, StoreRefusal};
+use crate::metrics::StoreMetrics;
+use crate::publication::Append;
 
 /// Items of one transaction that has begun.
 pub(super) struct Items<'a> {
@@ -20,19 +22,7 @@ pub(super) struct Items<'a> {
     pub(super) now_ms: u64,
     /// This node's id in notifications; empty = no other node writes into the database.
     pub(super) notifier: &'a str,
-}
-
-/// The refusal of one item that an error stands for; none = the error is of the whole batch.
-pub(super) fn refusal_of(error: &tokio_postgres::Error) -> Option<StoreRefusal> {
-    let code = error.code()?.code();
-    match code.get(..2)? {
-        // Data exceptions (a text with NUL, a number out of range), and texts that are too long for an index.
-        "22" => Some(StoreRefusal::Invalid),
-        _ if code == "54000" => Some(StoreRefusal::Invalid),
-        // Constraints: the rows of this item's channel contradict each other.
-        "23" => Some(StoreRefusal::Failed),
-        _ => None,
-    }
+    pub(super) metrics: &'a StoreMetrics,
 }
 
 impl Items<'_> {
@@ -65,7 +55,7 @@ impl Items<'_> {
             let Some(refusal) = refusal_of(&error) else { return Err(error) };
             self.client.batch_execute("ROLLBACK TO part; RELEASE part").await?;
             if let [item] = part {
-                tracing::debug!(%error, "the primary database refuses an item of a batch");
+                self.metrics.refuse_item(&PostgresError::from(error));
                 results[*item] = WriteResult::Refused(refusal);
             } else {
                 let (first, second) = part.split_at(part.len() / 2);
@@ -153,7 +143,7 @@ impl Items<'_> {
         let parameters: [&(dyn ToSql + Sync); 11] = [
             &texts(|a| &a.channel),
             &numbers(|a| a.time_ms),
-            &texts(|a| std::str::from_utf8(a.payload.get(PAYLOAD_HEAD_SIZE..).unwrap_or_default()).unwrap_or_default()),
+            &texts(|a| std::str::from_utf8(a.object()).unwrap_or_default()),
             &texts(|a| &a.key),
             // Stored as a signed number: a version beyond 63 bits counts as no version.
             &all.iter().map(|append| append.version as i64).collect::<Vec<i64>>(),

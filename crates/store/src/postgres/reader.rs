@@ -10,11 +10,17 @@ use tokio::sync::mpsc::{UnboundedReceiver, WeakSender};
 use tokio_postgres::{Client, Row};
 use touchline_protocol::stream::{Offset, Run, RunStart};
 
-use super::connection::{Failure, PostgresAddress, PostgresClient, with_timeout};
+use super::address::PostgresAddress;
+use super::connection::{PostgresClient, with_timeout};
+use super::failure::PostgresError;
 use super::{directory, inbox, lease};
 use crate::batch::{HistoryLoad, ReadRequest, ReadResult, WriteRequest};
+use crate::events::EventSink;
+use crate::metrics::StoreMetrics;
+use crate::publication::{KeptPublication, StoredHistory};
+use crate::refusal::StoreRefusal;
+use crate::rows::readable;
 use crate::runs::{ChannelRuns, KnownRuns, RunBook};
-use crate::{EventSink, KeptPublication, StoreMetrics, StoreRefusal, StoredHistory, readable};
 
 /// A channel and its history in one statement, so both are of one moment; one row without a publication if the history
 /// is empty. A node that catches up also gets publications beyond the channel's size that are not deleted yet: its
@@ -92,7 +98,7 @@ impl PostgresReader {
         }
     }
 
-    async fn read(&mut self, read: &ReadRequest) -> Result<ReadResult, Failure> {
+    async fn read(&mut self, read: &ReadRequest) -> Result<ReadResult, PostgresError> {
         let link = match self.link.take() {
             Some(link) if !link.client.is_closed() => link,
             _ => PostgresClient::to(&self.address).await?,
@@ -120,7 +126,7 @@ pub(super) async fn history(
     client: &Client,
     load: &HistoryLoad,
     book: &RunBook,
-) -> Result<Option<StoredHistory>, Failure> {
+) -> Result<Option<StoredHistory>, PostgresError> {
     let size = i64::try_from(load.size).unwrap_or(i64::MAX);
     let rows = client.query(SELECT, &[&&*load.channel, &(load.id.behind.0 as i64), &size]).await?;
     let Some(first) = rows.first() else { return Ok(None) };
@@ -150,7 +156,7 @@ pub(super) async fn history(
 }
 
 /// The runs up to one, from memory if it is known.
-async fn known(client: &Client, book: &RunBook, newest: Run) -> Result<KnownRuns, Failure> {
+async fn known(client: &Client, book: &RunBook, newest: Run) -> Result<KnownRuns, PostgresError> {
     let mut known = book.known();
     if !known.contains(&newest) {
         known = lease::known(client).await?;

@@ -11,14 +11,20 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::Instant;
 use tokio_postgres::Statement;
 
-use super::connection::{Failure, PostgresAddress, PostgresClient, with_timeout};
+use super::address::PostgresAddress;
+use super::connection::{PostgresClient, with_timeout};
+use super::failure::PostgresError;
 use super::lease::Lease;
 use super::parts::Items;
 use super::{inbox, reader};
-use crate::batch::{Committed, WriteRequest, WriteResult, now_ms};
+use crate::batch::{Committed, WriteRequest, WriteResult};
+use crate::clock::now_ms;
+use crate::events::{EventSink, StoreEvent};
+use crate::metrics::StoreMetrics;
 use crate::migrate::PRIMARY;
+use crate::publication::Append;
 use crate::runs::RunBook;
-use crate::{Append, EventSink, PrimaryOptions, RetentionOf, StoreEvent, StoreMetrics};
+use crate::settings::{PrimaryOptions, RetentionOf};
 
 /// Between two removals of old rows, and between two attempts to write to a database that fails.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
@@ -133,7 +139,7 @@ impl PostgresWriter {
     async fn commit(&mut self, batch: &mut Vec<WriteRequest>) {
         let began = Instant::now();
         let result = with_timeout(self.address.timeout, self.write(batch)).await;
-        self.metrics.count(batch, began.elapsed());
+        self.metrics.count(WriteRequest::appends(batch), began.elapsed());
         match result {
             Ok(results) => {
                 self.metrics.succeed();
@@ -164,7 +170,7 @@ impl PostgresWriter {
         }
     }
 
-    async fn link(&mut self) -> Result<&(PostgresClient, Statement), Failure> {
+    async fn link(&mut self) -> Result<&(PostgresClient, Statement), PostgresError> {
         let both = match self.link.take() {
             Some(both) if !both.0.client.is_closed() => both,
             _ => {
@@ -190,7 +196,7 @@ impl PostgresWriter {
 
     /// Writes a batch in one transaction. An item that the database refuses for its values is left out, and the others
     /// are written.
-    async fn write(&mut self, batch: &[WriteRequest]) -> Result<Vec<WriteResult>, Failure> {
+    async fn write(&mut self, batch: &[WriteRequest]) -> Result<Vec<WriteResult>, PostgresError> {
         for write in batch {
             if let WriteRequest::BeginRun { channel, lost, first } = write {
                 self.begin_run(*lost, Some((channel, first.0))).await?;
@@ -205,12 +211,13 @@ impl PostgresWriter {
         }
     }
 
-    async fn try_write(&mut self, batch: &[WriteRequest], in_parts: bool) -> Result<Vec<WriteResult>, Failure> {
+    async fn try_write(&mut self, batch: &[WriteRequest], in_parts: bool) -> Result<Vec<WriteResult>, PostgresError> {
         let epochs: Vec<i64> = batch.iter().map(|_| self.next_epoch()).collect();
-        let notifier = self.notifier.clone();
+        let (notifier, metrics) = (self.notifier.clone(), Arc::clone(&self.metrics));
         let (PostgresClient { client }, append) = self.link().await?;
         client.batch_execute(BEGIN).await?;
-        let items = Items { client, append, batch, epochs: &epochs, now_ms: now_ms(), notifier: &notifier };
+        let items =
+            Items { client, append, batch, epochs: &epochs, now_ms: now_ms(), notifier: &notifier, metrics: &metrics };
         let results = if in_parts { items.write_in_parts().await? } else { items.write().await? };
         client.batch_execute("COMMIT").await?;
         Ok(results)
@@ -218,7 +225,7 @@ impl PostgresWriter {
 
     /// Begins a new run if `bad_run` is still the current one; 0 = the database decides whether a new run is needed.
     /// The caches of this node may be of the run before, or behind.
-    async fn begin_run(&mut self, bad_run: u64, at: Option<(&str, u64)>) -> Result<(), Failure> {
+    async fn begin_run(&mut self, bad_run: u64, at: Option<(&str, u64)>) -> Result<(), PostgresError> {
         self.link().await?;
         let Some((PostgresClient { client }, _)) = &self.link else { return Ok(()) };
         client.batch_execute("BEGIN").await?;
@@ -234,7 +241,7 @@ impl PostgresWriter {
         Ok(())
     }
 
-    async fn roll_back(&self) -> Result<(), Failure> {
+    async fn roll_back(&self) -> Result<(), PostgresError> {
         if let Some((PostgresClient { client }, _)) = &self.link {
             client.batch_execute("ROLLBACK").await?;
         }
@@ -255,7 +262,7 @@ impl PostgresWriter {
         }
     }
 
-    async fn publish_outbox_batch(&mut self) -> Result<(Vec<Committed>, bool), Failure> {
+    async fn publish_outbox_batch(&mut self) -> Result<(Vec<Committed>, bool), PostgresError> {
         match self.try_publish_outbox(false).await {
             Err(failure) if failure.is_of_item() => {
                 self.roll_back().await?;
@@ -266,11 +273,12 @@ impl PostgresWriter {
     }
 
     /// Publishes one batch of the outbox; what is to be reported, and whether there may be more rows.
-    async fn try_publish_outbox(&mut self, in_parts: bool) -> Result<(Vec<Committed>, bool), Failure> {
+    async fn try_publish_outbox(&mut self, in_parts: bool) -> Result<(Vec<Committed>, bool), PostgresError> {
         let (now_ms, limit) = (now_ms(), i64::try_from(self.commit_size).unwrap_or(i64::MAX));
         let (retention, notifier, known) =
             (RetentionOf::clone(&self.retention), self.notifier.clone(), self.runs.known());
         let epochs: Vec<i64> = (0..self.commit_size).map(|_| self.next_epoch()).collect();
+        let metrics = Arc::clone(&self.metrics);
         let (PostgresClient { client }, append) = self.link().await?;
         client.batch_execute(BEGIN).await?;
         // One node at a time, so that the order of the outbox is the order of its channels.
@@ -289,10 +297,17 @@ impl PostgresWriter {
                 client.execute(refuse, &[&id, &"not durable"]).await?;
                 continue;
             };
+            let append = Append::from_outbox(channel, data, key, retention, now_ms);
+            if append.checked_object().is_none() {
+                tracing::warn!(channel, "a row of touchline.outbox does not hold a JSON object");
+                client.execute(refuse, &[&id, &"not an object"]).await?;
+                continue;
+            }
             ids.push(id);
-            batch.push(WriteRequest::Append(Append::from_outbox(channel, data, key, retention, now_ms)));
+            batch.push(WriteRequest::Append(append));
         }
-        let items = Items { client, append, batch: &batch, epochs: &epochs, now_ms, notifier: &notifier };
+        let items =
+            Items { client, append, batch: &batch, epochs: &epochs, now_ms, notifier: &notifier, metrics: &metrics };
         let results = if in_parts { items.write_in_parts().await? } else { items.write().await? };
         let (mut published, mut dones) = (Vec::new(), Vec::new());
         for ((id, write), result) in ids.into_iter().zip(batch).zip(results) {
@@ -315,7 +330,7 @@ impl PostgresWriter {
     }
 
     /// Notes a failure and drops the connection, since it may be unusable.
-    fn fail(&mut self, error: &Failure) {
+    fn fail(&mut self, error: &PostgresError) {
         self.metrics.fail(error);
         self.link = None;
         self.trim_at = Instant::now() + TRIM_INTERVAL;
@@ -333,7 +348,7 @@ impl PostgresWriter {
         }
     }
 
-    async fn try_trim(&mut self) -> Result<bool, Failure> {
+    async fn try_trim(&mut self) -> Result<bool, PostgresError> {
         let was_failing = self.metrics.is_failing();
         self.link().await?;
         if let Some((PostgresClient { client }, _)) = &self.link

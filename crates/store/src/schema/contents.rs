@@ -3,9 +3,9 @@
 use rusqlite::OptionalExtension as _;
 
 use super::{Schema, SchemaConnection};
-use crate::OpenError;
+use crate::errors::OpenError;
 use crate::migrate::{self, Migration, SchemaError};
-use crate::postgres::Failure;
+use crate::postgres::PostgresError;
 
 impl Schema {
     /// The tables that go with the last change, each with the number of its rows.
@@ -31,7 +31,7 @@ impl Schema {
                 Ok(counted.map_err(|source| OpenError::Sqlite { path: path.clone(), source })?.unwrap_or_default())
             }
             SchemaConnection::Postgres { link, runtime } => {
-                let row = runtime.block_on(link.client.query_one(&count, &[])).map_err(Failure::from)?;
+                let row = runtime.block_on(link.client.query_one(&count, &[])).map_err(PostgresError::from)?;
                 Ok(u64::try_from(row.get::<_, i64>(0)).unwrap_or_default())
             }
         }
@@ -46,7 +46,7 @@ impl Schema {
         let SchemaConnection::Postgres { link, runtime } = &self.connection else { return Ok(0) };
         let count = "SELECT count(*) FROM pg_stat_activity \
             WHERE application_name = 'touchline' AND datname = current_database() AND pid <> pg_backend_pid()";
-        let row = runtime.block_on(link.client.query_one(count, &[])).map_err(Failure::from)?;
+        let row = runtime.block_on(link.client.query_one(count, &[])).map_err(PostgresError::from)?;
         Ok(u64::try_from(row.get::<_, i64>(0)).unwrap_or_default())
     }
 }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use touchline_protocol::stream::{ChannelName, Offset, Run};
 
 use crate::batch::WriteResult;
-use crate::{Append, PAYLOAD_HEAD_SIZE};
+use crate::publication::Append;
 
 /// How long a repeated idempotency key returns the first result, milliseconds.
 const KEY_MS: u64 = 5 * 60 * 1_000;
@@ -95,8 +95,12 @@ impl ChannelRows {
             begin_run(connection, channel, number)?;
         }
         let insert = "INSERT INTO publication (channel, offset, time_ms, format, data) VALUES (?1, ?2, ?3, 1, ?4)";
-        let data = append.payload.get(PAYLOAD_HEAD_SIZE..).unwrap_or_default();
-        connection.prepare_cached(insert)?.execute(params![channel.id, channel.top, append.time_ms, data])?;
+        connection.prepare_cached(insert)?.execute(params![
+            channel.id,
+            channel.top,
+            append.time_ms,
+            append.object()
+        ])?;
         if !append.key.is_empty() {
             let remember =
                 "INSERT OR REPLACE INTO idempotency (channel, key, offset, expires_ms) VALUES (?1, ?2, ?3, ?4)";

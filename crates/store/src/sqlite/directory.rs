@@ -3,9 +3,11 @@
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use crate::search::{COMPARED_MAX, ChannelDescription, Search, SearchResult, in_order, rarest};
+use super::parameters::json;
+use crate::description::{ChannelDescription, Search, SearchResult};
+use crate::refusal::StoreRefusal;
+use crate::search::{COMPARED_MAX, in_order, rarest};
 use crate::tfidf::{Weights, WordCounts, gather, rank, stems};
-use crate::{StoreRefusal, sqlite::json};
 
 /// Replaces the description of a channel.
 pub(super) fn describe(

@@ -3,8 +3,10 @@
 use bytes::Bytes;
 use rusqlite::{Connection, params};
 
-use super::{json, unreadable};
-use crate::{InboxMessage, readable};
+use super::failure::unreadable;
+use super::parameters::json;
+use crate::inbox::InboxMessage;
+use crate::rows::readable;
 
 /// Writes a message and returns its id; none = the inbox is full.
 pub(super) fn queue(connection: &Connection, queued: &InboxMessage) -> rusqlite::Result<Option<u64>> {

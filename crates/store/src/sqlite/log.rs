@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, Row};
 
-use super::connect;
-use crate::StoreMetrics;
+use super::connection::connect;
+use crate::metrics::StoreMetrics;
 
 /// Between two checks of the log.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);

@@ -8,11 +8,19 @@ use std::sync::{Arc, Mutex};
 use rusqlite::{Connection, OptionalExtension as _};
 use touchline_protocol::stream::{Offset, RunStart};
 
-use super::{connect, directory, inbox, next, note_damage, unreadable};
-use crate::batch::{HistoryLoad, ReadRequest, ReadResult, WriteRequest, now_ms};
+use super::connection::connect;
+use super::failure::{note_damage, unreadable};
+use super::queue::next;
+use super::{directory, inbox};
+use crate::batch::{HistoryLoad, ReadRequest, ReadResult, WriteRequest};
+use crate::clock::now_ms;
+use crate::events::EventSink;
+use crate::metrics::StoreMetrics;
 use crate::panics::caught;
+use crate::publication::{KeptPublication, StoredHistory};
+use crate::refusal::StoreRefusal;
+use crate::rows::{intact, readable};
 use crate::runs::{ChannelRuns, KnownRuns};
-use crate::{EventSink, KeptPublication, StoreMetrics, StoreRefusal, StoredHistory, intact, readable};
 
 /// One of the threads that read.
 pub(super) struct SqliteReader {

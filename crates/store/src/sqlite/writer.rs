@@ -11,11 +11,16 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::channel_rows::{ChannelRows, TRIM_STEP_ROWS};
-use super::{connect, directory, inbox, note_damage, reader, refusal_of, unreadable};
-use crate::batch::{Committed, WriteRequest, WriteResult, now_ms};
+use super::connection::connect;
+use super::failure::{note_damage, refusal_of, unreadable};
+use super::{directory, inbox, reader};
+use crate::batch::{Committed, WriteRequest, WriteResult};
+use crate::clock::now_ms;
+use crate::events::EventSink;
+use crate::metrics::StoreMetrics;
 use crate::panics::caught;
 use crate::runs::KnownRuns;
-use crate::{EventSink, PrimaryOptions, StoreMetrics};
+use crate::settings::PrimaryOptions;
 
 /// Between two removals of old rows, and between two attempts to write to a database that fails.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
@@ -112,7 +117,7 @@ impl SqliteWriter {
     fn commit(&mut self, batch: &mut Vec<WriteRequest>) {
         let began = Instant::now();
         let result = caught(|| self.write(batch)).unwrap_or_else(|panicked| Err(unreadable(panicked)));
-        self.metrics.count(batch, began.elapsed());
+        self.metrics.count(WriteRequest::appends(batch), began.elapsed());
         match result {
             Ok(results) => {
                 self.metrics.succeed();

@@ -12,15 +12,15 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
 
 use super::curve::{Seen, draw};
-use super::{
-    BATCH, DAY, DELAY, EventCount, PendingQuery, RankBy, RankedItem, Row, StatsCommand, StatsMetrics, StatsOptions,
-    StatsQuery, StatsResult,
-};
-use crate::batch::now_ms;
+use super::metrics::StatsMetrics;
+use super::queue::{BATCH, DAY, DELAY, PendingQuery, StatsCommand};
+use super::types::{EventCount, RankBy, RankedItem, Row, StatsOptions, StatsQuery, StatsResult};
+use crate::clock::now_ms;
+use crate::errors::OpenError;
 use crate::migrate::STATS;
-use crate::postgres::{Failure, PostgresAddress, PostgresClient};
+use crate::postgres::{PostgresAddress, PostgresClient, PostgresError};
+use crate::refusal::StoreRefusal;
 use crate::sketch::Sketch;
-use crate::{OpenError, StoreRefusal};
 
 /// Between two removals of old days.
 const TRIM_INTERVAL: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ impl PostgresStats {
         settings: &StatsOptions,
         metrics: Arc<StatsMetrics>,
     ) -> Result<Self, OpenError> {
-        let of_system = |source| OpenError::File { path: "a thread for PostgreSQL".into(), source };
+        let of_system = |source| OpenError::Thread { work: "PostgreSQL", source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
         let (commands, command_receiver) = unbounded_channel();
         let (queries, query_receiver) = unbounded_channel();
@@ -168,11 +168,11 @@ impl PostgresStatsWriter {
         }
     }
 
-    async fn write_in_time(&mut self, rows: &[Row]) -> Result<(), Failure> {
+    async fn write_in_time(&mut self, rows: &[Row]) -> Result<(), PostgresError> {
         tokio::time::timeout(self.address.timeout, self.write(rows)).await?
     }
 
-    async fn link(&mut self) -> Result<&Client, Failure> {
+    async fn link(&mut self) -> Result<&Client, PostgresError> {
         let link = match self.link.take() {
             Some(link) if !link.client.is_closed() => link,
             _ => {
@@ -184,7 +184,7 @@ impl PostgresStatsWriter {
         Ok(&self.link.insert(link).client)
     }
 
-    async fn write(&mut self, rows: &[Row]) -> Result<(), Failure> {
+    async fn write(&mut self, rows: &[Row]) -> Result<(), PostgresError> {
         let mut batch = RowBatch::default();
         rows.iter().for_each(|row| batch.take(row));
         let days: Vec<i64> = batch.days.difference(&self.days).copied().collect();
@@ -197,7 +197,7 @@ impl PostgresStatsWriter {
         Ok(())
     }
 
-    async fn trim(&mut self) -> Result<(), Failure> {
+    async fn trim(&mut self) -> Result<(), PostgresError> {
         let before_ms = now_ms().saturating_sub(u64::try_from(self.settings.retention.as_millis()).unwrap_or(u64::MAX));
         let first = (before_ms / 60_000 / DAY) as i64;
         self.link().await?.execute("SELECT touchline_stats.drop_before($1)", &[&first]).await?;
@@ -310,9 +310,9 @@ async fn read_all(
                 Some(link) if !link.client.is_closed() => link,
                 _ => PostgresClient::to(&address).await?,
             };
-            Ok::<_, Failure>(run_query(&kept.insert(link).client, &query).await?)
+            Ok::<_, PostgresError>(run_query(&kept.insert(link).client, &query).await?)
         });
-        let result = result.await.map_err(Failure::from).and_then(|result| result);
+        let result = result.await.map_err(PostgresError::from).and_then(|result| result);
         metrics.reading.fetch_sub(1, Relaxed);
         done(result.map_err(|error| {
             tracing::warn!(%error, "the stats database could not be read");

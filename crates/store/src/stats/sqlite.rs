@@ -10,15 +10,17 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, params};
 
 use super::curve::{Seen, draw};
-use super::{
-    BATCH, DELAY, EventCount, PendingQuery, RankBy, RankedItem, Row, StatsCommand, StatsMetrics, StatsOptions,
-    StatsQuery, StatsResult, TRIM_INTERVAL,
-};
-use crate::batch::now_ms;
+use super::metrics::StatsMetrics;
+use super::queue::{BATCH, DELAY, PendingQuery, StatsCommand, TRIM_INTERVAL};
+use super::types::{EventCount, Range, RankBy, RankedItem, Row, StatsOptions, StatsQuery, StatsResult};
+use crate::clock::now_ms;
+use crate::errors::OpenError;
 use crate::migrate::STATS;
+use crate::refusal::StoreRefusal;
 use crate::sketch::Sketch;
-use crate::sqlite::{connect, next, open, refusal_of, thread};
-use crate::{OpenError, StoreRefusal};
+use crate::sqlite::connection::{connect, open, thread};
+use crate::sqlite::failure::refusal_of;
+use crate::sqlite::queue::next;
 
 /// Rows deleted from each table in one step.
 const TRIM_STEP_ROWS: usize = 20_000;
@@ -45,11 +47,11 @@ impl SqliteStats {
         for _ in 0..settings.pool_size.max(1) {
             let (receiver, path_of_thread, metrics) =
                 (Arc::clone(&query_receiver), path.to_owned(), Arc::clone(&metrics));
-            threads.push(thread("stats-read", path, move || read_all(&path_of_thread, &receiver, &metrics))?);
+            threads.push(thread("stats-read", move || read_all(&path_of_thread, &receiver, &metrics))?);
         }
         let retention = settings.retention.max(Duration::from_secs(60));
         let writer = SqliteStatsWriter { path: path.to_owned(), connection: None, metrics, retention, serial: 0 };
-        threads.push(thread("stats-write", path, move || writer.serve(&command_receiver))?);
+        threads.push(thread("stats-write", move || writer.serve(&command_receiver))?);
         Ok(SqliteStats { commands, queries: Mutex::new(Some(queries)), threads: Mutex::new(threads), lock })
     }
 
@@ -306,7 +308,7 @@ fn run_query(connection: &Connection, query: &StatsQuery) -> rusqlite::Result<St
 }
 
 /// The ids of the rows of a range of time: the first, and the one after the last.
-fn ids(range: super::Range) -> (i64, i64) {
+fn ids(range: Range) -> (i64, i64) {
     let id = |second: u64| ((second * 1_000) << SERIAL_BITS) as i64;
     (id(range.from_s), id(range.to_s))
 }

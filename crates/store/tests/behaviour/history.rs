@@ -3,11 +3,12 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use bytes::Bytes;
 use touchline_protocol::stream::Offset;
-use touchline_store::{Append, AppendedAt, DatabaseUrl, PAYLOAD_HEAD_SIZE, PrimaryOptions, StoreEvent, StoreRefusal};
+use touchline_store::{Append, AppendedAt, DatabaseUrl, PrimaryOptions, StoreEvent, StoreRefusal};
 
-use crate::stage::{HOUR_MS, Stage, TIMEOUT, behind, execute, now_ms, offsets, on_both, publication, retention, tells};
+use crate::stage::{
+    HOUR_MS, Stage, TIMEOUT, behind, execute, now_ms, offsets, on_both, payload, publication, retention, tells,
+};
 
 #[test]
 fn publications_are_numbered_in_order_and_read_back() {
@@ -258,7 +259,7 @@ fn any_text_comes_back_as_it_was() {
         let names = ["", "a'b\"c", "日本:чат😀", "x y%_\\"];
         for (n, name) in names.iter().enumerate() {
             let object = serde_json::json!({"data": format!("{name} \0 \\ € {n}")}).to_string();
-            let payload = Bytes::from([&[b'P'; PAYLOAD_HEAD_SIZE][..], object.as_bytes()].concat());
+            let payload = payload(&object);
             assert_eq!(stage.offset(Append { payload, key: (*name).into(), ..publication(name, 0) }), 1, "{name}");
             assert_eq!(stage.kept(name), [(1, object)]);
         }

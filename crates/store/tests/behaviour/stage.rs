@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use touchline_protocol::stored::encode_publication;
 use touchline_protocol::stream::{LoadId, Offset, Retention};
 use touchline_store::{
-    Append, AppendedAt, DatabaseUrl, PAYLOAD_HEAD_SIZE, PrimaryOptions, Store, StoreEvent, StoreRefusal, StoredHistory,
+    Append, AppendedAt, DatabaseUrl, PrimaryOptions, Store, StoreEvent, StoreRefusal, StoredHistory,
 };
 
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -30,13 +31,16 @@ pub(crate) fn behind(offset: u64) -> LoadId {
     LoadId { behind: Offset(offset), number: 0 }
 }
 
+/// The payload of a publication with this JSON object.
+pub(crate) fn payload(object: &str) -> Bytes {
+    encode_publication(now_ms(), object.len(), |out| out.extend_from_slice(object.as_bytes())).into()
+}
+
 /// A publication with the usual options.
 pub(crate) fn publication(channel: &str, n: u64) -> Append {
-    let mut payload = vec![b'P'; PAYLOAD_HEAD_SIZE];
-    payload.extend_from_slice(format!(r#"{{"data":{n}}}"#).as_bytes());
     Append {
         channel: channel.into(),
-        payload: payload.into(),
+        payload: payload(&format!(r#"{{"data":{n}}}"#)),
         time_ms: now_ms(),
         key: Box::default(),
         version: 0,

@@ -1,0 +1,24 @@
+//! Secrets that a command makes up.
+
+use anyhow::Context as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use touchline_config::DevelopmentSecrets;
+
+/// Fresh random secrets for one run of `serve --dev`. `is_open`: clients of other machines are let in.
+///
+/// # Errors
+/// When the system has no randomness to give.
+pub(crate) fn development_secrets(is_open: bool) -> anyhow::Result<DevelopmentSecrets> {
+    Ok(DevelopmentSecrets { api_key: random_secret()?, token_secret: random_secret()?, is_open })
+}
+
+/// 32 random bytes as text that needs no quoting anywhere.
+///
+/// # Errors
+/// When the system has no randomness to give.
+pub(crate) fn random_secret() -> anyhow::Result<String> {
+    let mut bytes = [0; 32];
+    aws_lc_rs::rand::fill(&mut bytes).ok().context("failed to get randomness from the system")?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}

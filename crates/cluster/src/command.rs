@@ -1,0 +1,35 @@
+//! Commands to the thread of the cluster, and the callbacks that take their results.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use touchline_protocol::stream::{ChannelName, NamespaceName, Offset};
+
+use crate::errors::StreamError;
+use crate::types::{StreamAppendedAt, StreamLoad};
+
+/// Takes the offset of a publication that the cluster has, and the life of its stream; or why it is not known to be
+/// stored.
+pub type OnStreamAppended = Box<dyn FnOnce(Result<StreamAppendedAt, StreamError>) + Send>;
+/// Takes whether a history is removed, or why not all of it is.
+pub type OnPurged = Box<dyn FnOnce(Result<(), StreamError>) + Send>;
+/// Takes the replies of other nodes.
+pub type OnGathered = Box<dyn FnOnce(Vec<Bytes>) + Send>;
+/// Whether a reply is enough, so that the gathering does not wait for the other nodes.
+pub type IsEnough = fn(&[u8]) -> bool;
+
+/// What a node wants of the cluster, as its handle sends it to the thread.
+pub(crate) enum ClusterCommand {
+    ScopeMessage { scope: Arc<str>, to: Option<Arc<str>>, message: Bytes },
+    DirectoryMessage { to: Arc<str>, message: Bytes },
+    Broadcast { message: Bytes },
+    Gather { message: Bytes, nodes: usize, is_enough: IsEnough, done: OnGathered },
+    PublishEphemeral { channel: ChannelName, payload: Bytes },
+    SetInterest { channel: ChannelName, is_wanted: bool },
+    Load(StreamLoad),
+    CheckSoon,
+    BeginRun { namespace: NamespaceName, lost: u64 },
+    Append { channel: ChannelName, namespace: NamespaceName, payload: Bytes, id: Box<str>, done: OnStreamAppended },
+    Purge { channel: ChannelName, namespace: NamespaceName, marker: fn(Offset) -> Vec<u8>, done: OnPurged },
+    Leave { done: std::sync::mpsc::Sender<()> },
+}

@@ -1,0 +1,62 @@
+//! How a node joins: its settings are checked, then the thread starts.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use async_nats::{ConnectOptions, ServerAddr};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::command::ClusterCommand;
+use crate::errors::JoinError;
+use crate::events::ClusterEvent;
+use crate::handle::Cluster;
+use crate::settings::JoinOptions;
+use crate::{connection, options};
+
+/// The size limit of a NATS message by default, bytes.
+const MESSAGE_SIZE_DEFAULT: usize = 1_024 * 1_024;
+
+/// A node that is about to join.
+pub struct Joining {
+    settings: JoinOptions,
+    options: (Vec<ServerAddr>, ConnectOptions),
+    outgoing: UnboundedReceiver<ClusterCommand>,
+    message_max: Arc<AtomicUsize>,
+}
+
+/// Checks whether a node could join with these settings, without connecting to NATS.
+///
+/// # Errors
+/// See [`JoinError`].
+pub fn check(settings: &JoinOptions) -> Result<(), JoinError> {
+    options::options(settings).map(drop)
+}
+
+/// Prepares to join: messages that the handle sends wait until [`Joining::start`].
+///
+/// # Errors
+/// See [`JoinError`].
+pub fn join(settings: JoinOptions) -> Result<(Cluster, Joining), JoinError> {
+    let options = options::options(&settings)?;
+    let (sender, outgoing) = unbounded_channel();
+    let message_max = Arc::new(AtomicUsize::new(MESSAGE_SIZE_DEFAULT));
+    Ok((
+        Cluster { outgoing: sender, message_max: Arc::clone(&message_max) },
+        Joining { settings, options, outgoing, message_max },
+    ))
+}
+
+impl Joining {
+    /// Starts the thread. NATS need not be reachable yet: the client tries to connect until it is.
+    ///
+    /// # Errors
+    /// [`JoinError::System`].
+    pub fn start(self, incoming: impl Fn(ClusterEvent) + Send + Sync + 'static) -> Result<(), JoinError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let Joining { settings, options, outgoing, message_max } = self;
+        std::thread::Builder::new().name("cluster".into()).spawn(move || {
+            runtime.block_on(connection::run(settings, options, (outgoing, message_max), Arc::new(incoming)));
+        })?;
+        Ok(())
+    }
+}

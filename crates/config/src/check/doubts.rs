@@ -1,0 +1,42 @@
+//! What is allowed, and hardly means what its writer thinks.
+
+use std::collections::HashSet;
+
+use crate::Settings;
+use crate::finding::Finding;
+use crate::keys::SCOPES;
+
+/// Warns of it.
+pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
+    let mut warn = |text: String| findings.push(Finding::warning(text, None));
+    let mut names = HashSet::new();
+    for scope in &settings.registry.scopes {
+        let name = scope.name.as_str();
+        if name.is_empty() {
+            warn(format!("{SCOPES}[].name: empty, so clients have to name the scope \"\""));
+        }
+        if !names.insert(name) {
+            warn(format!("{SCOPES}[{name}].name: used twice, so only one of the two is ever asked"));
+        }
+    }
+    let cluster = &settings.cluster;
+    if cluster.is_on() && cluster.heartbeat_interval >= cluster.node_timeout {
+        warn(
+            "cluster.heartbeat_interval: not shorter than cluster.node_timeout, \
+             so nodes count as gone between two heartbeats"
+                .to_owned(),
+        );
+    }
+    for host in settings.http_server.allowed_hosts.iter().filter(|host| host.contains('/')) {
+        warn(format!(
+            "http_server.allowed_hosts: {host:?} matches nothing; a host is a name with a port or without, \
+             as \"live.example:8000\""
+        ));
+    }
+    for origin in settings.client.allowed_origins.iter().filter(|origin| origin.contains(',')) {
+        warn(format!(
+            "client.allowed_origins: {origin:?} is one origin, and matches nothing; several are a list, \
+             or separated by spaces"
+        ));
+    }
+}

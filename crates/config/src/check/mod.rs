@@ -1,0 +1,10 @@
+//! What a configuration must be beyond types: values that go together, secrets, files, paths.
+
+mod doubts;
+pub(crate) mod files;
+mod paths;
+mod rules;
+pub(crate) mod secrets;
+pub(crate) mod unsafe_omissions;
+
+pub(crate) use self::rules::check;

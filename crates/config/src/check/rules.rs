@@ -1,0 +1,336 @@
+//! Checks over several keys: values that contradict each other, or that hardly mean what their writer intends.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use touchline_engine::{ChannelOptions, ClientSettings, TokenSettings};
+
+use super::{doubts, paths};
+use crate::finding::Finding;
+use crate::keys::{NAMESPACES, WITHOUT_NAMESPACE};
+use crate::{ClientAuth, ClientUser, HttpServerSettings, Probes, Settings};
+
+/// Shortest HMAC secret that is as strong as HS256, bytes (RFC 7518, 3.2).
+const SECRET_LEN_MIN: usize = 32;
+/// Shortest API key that can't be guessed, bytes.
+const API_KEY_LEN_MIN: usize = 16;
+
+/// Shortest time between two looks at the positions of channels.
+const CHECK_DELAY_MIN: Duration = Duration::from_secs(1);
+
+/// Checks settings that were read without a fault.
+pub(crate) fn check(settings: &Settings, probes: &Probes, findings: &mut Vec<Finding>) {
+    addresses(settings, findings);
+    api(settings, findings);
+    client(&settings.client, probes, findings);
+    channels(settings, findings);
+    pings(settings, findings);
+    paths::check(settings, findings);
+    doubts::check(settings, findings);
+}
+
+fn pings(settings: &Settings, findings: &mut Vec<Finding>) {
+    let client = &settings.client;
+    for (section, interval) in settings.ping_intervals() {
+        // What they all inherit is checked once.
+        if interval != client.ping_interval && interval <= client.pong_timeout {
+            findings.push(Finding::error(
+                format!("{section}.ping_interval: must be longer than client.pong_timeout"),
+                None,
+            ));
+        }
+    }
+}
+
+fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
+    let server = &settings.http_server;
+    if let Err(error) = server.bind_address() {
+        let text = format!(
+            "http_server.address: {:?} is neither an IP address nor a host that is known here ({error})",
+            server.address
+        );
+        findings.push(Finding::error(text, None));
+    }
+    if let Some(bad) = server.bad_proxy() {
+        findings.push(Finding::error(format!("http_server.trusted_proxies: {bad}"), None));
+    }
+    for (section, is_on) in [("http_server", server.proxy_protocol), ("tcp", settings.tcp.proxy_protocol)] {
+        if is_on && server.trusted_proxies.is_empty() {
+            let text = "needs http_server.trusted_proxies: a header of the PROXY protocol is taken from them only";
+            findings.push(Finding::error(format!("{section}.proxy_protocol: {text}"), None));
+        }
+    }
+    let autocert = &server.tls_autocert;
+    if autocert.enabled && autocert.host_whitelist.is_empty() {
+        findings.push(Finding::error(
+            "http_server.tls_autocert.host_whitelist: missing, so there is no name to order a certificate for",
+            None,
+        ));
+    }
+    if let Some(host) = autocert.unusable_host() {
+        let text = "is not a host name, or is a wildcard, which can't be proved by TLS or HTTP";
+        findings.push(Finding::error(format!("http_server.tls_autocert.host_whitelist: {host:?} {text}"), None));
+    }
+    if autocert.enabled && server.tls.has_files() {
+        findings.push(Finding::error(
+            "http_server: tls has files and tls_autocert is enabled, but a port has one certificate: keep one of them",
+            None,
+        ));
+    }
+    for (section, tls) in [("http_server", &server.tls), ("tcp", &settings.tcp.tls)] {
+        let has_one = autocert.enabled && !tls.has_files();
+        if tls.enabled && !has_one && (tls.cert_pem.is_empty() || tls.key_pem.is_empty()) {
+            findings.push(Finding::error(format!("{section}.tls: needs cert_pem and key_pem"), None));
+        }
+        if tls.client_ca_pem.is_empty()
+            && (tls.client_auth != Default::default() || tls.client_user != Default::default())
+        {
+            findings.push(Finding::error(
+                format!("{section}.tls: client_auth and client_user do nothing without client_ca_pem"),
+                None,
+            ));
+        }
+        if tls.enabled
+            && !tls.client_ca_pem.is_empty()
+            && tls.client_auth == ClientAuth::Request
+            && tls.client_user == ClientUser::None
+        {
+            let text = "clients without a certificate are let in too; client_auth = \"require\" refuses them, \
+                        as Centrifugo does";
+            findings.push(Finding::warning(format!("{section}.tls.client_ca_pem: {text}"), None));
+        }
+    }
+    internal(server, findings);
+    let streams = [&settings.http_stream, &settings.sse, &settings.uni_http_stream, &settings.uni_sse];
+    let has_others =
+        streams.iter().any(|stream| stream.enabled) || settings.uni_websocket.enabled || settings.tcp.enabled;
+    if settings.websocket.disabled && !has_others {
+        findings.push(Finding::warning("websocket.disabled: clients have no other way in", None));
+    }
+}
+
+fn internal(server: &HttpServerSettings, findings: &mut Vec<Finding>) {
+    let inner = &server.internal_tls;
+    if inner.enabled && (inner.cert_pem.is_empty() || inner.key_pem.is_empty()) {
+        findings.push(Finding::error("http_server.internal_tls: needs cert_pem and key_pem", None));
+    }
+    if server.internal().is_none() && inner.enabled {
+        findings
+            .push(Finding::warning("http_server.internal_tls: does nothing without http_server.internal_port", None));
+    }
+}
+
+fn api(settings: &Settings, findings: &mut Vec<Finding>) {
+    let api = &settings.http_api;
+    if api.insecure && !api.disabled {
+        findings.push(Finding::warning(
+            "http_api.insecure: any client that reaches the port can publish and disconnect",
+            None,
+        ));
+    } else if !api.key.is_empty() && api.key.len() < API_KEY_LEN_MIN {
+        findings.push(Finding::warning(
+            format!("http_api.key: shorter than {API_KEY_LEN_MIN} bytes, it can be guessed"),
+            None,
+        ));
+    }
+}
+
+fn client(client: &ClientSettings, probes: &Probes, findings: &mut Vec<Finding>) {
+    if client.ping_interval.is_zero() {
+        findings.push(Finding::error("client.ping_interval: must be above zero", None));
+    } else if client.pong_timeout.is_zero() || client.pong_timeout >= client.ping_interval {
+        findings.push(Finding::error(
+            "client.pong_timeout: must be above zero and shorter than client.ping_interval",
+            None,
+        ));
+    }
+    if client.channel_position_check_delay < CHECK_DELAY_MIN {
+        findings.push(Finding::error("client.channel_position_check_delay: must be at least 1s", None));
+    }
+    if client.insecure && !client.anonymous_on_loopback_only {
+        findings.push(Finding::warning(
+            "client.insecure: any client that reaches the port may read and write every channel",
+            None,
+        ));
+    }
+    if client.allowed_origins.is_empty() {
+        findings
+            .push(Finding::note("client.allowed_origins: empty, so browsers may come from the server's own host only"));
+    }
+    for origin in client.allowed_origins.iter().filter(|origin| *origin != "*") {
+        if !origin.contains("://") || origin.ends_with('/') {
+            findings.push(Finding::warning(
+                format!("client.allowed_origins: {origin:?} matches nothing; an origin is scheme://host[:port]"),
+                None,
+            ));
+        }
+    }
+    tokens("client.token", &client.token, findings);
+    if client.subscription_token.enabled {
+        tokens("client.subscription_token", &client.subscription_token.keys(), findings);
+    }
+    let is_told = findings.iter().any(|finding| finding.text.contains("_public_key: expected"));
+    if !is_told && let Some(fault) = (probes.token_keys)(client) {
+        findings.push(Finding::error(fault, None));
+    }
+}
+
+fn tokens(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) {
+    if !token.hmac_secret_key.is_empty() && token.hmac_secret_key.len() < SECRET_LEN_MIN {
+        let text = format!(
+            "{section}.hmac_secret_key: shorter than {SECRET_LEN_MIN} bytes, so tokens can be forged by guessing"
+        );
+        findings.push(Finding::warning(text, None));
+    }
+    for (name, pem) in [("rsa_public_key", &token.rsa_public_key), ("ecdsa_public_key", &token.ecdsa_public_key)] {
+        if !pem.is_empty() && !is_public_key(pem) {
+            let text = format!(
+                "{section}.{name}: expected a public key in PEM (\"-----BEGIN PUBLIC KEY-----\" …), \
+                 found something else"
+            );
+            findings.push(Finding::error(text, None));
+        }
+    }
+}
+
+/// Whether a text has the shape of a public key in PEM (RFC 7468). The server reads what is in it.
+fn is_public_key(pem: &str) -> bool {
+    let Some(rest) = pem.trim().strip_prefix("-----BEGIN ") else { return false };
+    let Some((label, rest)) = rest.split_once("-----") else { return false };
+    let Some(body) = rest.trim_end().strip_suffix(&format!("-----END {label}-----")) else { return false };
+    let body: String = body.split_whitespace().collect();
+    label.ends_with("PUBLIC KEY") && !body.is_empty() && STANDARD.decode(body).is_ok()
+}
+
+fn channels(settings: &Settings, findings: &mut Vec<Finding>) {
+    let channel = &settings.channel;
+    let common = channel.history_meta_ttl;
+    options(WITHOUT_NAMESPACE, &channel.without_namespace, common, findings);
+    let mut names = HashSet::new();
+    for namespace in &channel.namespaces {
+        let name = namespace.name.as_str();
+        let path = format!("{NAMESPACES}[{name}]");
+        if !is_namespace_name(name) {
+            let text = format!("{path}.name: expected two or more of letters, digits, \"-\", \"_\" and \".\"");
+            findings.push(Finding::error(text, None));
+        }
+        if !names.insert(name) {
+            findings.push(Finding::error(format!("{path}.name: used twice"), None));
+        }
+        options(&path, &namespace.options, common, findings);
+    }
+    if settings.cluster.is_on() && settings.store.primary.url.starts_with("sqlite:") && settings.needs_primary() {
+        let text = "store.primary.url: the nodes of a cluster can't share a SQLite file, \
+                    so durable namespaces, \
+                    inboxes and the directory need PostgreSQL there";
+        findings.push(Finding::error(text, None));
+    }
+    let stats = &settings.store.stats;
+    if stats.enabled && settings.cluster.is_on() && stats.url.starts_with("sqlite:") {
+        findings.push(Finding::error(
+            "store.stats.url: the nodes of a cluster can't share a SQLite file, so statistics need PostgreSQL there",
+            None,
+        ));
+    }
+    let personal = &settings.client.subscribe_to_user_personal_channel;
+    let namespace = personal.personal_channel_namespace.as_str();
+    if personal.enabled && !namespace.is_empty() && !names.contains(namespace) {
+        let key = "client.subscribe_to_user_personal_channel.personal_channel_namespace";
+        findings.push(Finding::error(format!("{key}: there is no namespace {namespace:?}"), None));
+    }
+    if channel.namespace_boundary.is_empty() && !names.is_empty() {
+        findings.push(Finding::warning("channel.namespace_boundary: empty, so no channel is in a namespace", None));
+    }
+}
+
+/// As Centrifugo has it, so that a name is good on both.
+fn is_namespace_name(name: &str) -> bool {
+    name.len() >= 2 && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
+fn options(path: &str, options: &ChannelOptions, history_meta_ttl: std::time::Duration, findings: &mut Vec<Finding>) {
+    let mut warn = |text: &str| findings.push(Finding::warning(format!("{path}: {text}"), None));
+    if (options.history_size == 0) != options.history_ttl.is_zero() {
+        warn("history stays off, it needs both history_size and history_ttl");
+    } else if !options.has_history() {
+        let wanting = [
+            (options.force_recovery, "force_recovery"),
+            (options.allow_recovery, "allow_recovery"),
+            (options.force_positioning, "force_positioning"),
+            (options.allow_positioning, "allow_positioning"),
+        ];
+        for (_, name) in wanting.iter().filter(|(is_on, _)| *is_on) {
+            warn(&format!("{name} does nothing without history_size and history_ttl"));
+        }
+    }
+    if options.durable && !options.has_history() {
+        findings.push(Finding::error(format!("{path}.durable: needs history_size and history_ttl"), None));
+    }
+    let mut warn = |text: &str| findings.push(Finding::warning(format!("{path}: {text}"), None));
+    if options.force_push_join_leave && !options.join_leave {
+        warn("force_push_join_leave does nothing without join_leave");
+    }
+    let anonymous = [
+        (options.allow_subscribe_for_anonymous, options.allow_subscribe_for_client, "subscribe"),
+        (
+            options.allow_publish_for_anonymous,
+            options.allow_publish_for_client || options.allow_publish_for_subscriber,
+            "publish",
+        ),
+        (
+            options.allow_history_for_anonymous,
+            options.allow_history_for_client || options.allow_history_for_subscriber,
+            "history",
+        ),
+        (
+            options.allow_presence_for_anonymous,
+            options.allow_presence_for_client || options.allow_presence_for_subscriber,
+            "presence",
+        ),
+    ];
+    for (_, _, verb) in anonymous.iter().filter(|(anonymous, client, _)| *anonymous && !*client) {
+        warn(&format!("allow_{verb}_for_anonymous does nothing without allow_{verb}_for_client"));
+    }
+    let meta_ttl = if options.history_meta_ttl.is_zero() { history_meta_ttl } else { options.history_meta_ttl };
+    if options.has_history() && options.history_ttl > meta_ttl {
+        findings.push(Finding::error(format!("{path}.history_ttl: must not be longer than history_meta_ttl"), None));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_public_key_in_pem_passes() {
+        let good = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE\nAAAA\n-----END PUBLIC KEY-----\n";
+        assert!(is_public_key(good));
+        for bad in [
+            "",
+            "key",
+            "/etc/key.pem",
+            &good.replace("PUBLIC", "PRIVATE"),
+            &good.replace("AAAA", "?"),
+            &good.replace("-----END", "END"),
+        ] {
+            assert!(!is_public_key(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn namespace_names_are_those_of_centrifugo() {
+        for (name, expected) in [
+            ("match", true),
+            ("a.b-c_1", true),
+            ("a", false),
+            ("", false),
+            ("a b", false),
+            ("чат", false),
+            ("a:b", false),
+        ] {
+            assert_eq!(is_namespace_name(name), expected, "{name}");
+        }
+    }
+}

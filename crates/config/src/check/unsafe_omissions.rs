@@ -1,0 +1,89 @@
+//! Unsupported keys of Centrifugo that must not be left out in some combinations: that would allow more than the
+//! configuration says, or let the nodes of one cluster serve separately.
+
+use crate::Settings;
+use crate::finding::Finding;
+use crate::load::tree::{ConfigNode, ConfigValue};
+use crate::unsupported::is_default_or_off;
+
+/// Sections that say where channels of several nodes meet; those that have a switch count only when it is on.
+const MEETING_PLACES: [(&str, bool); 5] =
+    [("engine", false), ("broker", true), ("presence_manager", true), ("map_broker", true), ("controller", true)];
+/// Lists of such places for single namespaces.
+const MEETING_LISTS: [&str; 3] = ["brokers", "presence_managers", "map_brokers"];
+
+/// Refuses what is written where leaving it out would be unsafe with these settings.
+pub(crate) fn check(written: &ConfigNode, settings: &Settings, findings: &mut Vec<Finding>) {
+    let client = &settings.client;
+    let without_token = [
+        (client.allow_anonymous_connect_without_token, "client.allow_anonymous_connect_without_token"),
+        (client.insecure, "client.insecure"),
+    ];
+    if let (Some(proxy), Some((_, key))) = (connect_proxy(written), without_token.iter().find(|(is_on, _)| *is_on)) {
+        let text = format!(
+            "client.proxy.connect is not supported yet, and {key} would admit users that your backend refuses; \
+             switch one of them off"
+        );
+        findings.push(Finding::error(text, Some(&proxy.location)));
+    }
+    if !settings.cluster.is_on() {
+        split(written, findings);
+    }
+}
+
+/// The switch of the connect proxy, if it is on. In the environment its name is not taken apart.
+fn connect_proxy(written: &ConfigNode) -> Option<&ConfigNode> {
+    let switches = ["client.proxy.connect.enabled", "client.proxy.connect_enabled"];
+    switches
+        .iter()
+        .find_map(|path| written.get(path))
+        .filter(|node| !is_default_or_off(node))
+        .or_else(|| proxy_in_text(written))
+}
+
+/// The same where the environment gives all of the section as one text of JSON.
+fn proxy_in_text(written: &ConfigNode) -> Option<&ConfigNode> {
+    let sections = [
+        ("client.proxy", "/connect/enabled"),
+        ("client.proxy.connect", "/enabled"),
+        ("client", "/proxy/connect/enabled"),
+    ];
+    let is_on = |node: &ConfigNode, switch: &str| {
+        let ConfigValue::Text(text) = &node.value else { return false };
+        let json = serde_json::from_str::<serde_json::Value>(text).ok();
+        json.and_then(|json| json.pointer(switch).map(|switch| *switch == true || *switch == "true"))
+            .unwrap_or_default()
+    };
+    sections.iter().find_map(|(section, switch)| written.get(section).filter(|node| is_on(node, switch)))
+}
+
+/// Nodes that are meant to share their channels would each have their own.
+fn split(written: &ConfigNode, findings: &mut Vec<Finding>) {
+    for (section, has_switch) in MEETING_PLACES {
+        let Some(node) = written.get(section) else { continue };
+        let ConfigValue::Table(_) = node.value else {
+            // Before Centrifugo 6 the engine was named by the key itself.
+            if !is_default_or_off(node) {
+                findings.push(Finding::error(format!("{section}: {APART}"), Some(&node.location)));
+            }
+            continue;
+        };
+        let is_off = has_switch && node.get("enabled").is_none_or(is_default_or_off);
+        let kind = node.get("type");
+        let is_memory = kind.map_or(
+            !has_switch,
+            |kind| matches!(&kind.value, ConfigValue::Text(kind) if kind == "memory" || kind.is_empty()),
+        );
+        if !is_off && !is_memory {
+            findings.push(Finding::error(format!("{section}: {APART}"), Some(&kind.unwrap_or(node).location)));
+        }
+    }
+    for list in MEETING_LISTS {
+        if let Some(node) = written.get(list).filter(|node| !is_default_or_off(node)) {
+            findings.push(Finding::error(format!("{list}: {APART}"), Some(&node.location)));
+        }
+    }
+}
+
+const APART: &str = "not supported, and without it each node would serve its own channels, apart from the others. \
+    Nodes meet through NATS: set cluster.engine = \"nats\" and cluster.nats_url; for a single node, leave it away";

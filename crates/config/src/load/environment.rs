@@ -1,0 +1,145 @@
+//! Environment variables: `TOUCHLINE_<SECTION>_<KEY>`, and `CENTRIFUGO_…` by the same rule for those who come from
+//! there.
+//!
+//! An option of a namespace that the file names is `TOUCHLINE_CHANNEL_NAMESPACES_<NAME>_<OPTION>`.
+
+use super::tree::{ConfigNode, ConfigValue, Location};
+use crate::finding::Finding;
+use crate::keys::{KEYS, Key, NAMESPACES, OPTIONS, SCOPES, WITHOUT_NAMESPACE};
+use crate::nearest::nearest;
+use crate::unsupported::{UNSUPPORTED, UNSUPPORTED_OPTIONS};
+
+/// The prefixes, the weaker first: `TOUCHLINE_` wins over `CENTRIFUGO_`.
+const PREFIXES: [&str; 2] = ["CENTRIFUGO_", "TOUCHLINE_"];
+
+/// Variables that other parts of the program read.
+const NOT_KEYS: [&str; 2] = ["TOUCHLINE_CONFIG", "TOUCHLINE_URL"];
+
+/// Writes the values of environment variables over the file's tree.
+pub(crate) fn apply(variables: &[(String, String)], tree: &mut ConfigNode, findings: &mut Vec<Finding>) {
+    for prefix in PREFIXES {
+        let mut mine: Vec<(&str, &str, &str)> = variables
+            .iter()
+            .filter(|(name, _)| !NOT_KEYS.contains(&name.as_str()))
+            .filter_map(|(name, value)| Some((name.as_str(), name.strip_prefix(prefix)?, value.as_str())))
+            .collect();
+        // The list of namespaces comes before the options of its entries.
+        mine.sort_by_key(|(_, suffix, _)| (suffix.len() != variable(NAMESPACES).len(), *suffix));
+        for (name, suffix, value) in mine {
+            apply_one(name, suffix, value, tree, findings);
+        }
+    }
+}
+
+fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut ConfigNode, findings: &mut Vec<Finding>) {
+    let location = Location::Variable(name.to_owned());
+    let node = ConfigNode { location: location.clone(), value: ConfigValue::Text(value.to_owned()) };
+    // Even where a key has this name, as for a service `touchline-http-server`.
+    if is_someone_elses(suffix, value) {
+        return;
+    }
+    if let Some(path) = [NAMESPACES, SCOPES].into_iter().find(|path| suffix == variable(path)) {
+        match named_tables(value, &location, tree.get(path)) {
+            Some(list) => tree.set(path, list),
+            None => findings.push(Finding::error(format!("{path}: expected a JSON list or names"), Some(&location))),
+        }
+    } else if let Some(path) = path_of(suffix) {
+        tree.set(&path, node);
+    } else if let Some((item, option)) = namespace_option(suffix, tree) {
+        item.set(&option, node);
+    } else {
+        let known = KEYS.iter().map(|key| key.path);
+        let hint = nearest(suffix, known)
+            .map_or(String::new(), |path| format!("; did you mean {}{}?", PREFIXES[1], variable(path)));
+        findings.push(Finding::warning(format!("no key has this name{hint}"), Some(&location)));
+    }
+}
+
+/// The variable of a key, without its prefix.
+pub(crate) fn variable(path: &str) -> String {
+    path.replace(['.', '-'], "_").to_ascii_uppercase()
+}
+
+fn path_of(suffix: &str) -> Option<String> {
+    let option = suffix.strip_prefix(variable(WITHOUT_NAMESPACE).as_str()).and_then(|rest| rest.strip_prefix('_'));
+    if let Some(path) = option.and_then(option_path) {
+        return Some(format!("{WITHOUT_NAMESPACE}.{path}"));
+    }
+    if let Some(Key { path, .. }) = KEYS.iter().find(|key| variable(key.path) == suffix) {
+        return Some((*path).to_owned());
+    }
+    let unsupported_key =
+        UNSUPPORTED.iter().map(|unsupported_key| (unsupported_key.path, variable(unsupported_key.path)));
+    let (path, rest) = unsupported_key
+        .filter_map(|(path, name)| Some((path, suffix.strip_prefix(&name)?)))
+        .max_by_key(|(path, _)| path.len())?;
+    match rest.strip_prefix('_') {
+        Some(inner) => Some(format!("{path}.{}", inner.to_ascii_lowercase())),
+        None => rest.is_empty().then(|| path.to_owned()),
+    }
+}
+
+/// The option of a channel, or what lies beneath one that is a section, by the end of a variable's name.
+fn option_path(end: &str) -> Option<String> {
+    let known = || {
+        OPTIONS.iter().map(|key| key.path).chain(UNSUPPORTED_OPTIONS.iter().map(|unsupported_key| unsupported_key.path))
+    };
+    if let Some(path) = known().find(|path| variable(path) == end) {
+        return Some(path.to_owned());
+    }
+    let beneath = |path: &'static str| Some((path, end.strip_prefix(variable(path).as_str())?.strip_prefix('_')?));
+    let sections = UNSUPPORTED_OPTIONS.iter().filter_map(|unsupported_key| beneath(unsupported_key.path));
+    let (path, inner) = sections.max_by_key(|(path, _)| path.len())?;
+    Some(format!("{path}.{}", inner.to_ascii_lowercase()))
+}
+
+/// The entry of `channel.namespaces` and the option that a variable names.
+fn namespace_option<'t>(suffix: &str, tree: &'t mut ConfigNode) -> Option<(&'t mut ConfigNode, String)> {
+    let rest = suffix.strip_prefix(variable(NAMESPACES).as_str())?.strip_prefix('_')?;
+    tree.list_mut(NAMESPACES)?.iter_mut().find_map(|item| {
+        let option = rest.strip_prefix(variable(item.text("name")?).as_str())?.strip_prefix('_')?;
+        let path = if option == "NAME" { "name".to_owned() } else { option_path(option)? };
+        Some((item, path))
+    })
+}
+
+/// A JSON list of tables, or names separated by spaces: of those, what is known so far keeps its options.
+pub(super) fn named_tables(text: &str, location: &Location, known: Option<&ConfigNode>) -> Option<ConfigNode> {
+    if text.trim_start().starts_with('[') {
+        return ConfigNode::from_json(serde_json::from_str(text).ok()?, location);
+    }
+    let known = known
+        .and_then(|known| if let ConfigValue::List(items) = &known.value { Some(items.as_slice()) } else { None })
+        .unwrap_or_default();
+    let named = |name: &str| {
+        if let Some(item) = known.iter().find(|item| item.text("name") == Some(name)) {
+            return item.clone();
+        }
+        let mut item = ConfigNode::empty_table(location.clone());
+        item.set("name", ConfigNode { location: location.clone(), value: ConfigValue::Text(name.to_owned()) });
+        item
+    };
+    Some(ConfigNode {
+        location: location.clone(),
+        value: ConfigValue::List(text.split_whitespace().map(named).collect()),
+    })
+}
+
+/// Kubernetes writes `TOUCHLINE_SERVICE_HOST`, `TOUCHLINE_SERVICE_PORT…`, `TOUCHLINE_PORT=tcp://…` and
+/// `TOUCHLINE_PORT_8000_TCP…` for a service of that name, and `TOUCHLINE_API_…` for one that is called
+/// `touchline-api`. `…_VAR_…` is free.
+fn is_someone_elses(suffix: &str, value: &str) -> bool {
+    if suffix.starts_with("VAR_") {
+        return true;
+    }
+    let words: Vec<&str> = suffix.split('_').collect();
+    let is_protocol = |word: &str| matches!(word, "TCP" | "UDP" | "SCTP");
+    (0..words.len()).any(|at| match &words[at..] {
+        ["SERVICE", "HOST"] | ["SERVICE", "PORT", ..] => true,
+        ["PORT"] => value.contains("://"),
+        ["PORT", number, protocol] | ["PORT", number, protocol, "PROTO" | "PORT" | "ADDR"] => {
+            number.parse::<u16>().is_ok() && is_protocol(protocol)
+        }
+        _ => false,
+    })
+}

@@ -1,0 +1,107 @@
+//! Reads a configuration file. What it holds is not judged here, only its syntax.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::json;
+use super::tree::{ConfigNode, ConfigValue, Location};
+use crate::finding::Finding;
+
+/// Reads a file; faults are findings, and what could not be read is an empty table.
+pub(crate) fn read(path: &Path, findings: &mut Vec<Finding>) -> ConfigNode {
+    let name: Rc<str> = path.to_string_lossy().into();
+    let whole = Location::File(name.clone(), None);
+    let empty = ConfigNode::empty_table(whole.clone());
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => {
+            findings.push(Finding::error(format!("cannot be read: {error}"), Some(&whole)));
+            return empty;
+        }
+    };
+    let extension = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    let read = match extension.as_str() {
+        "toml" => from_toml(&text, &name),
+        "json" => from_json(&text, &name),
+        "yaml" | "yml" => Err(Finding::error(
+            "YAML is not read here: write it as TOML or JSON (one to one, the keys stay)",
+            Some(&whole),
+        )),
+        _ => Err(Finding::error("the name of a configuration must end in .toml or .json", Some(&whole))),
+    };
+    read.unwrap_or_else(|finding| {
+        findings.push(finding);
+        empty
+    })
+}
+
+fn from_json(text: &str, name: &Rc<str>) -> Result<ConfigNode, Finding> {
+    let whole = Location::File(name.clone(), None);
+    serde_json::from_str::<serde_json::Value>(text).map_err(|error| {
+        let location = Location::File(name.clone(), Some((error.line(), error.column())));
+        let reason = error.to_string();
+        let reason = reason.split(" at line ").next().unwrap_or_default();
+        Finding::error(format!("is not JSON: {reason}"), Some(&location))
+    })?;
+    match json::tree(text, name) {
+        Some(node) if matches!(node.value, ConfigValue::Table(_)) => Ok(node),
+        _ => Err(Finding::error("must be a JSON object", Some(&whole))),
+    }
+}
+
+fn from_toml(text: &str, name: &Rc<str>) -> Result<ConfigNode, Finding> {
+    let locations = Locations { name, text };
+    match DeTable::parse(text) {
+        Ok(table) => Ok(locations.table(table.get_ref(), Location::File(name.clone(), None))),
+        Err(error) => {
+            let location = error.span().map_or(Location::File(name.clone(), None), |span| locations.at(span.start));
+            Err(Finding::error(format!("is not TOML: {}", error.message()), Some(&location)))
+        }
+    }
+}
+
+/// Turns byte positions of one text into locations.
+struct Locations<'a> {
+    name: &'a Rc<str>,
+    text: &'a str,
+}
+
+impl Locations<'_> {
+    fn at(&self, position: usize) -> Location {
+        let before = self.text.get(..position).unwrap_or(self.text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+        Location::File(self.name.clone(), Some((line, column)))
+    }
+
+    fn table(&self, table: &DeTable<'_>, location: Location) -> ConfigNode {
+        let fields: BTreeMap<String, ConfigNode> = table
+            .iter()
+            .map(|(key, value)| (key.get_ref().to_string(), self.node(value, self.at(key.span().start))))
+            .collect();
+        ConfigNode { location, value: ConfigValue::Table(fields) }
+    }
+
+    /// A field's location is that of its key, where a reader looks for it.
+    fn node(&self, value: &Spanned<DeValue<'_>>, location: Location) -> ConfigNode {
+        let value = match value.get_ref() {
+            DeValue::Table(table) => return self.table(table, location),
+            DeValue::Array(items) => {
+                ConfigValue::List(items.iter().map(|item| self.node(item, self.at(item.span().start))).collect())
+            }
+            DeValue::String(text) => ConfigValue::Text(text.to_string()),
+            DeValue::Boolean(value) => ConfigValue::Boolean(*value),
+            DeValue::Integer(digits) => match i64::from_str_radix(digits.as_str(), digits.radix()) {
+                Ok(number) => ConfigValue::Integer(number),
+                Err(_) => ConfigValue::Float(f64::MAX),
+            },
+            DeValue::Float(digits) => ConfigValue::Float(digits.as_str().parse().unwrap_or(f64::NAN)),
+            DeValue::Datetime(_) => ConfigValue::Date,
+        };
+        ConfigNode { location, value }
+    }
+}

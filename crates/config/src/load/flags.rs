@@ -1,0 +1,44 @@
+//! Configuration keys on the command line.
+
+use std::net::IpAddr;
+
+use super::environment::named_tables;
+use super::tree::{ConfigNode, ConfigValue, Location};
+use crate::keys::{NAMESPACES, SCOPES};
+
+/// Flags that set a key.
+#[derive(Debug, Clone, Default)]
+pub struct Flags {
+    /// `--address`.
+    pub address: Option<IpAddr>,
+    /// `--port`.
+    pub port: Option<u16>,
+    /// `--log-level`.
+    pub log_level: Option<String>,
+    /// `--shards`.
+    pub shards: Option<u16>,
+    /// Any key, as `--health.enabled true`.
+    pub keys: Vec<(String, String)>,
+}
+
+/// Writes what was typed over all else.
+pub(crate) fn apply(flags: &Flags, tree: &mut ConfigNode) {
+    for (path, value) in &flags.keys {
+        let location = Location::Variable(format!("--{path}"));
+        let list = if [NAMESPACES, SCOPES].contains(&path.as_str()) {
+            named_tables(value, &location, tree.get(path))
+        } else {
+            None
+        };
+        tree.set(path, list.unwrap_or(ConfigNode { location, value: ConfigValue::Text(value.clone()) }));
+    }
+    let mut set = |path, flag, value| {
+        if let Some(value) = value {
+            tree.set(path, ConfigNode { location: Location::Flag(flag), value });
+        }
+    };
+    set("http_server.address", "--address", flags.address.map(|address| ConfigValue::Text(address.to_string())));
+    set("http_server.port", "--port", flags.port.map(|port| ConfigValue::Integer(port.into())));
+    set("log.level", "--log-level", flags.log_level.clone().map(ConfigValue::Text));
+    set("node.shards", "--shards", flags.shards.map(|shards| ConfigValue::Integer(shards.into())));
+}

@@ -1,0 +1,130 @@
+//! The tree of a JSON text, with the location of every key. serde_json has validated the text before, and reports no
+//! locations.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use serde_json::Value as Json;
+
+use super::tree::{ConfigNode, ConfigValue, Location};
+
+/// The tree of a text that is JSON; none when it is a null.
+pub(super) fn tree(text: &str, name: &Rc<str>) -> Option<ConfigNode> {
+    let mut scanner = Scanner { text, at: 0, name };
+    scanner.value(Location::File(Rc::clone(name), None))
+}
+
+struct Scanner<'a> {
+    text: &'a str,
+    /// Bytes that are read.
+    at: usize,
+    name: &'a Rc<str>,
+}
+
+impl Scanner<'_> {
+    /// The next byte that is not white space; 0 at the end.
+    fn peek(&mut self) -> u8 {
+        let rest = self.text[self.at..].trim_start_matches([' ', '\t', '\r', '\n']);
+        self.at = self.text.len() - rest.len();
+        rest.bytes().next().unwrap_or_default()
+    }
+
+    fn here(&mut self) -> Location {
+        self.peek();
+        let before = &self.text[..self.at];
+        let line = before.matches('\n').count() + 1;
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+        Location::File(Rc::clone(self.name), Some((line, column)))
+    }
+
+    /// The next value. `place`: that of its key, if it has one.
+    fn value(&mut self, location: Location) -> Option<ConfigNode> {
+        let value = match self.peek() {
+            b'{' => self.table(),
+            b'[' => self.list(),
+            _ => return ConfigNode::from_json(serde_json::from_str(self.scalar()).ok()?, &location),
+        };
+        Some(ConfigNode { location, value })
+    }
+
+    fn table(&mut self) -> ConfigValue {
+        let mut fields = BTreeMap::new();
+        self.at += 1;
+        while !matches!(self.peek(), b'}' | 0) {
+            let location = self.here();
+            let key: Json = serde_json::from_str(self.scalar()).unwrap_or_default();
+            // The colon.
+            self.peek();
+            self.at += 1;
+            let value = self.value(location);
+            if let (Json::String(key), Some(value)) = (key, value) {
+                fields.insert(key, value);
+            }
+            self.pass_comma();
+        }
+        self.at += 1;
+        ConfigValue::Table(fields)
+    }
+
+    fn list(&mut self) -> ConfigValue {
+        let mut items = Vec::new();
+        self.at += 1;
+        while !matches!(self.peek(), b']' | 0) {
+            let location = self.here();
+            items.extend(self.value(location));
+            self.pass_comma();
+        }
+        self.at += 1;
+        ConfigValue::List(items)
+    }
+
+    fn pass_comma(&mut self) {
+        if self.peek() == b',' {
+            self.at += 1;
+        }
+    }
+
+    /// The text of a string, a number or a word.
+    fn scalar(&mut self) -> &str {
+        self.peek();
+        let rest = &self.text[self.at..];
+        let mut is_escaped = false;
+        let is_end = |(at, byte): &(usize, u8)| {
+            let is_quote = *byte == b'"' && *at > 0 && !is_escaped;
+            is_escaped = *byte == b'\\' && !is_escaped;
+            is_quote
+        };
+        let length = if rest.starts_with('"') {
+            rest.bytes().enumerate().find(is_end).map_or(rest.len(), |(at, _)| at + 1)
+        } else {
+            rest.find([',', ':', ']', '}', ' ', '\t', '\r', '\n']).unwrap_or(rest.len()).max(1).min(rest.len())
+        };
+        self.at += length;
+        &rest[..length]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_has_its_place() {
+        let text = "{\n  \"a\": {\"b\\\"c\": [1, {\"d\": null, \"e\": -2.5e1}]},\n\t\"f\" : \"x,}\\\\\"\n, \"g\":true}";
+        let json: Json = serde_json::from_str(text).expect("it is JSON");
+        let name: Rc<str> = "x.json".into();
+        let tree = tree(text, &name).expect("it is a table");
+        let location = |path: &str| tree.get(path).map(|node| node.location.to_string());
+        assert_eq!(location("a").as_deref(), Some("x.json:2:3"));
+        assert_eq!(location("a.b\"c").as_deref(), Some("x.json:2:9"));
+        assert_eq!(location("f").as_deref(), Some("x.json:3:2"));
+        assert_eq!(location("g").as_deref(), Some("x.json:4:3"));
+        assert_eq!(tree.text("f"), json["f"].as_str());
+        let Some(ConfigNode { value: ConfigValue::List(items), .. }) = tree.get("a.b\"c") else { panic!("a list") };
+        assert_eq!(items[1].location.to_string(), "x.json:2:21");
+        assert!(
+            matches!(items[1].get("e").map(|node| &node.value), Some(ConfigValue::Float(number)) if *number == -25.0)
+        );
+        assert!(items[1].get("d").is_none());
+    }
+}

@@ -1,0 +1,149 @@
+//! From the written configuration (file, environment, flags) to the settings.
+//!
+//! [`tree`] holds what was written and where; [`interpret`] says what it means. Nothing stops at the first fault: a
+//! reading gathers all its findings.
+
+pub(crate) mod coerce;
+mod development;
+mod environment;
+mod file;
+mod flags;
+pub(crate) mod interpret;
+mod json;
+pub(crate) mod tree;
+
+use std::path::{Path, PathBuf};
+
+use touchline_engine::ClientSettings;
+
+pub use self::development::DevelopmentSecrets;
+pub use self::flags::Flags;
+use crate::Settings;
+use crate::check;
+use crate::finding::{Finding, Severity};
+
+/// All that a configuration is made of; later ones win.
+#[derive(Default)]
+pub struct Sources {
+    /// A TOML or JSON file.
+    pub file: Option<PathBuf>,
+    /// The process's environment.
+    pub variables: Vec<(String, String)>,
+    /// What was typed.
+    pub flags: Flags,
+    /// Fill what is absent for a developer's machine.
+    pub development: Option<DevelopmentSecrets>,
+}
+
+/// The process's environment, without variables that are not valid Unicode.
+pub fn process_variables() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// What the process is to do.
+#[derive(Debug, Clone)]
+pub struct Configuration {
+    /// For the server.
+    pub settings: Settings,
+    /// For the logger.
+    pub log: LogSettings,
+}
+
+/// How the process logs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogSettings {
+    /// `none`, `error`, `warn`, `info`, `debug` or `trace`.
+    pub level: String,
+    /// `text` or `json`.
+    pub format: String,
+}
+
+/// The outcome of a reading: a configuration only if no finding is an error.
+pub struct ConfigOutcome {
+    /// The configuration, if it can be used.
+    pub configuration: Option<Configuration>,
+    /// All that is to be said about it, errors first.
+    pub findings: Vec<Finding>,
+}
+
+/// What only the server itself can tell of settings.
+#[derive(Clone, Copy)]
+pub struct Probes {
+    /// Why the public keys of tokens can't be used, beginning with the key; `None` = they can.
+    pub token_keys: fn(&ClientSettings) -> Option<String>,
+    /// Why a node with these settings would not start, one text for each fault, beginning with the key.
+    pub start: fn(&Settings) -> Vec<String>,
+}
+
+impl Probes {
+    /// Probes that find no fault, for those who read a configuration that no server will use.
+    pub const NONE: Probes = Probes { token_keys: |_| None, start: |_| Vec::new() };
+}
+
+/// Reads, merges, interprets and checks a configuration. Secrets may be missing: [`read_to_serve`] asks for them.
+pub fn read(sources: &Sources, probes: &Probes) -> ConfigOutcome {
+    read_and(sources, probes, |_, _, _| {})
+}
+
+/// As [`read`], and refuses what a server must not run with.
+pub fn read_to_serve(sources: &Sources, probes: &Probes) -> ConfigOutcome {
+    read_and(sources, probes, |file, settings, findings| {
+        check::secrets::check(settings, findings);
+        check::files::check(file, settings, findings);
+        check::files::check_use(&(probes.start)(settings), findings);
+    })
+}
+
+/// `check_more` checks what else is to be checked: the file, if there is one, with whether it holds secrets; the settings.
+fn read_and(
+    sources: &Sources,
+    probes: &Probes,
+    check_more: impl FnOnce(Option<(&Path, bool)>, &Settings, &mut Vec<Finding>),
+) -> ConfigOutcome {
+    let mut findings = Vec::new();
+    let mut written = match &sources.file {
+        Some(path) => file::read(path, &mut findings),
+        None => tree::ConfigNode::empty_table(tree::Location::Defaults),
+    };
+    let has_secrets = check::files::has_secrets(&written);
+    environment::apply(&sources.variables, &mut written, &mut findings);
+    flags::apply(&sources.flags, &mut written);
+    if let Some(secrets) = &sources.development {
+        development::fill(secrets, &mut written);
+    }
+    let configuration = interpret::interpret(&written, &mut findings);
+    if let Some(configuration) = &configuration {
+        check::check(&configuration.settings, probes, &mut findings);
+        check::unsafe_omissions::check(&written, &configuration.settings, &mut findings);
+        check_more(sources.file.as_deref().map(|file| (file, has_secrets)), &configuration.settings, &mut findings);
+    }
+    for finding in findings.iter_mut().filter(|finding| finding.location.is_none()) {
+        finding.location = written.location_of(&finding.text).filter(|location| *location != tree::Location::Defaults);
+    }
+    findings.sort_by_key(|finding| finding.severity);
+    let is_usable = findings.iter().all(|finding| finding.severity != Severity::Error);
+    ConfigOutcome { configuration: configuration.filter(|_| is_usable), findings }
+}
+
+/// The errors of a configuration, for a person.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the configuration cannot be used:\n{}", .0.join("\n"))]
+pub struct Unusable(Vec<String>);
+
+impl ConfigOutcome {
+    /// The configuration and what was noted about it.
+    ///
+    /// # Errors
+    /// All the errors in one text.
+    pub fn into_result(self) -> Result<(Configuration, Vec<Finding>), Unusable> {
+        match self.configuration {
+            Some(configuration) => Ok((configuration, self.findings)),
+            None => {
+                let errors = self.findings.iter().filter(|f| f.severity == Severity::Error);
+                Err(Unusable(errors.map(|f| format!("  {f}")).collect()))
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What someone most likely meant.
+
+/// The candidate that a mistyped name most likely means, if any is near enough.
+///
+/// A candidate that ends in the whole name is the nearest of all, the first one of several: old configurations write
+/// `api_key` for `http_api.key`.
+pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let name = plain(name);
+    let allowed = (name.chars().count() / 4).max(2);
+    candidates
+        .map(|candidate| (score(&name, &plain(candidate)), candidate))
+        .filter(|(score, _)| *score <= allowed)
+        .min_by_key(|(score, candidate)| (*score, if *score == 1 { 0 } else { candidate.len() }))
+        .map(|(_, candidate)| candidate)
+}
+
+/// Keys are compared without regard to case and to which of `.`, `_` and `-` joins their words.
+fn plain(name: &str) -> String {
+    name.chars().map(|c| if c == '.' || c == '-' { '_' } else { c.to_ascii_lowercase() }).collect()
+}
+
+fn score(name: &str, candidate: &str) -> usize {
+    match candidate.strip_suffix(name) {
+        Some("") => 0,
+        Some(before) if before.ends_with('_') => 1,
+        _ => strsim::osa_distance(name, candidate),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_key_is_the_one_that_was_meant() {
+        let keys = [
+            "client.channel_limit",
+            "client.connection_limit",
+            "http_api.key",
+            "http_server.port",
+            "client.token.hmac_secret_key",
+        ];
+        for (written, expected) in [
+            ("client.chanel_limit", Some("client.channel_limit")),
+            ("cliet.channel_limit", Some("client.channel_limit")),
+            ("api_key", Some("http_api.key")),
+            ("port", Some("http_server.port")),
+            ("token_hmac_secret_key", Some("client.token.hmac_secret_key")),
+            ("client.channel_limti", Some("client.channel_limit")),
+            ("client.channelLimit", Some("client.channel_limit")),
+            ("redis.sentinel", None),
+            ("x", None),
+        ] {
+            assert_eq!(nearest(written, keys.into_iter()), expected, "{written}");
+        }
+    }
+}

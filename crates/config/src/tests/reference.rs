@@ -1,0 +1,115 @@
+//! Makes `docs/configuration.md` from the tables of keys, and sees that the file in the repository is up to date.
+
+use std::fmt::Write as _;
+
+use super::pages::{fill, is_up_to_date};
+use crate::keys::{KEYS, Key, OPTIONS, SCOPE_OPTIONS, ValueKind};
+use crate::unsupported::{Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
+
+/// The prose of the page.
+const PROSE: &str = include_str!("pages/configuration.md.in");
+
+#[test]
+fn the_reference_is_up_to_date() {
+    is_up_to_date("docs/configuration.md", &reference());
+}
+
+fn reference() -> String {
+    let parts = [
+        ("@keys@", sections()),
+        ("@options@", table(OPTIONS)),
+        ("@scopes@", table(SCOPE_OPTIONS)),
+        (
+            "@left-out@",
+            unsupported(
+                |disposition| {
+                    if let Disposition::LeftOut(consequence) = disposition { Some(consequence) } else { None }
+                },
+            ),
+        ),
+        (
+            "@refused@",
+            unsupported(|disposition| if let Disposition::Refused(reason) = disposition { Some(reason) } else { None }),
+        ),
+        ("@moot@", unsupported(|disposition| if disposition == Disposition::Ignored { Some("") } else { None })),
+    ];
+    fill(PROSE, &parts)
+}
+
+/// A heading and a table for each section of the file.
+fn sections() -> String {
+    let mut text = String::new();
+    let mut section = "";
+    for key in KEYS {
+        let (of_key, _) = key.path.split_once('.').expect("every key is in a section");
+        if of_key != section {
+            section = of_key;
+            let _ = write!(text, "\n## `{section}`\n");
+            heading(&mut text);
+        }
+        row(&mut text, key);
+    }
+    text
+}
+
+fn table(keys: &[Key]) -> String {
+    let mut text = String::new();
+    heading(&mut text);
+    keys.iter().for_each(|key| row(&mut text, key));
+    text
+}
+
+fn heading(text: &mut String) {
+    text.push_str("\n| key | type | default | meaning |\n|---|---|---|---|\n");
+}
+
+fn row(text: &mut String, key: &Key) {
+    let kind = match key.kind {
+        ValueKind::Duration => "duration".to_owned(),
+        ValueKind::Boolean => "boolean".to_owned(),
+        ValueKind::Integer(least, most) if most >= u64::from(u32::MAX) => format!("number from {least}"),
+        ValueKind::Integer(least, most) => format!("number, {least} … {most}"),
+        ValueKind::Optional(least, most) => format!("number, {least} … {most}, or empty"),
+        ValueKind::Choice(words) => {
+            words.iter().filter(|word| !word.is_empty()).map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+        }
+        ValueKind::Secret => "secret".to_owned(),
+        ValueKind::Pem => "PEM".to_owned(),
+        ValueKind::Texts => "list of texts".to_owned(),
+        ValueKind::Text | ValueKind::Pattern => key.kind.name(),
+    };
+    let default = if key.default.is_empty() { String::new() } else { format!("`{}`", key.default) };
+    let own = if key.is_ours { " **own**" } else { "" };
+    let _ = writeln!(text, "| `{}`{own} | {kind} | {default} | {} |", key.path, key.meaning);
+}
+
+/// Keys that are refused where leaving them out would split a cluster or open a door.
+const ALSO_REFUSED: [&str; 12] = [
+    "client.proxy",
+    "engine",
+    "broker",
+    "brokers",
+    "presence_manager",
+    "presence_managers",
+    "map_broker",
+    "map_brokers",
+    "controller",
+    "subscribe_proxy_enabled",
+    "subscribe_stream_proxy_enabled",
+    "publish_proxy_enabled",
+];
+
+/// A list of the keys whose disposition `take` takes, with the text that it returns.
+fn unsupported(take: fn(Disposition) -> Option<&'static str>) -> String {
+    let keys = UNSUPPORTED.iter().map(|unsupported| ("", unsupported));
+    let options = UNSUPPORTED_OPTIONS.iter().map(|unsupported| ("option ", unsupported));
+    let mut text = String::new();
+    for (prefix, unsupported) in keys.chain(options) {
+        if let Some(note) = take(unsupported.disposition) {
+            let note = if note.is_empty() { String::new() } else { format!(": {note}") };
+            let also = if ALSO_REFUSED.contains(&unsupported.path) { " (in one case refused, see below)" } else { "" };
+            let _ = writeln!(text, "- {prefix}`{}`{also}{note}", unsupported.path);
+        }
+    }
+    text
+}

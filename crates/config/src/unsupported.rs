@@ -1,0 +1,269 @@
+//! Keys of Centrifugo 6 that this server does not support yet.
+//!
+//! Most are left out with one warning each. A few make the server stricter: without them it would allow more than the
+//! configuration says, so they are refused.
+
+use crate::keys::ValueKind;
+use crate::load::coerce::coerce;
+use crate::load::tree::{ConfigNode, ConfigValue};
+
+/// What the server does with an unsupported key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Disposition {
+    /// Left out with a warning; the text says what that changes, empty = it is obvious.
+    LeftOut(&'static str),
+    /// An error: leaving it out would be unsafe, for this reason.
+    Refused(&'static str),
+    /// Left out in silence: the server behaves the same with every value.
+    Ignored,
+}
+
+use Disposition::{Ignored, LeftOut, Refused};
+
+/// A key, or a section with all beneath it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UnsupportedKey {
+    /// Its dotted path; for channel options, the name alone.
+    pub(crate) path: &'static str,
+    /// What the server does with it.
+    pub(crate) disposition: Disposition,
+}
+
+const fn left_out(path: &'static str) -> UnsupportedKey {
+    UnsupportedKey { path, disposition: LeftOut("") }
+}
+
+const fn with(path: &'static str, disposition: Disposition) -> UnsupportedKey {
+    UnsupportedKey { path, disposition }
+}
+
+/// Where channels of several nodes would meet. Without a cluster these are refused by [`crate::check::unsafe_omissions`].
+const NOT_SHARED: Disposition =
+    LeftOut("channels and presence are in the memory of the nodes, which meet through NATS (`[cluster]`)");
+const BLOCKED: Disposition = Refused("ignoring it would admit users that it keeps out");
+const NOT_ASKED: Disposition = LeftOut("what it would allow is refused, unless an `allow_…` permission holds");
+const STRICTER_TOKENS: Disposition = Refused("ignoring it would accept tokens that it rejects");
+
+/// Keys and sections by their whole path.
+pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
+    left_out("http_server.tls.server_ca_pem"),
+    with("http_server.tls.insecure_skip_verify", Ignored),
+    with("http_server.tls.server_name", Ignored),
+    left_out("http_server.internal_tls.server_ca_pem"),
+    with("http_server.internal_tls.insecure_skip_verify", Ignored),
+    with("http_server.internal_tls.server_name", Ignored),
+    left_out("http_server.http3"),
+    left_out("http_server.h2c_external"),
+    with("log.file", LeftOut("logs go to stderr")),
+    left_out("http_api.handler_prefix"),
+    left_out("http_api.error_mode"),
+    left_out("client.proxy"),
+    with("client.presence_update_interval", Ignored),
+    with("client.concurrency", Ignored),
+    with("client.batch_periodic_events", Ignored),
+    with(
+        "client.rate_limit",
+        LeftOut("`client.command_rate_limit` and `client.byte_rate_limit` slow clients down, all commands alike"),
+    ),
+    left_out("client.singleflight"),
+    left_out("client.connections_api"),
+    left_out("client.write_delay"),
+    with("client.reply_without_queue", Ignored),
+    left_out("client.max_messages_in_frame"),
+    left_out("client.token.jwks"),
+    left_out("client.token.meta_from_claim"),
+    left_out("client.subscription_token.jwks"),
+    with("channel.patterns", LeftOut("channels of patterns are in no namespace, so they are refused")),
+    left_out("client.channel_position_max_time_lag"),
+    left_out("client.insecure_skip_token_signature_verify"),
+    left_out("client.user_id_http_header"),
+    left_out("client.subscribe_to_user_personal_channel.single_connection"),
+    left_out("client.connect_code_to_unidirectional_disconnect"),
+    left_out("client.token.hmac_previous_secret_key"),
+    left_out("client.token.hmac_previous_secret_key_valid_until"),
+    left_out("client.token.jwks_public_endpoint"),
+    with("client.token.audience_regex", STRICTER_TOKENS),
+    with("client.token.issuer_regex", STRICTER_TOKENS),
+    with("client.token.user_id_claim", Refused("without it, users would be taken from another claim")),
+    left_out("client.token.insecure_skip_jwks_endpoint_safety_check"),
+    left_out("client.subscription_token.hmac_previous_secret_key"),
+    left_out("client.subscription_token.hmac_previous_secret_key_valid_until"),
+    left_out("client.subscription_token.jwks_public_endpoint"),
+    with("client.subscription_token.audience_regex", STRICTER_TOKENS),
+    with("client.subscription_token.issuer_regex", STRICTER_TOKENS),
+    with("client.subscription_token.user_id_claim", Refused("without it, users would be taken from another claim")),
+    left_out("client.subscription_token.insecure_skip_jwks_endpoint_safety_check"),
+    left_out("channel.proxy"),
+    with("channel.publication_data_format", LeftOut("publications are any JSON")),
+    with("websocket.compression_level", Ignored),
+    with("websocket.read_buffer_size", Ignored),
+    with("websocket.use_write_buffer_pool", Ignored),
+    with("websocket.write_buffer_size", Ignored),
+    with("websocket.write_timeout", Ignored),
+    with("websocket.decompressed_message_size_limit", Ignored),
+    with("websocket.compression_prepared_message_cache_size", Ignored),
+    with("websocket.process_commands_off_read_loop", Ignored),
+    with("node.info_metrics_aggregate_interval", Ignored),
+    left_out("prometheus.instrument_http_handlers"),
+    left_out("prometheus.recovered_publications_histogram"),
+    left_out("prometheus.native_histograms"),
+    with("engine", NOT_SHARED),
+    with("broker", NOT_SHARED),
+    with("brokers", NOT_SHARED),
+    with("presence_manager", NOT_SHARED),
+    with("presence_managers", NOT_SHARED),
+    left_out("map_broker"),
+    left_out("map_brokers"),
+    with("controller", NOT_SHARED),
+    left_out("shared_poll"),
+    left_out("rpc"),
+    left_out("proxies"),
+    left_out("grpc_api"),
+    left_out("consumers"),
+    left_out("webtransport"),
+    left_out("uni_sse.connect_code_to_http_response"),
+    left_out("uni_http_stream.connect_code_to_http_response"),
+    left_out("uni_websocket.compression"),
+    with("uni_websocket.compression_min_size", Ignored),
+    with("uni_websocket.compression_level", Ignored),
+    with("uni_websocket.read_buffer_size", Ignored),
+    with("uni_websocket.use_write_buffer_pool", Ignored),
+    with("uni_websocket.write_buffer_size", Ignored),
+    with("uni_websocket.message_size_limit", Ignored),
+    with("uni_websocket.write_timeout", Ignored),
+    with("uni_websocket.join_push_messages", Ignored),
+    with("uni_websocket.decompressed_message_size_limit", Ignored),
+    with("uni_websocket.disable_closing_handshake", LeftOut("connections end with a close frame")),
+    with("uni_websocket.disable_disconnect_push", LeftOut("a disconnect is told by a push too")),
+    left_out("uni_grpc"),
+    left_out("admin"),
+    left_out("swagger"),
+    with("debug", LeftOut("the server has no pprof pages")),
+    with("dev", LeftOut("`touchline serve --dev` is something else")),
+    left_out("init"),
+    left_out("opentelemetry"),
+    left_out("graphite"),
+    with("usage_stats", Ignored),
+    left_out("pid_file"),
+    with("license", Ignored),
+    left_out("push_notifications"),
+    left_out("clickhouse_analytics"),
+    left_out("user_status"),
+    with("user_block", BLOCKED),
+    with("token_revoke", BLOCKED),
+    with("user_tokens_invalidate", BLOCKED),
+    left_out("database"),
+    left_out("singleflight"),
+    left_out("process_stats"),
+    left_out("tracing"),
+    left_out("sentry"),
+    with("enable_unreleased_features", Ignored),
+];
+
+/// Options of channels that we don't act on yet.
+pub(crate) const UNSUPPORTED_OPTIONS: &[UnsupportedKey] = &[
+    left_out("auto_cache_recover"),
+    with("shared_position_sync", Ignored),
+    with("keep_latest_publication", Ignored),
+    with("allow_channel_compaction", Ignored),
+    left_out("batch_max_size"),
+    left_out("batch_max_delay"),
+    left_out("batch_flush_latest"),
+    left_out("cache_empty_proxy_enabled"),
+    with("cache_empty_proxy_name", Ignored),
+    left_out("state_proxy_enabled"),
+    with("state_proxy_name", Ignored),
+    with("subscribe_cel", NOT_ASKED),
+    with("publish_cel", NOT_ASKED),
+    with("history_cel", NOT_ASKED),
+    with("presence_cel", NOT_ASKED),
+    with("broker_name", NOT_SHARED),
+    with("presence_manager_name", NOT_SHARED),
+    with("delta_publish", Ignored),
+    with("publication_data_format", LeftOut("publications are any JSON")),
+    left_out("subscribe_proxy_enabled"),
+    with("subscribe_proxy_name", Ignored),
+    left_out("publish_proxy_enabled"),
+    with("publish_proxy_name", Ignored),
+    left_out("sub_refresh_proxy_enabled"),
+    with("sub_refresh_proxy_name", Ignored),
+    left_out("subscribe_stream_proxy_enabled"),
+    with("subscribe_stream_proxy_name", Ignored),
+    left_out("subscribe_stream_proxy_bidirectional"),
+    left_out("subscription_type"),
+    left_out("map"),
+    left_out("shared_poll"),
+    left_out("map_clients_presence_channel_prefix"),
+    left_out("map_users_presence_channel_prefix"),
+];
+
+/// A proxy's switch, the permissions that hold where it is left out, and what is then not asked.
+pub(crate) const PROXIED: &[(&str, &[&str])] = &[
+    ("subscribe_proxy_enabled", &["allow_subscribe_for_client"]),
+    ("subscribe_stream_proxy_enabled", &["allow_subscribe_for_client"]),
+    ("publish_proxy_enabled", &["allow_publish_for_client", "allow_publish_for_subscriber"]),
+];
+
+/// The entry that covers this path.
+pub(crate) fn find(table: &'static [UnsupportedKey], path: &str) -> Option<&'static UnsupportedKey> {
+    table.iter().find(|unsupported_key| {
+        path.strip_prefix(unsupported_key.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })
+}
+
+/// Whether a value changes nothing: it is off, empty or this server's behaviour anyway. A whole default configuration
+/// consists of such values.
+pub(crate) fn is_default_or_off(node: &ConfigNode) -> bool {
+    match &node.value {
+        ConfigValue::Boolean(value) => !value,
+        ConfigValue::Integer(value) => *value == 0,
+        ConfigValue::Float(value) => *value == 0.0,
+        ConfigValue::Text(text) => {
+            matches!(text.as_str(), "" | "0" | "0s" | "false" | "[]" | "{}" | "stream" | "memory")
+        }
+        ConfigValue::List(items) => items.is_empty(),
+        ConfigValue::Table(table) => {
+            let idle_if =
+                |key: &str, idle: fn(&ConfigValue) -> bool| table.get(key).is_some_and(|node| idle(&node.value));
+            idle_if("enabled", |value| matches!(value, ConfigValue::Boolean(false)))
+                || idle_if("type", |value| matches!(value, ConfigValue::Text(text) if text == "memory"))
+                || table.values().all(is_default_or_off)
+        }
+        ConfigValue::Date => false,
+    }
+}
+
+/// Whether a value is empty or off: all that may be left out where a key makes the server stricter.
+pub(crate) fn is_empty(node: &ConfigNode) -> bool {
+    match &node.value {
+        ConfigValue::Boolean(value) => !value,
+        ConfigValue::Text(text) => matches!(text.as_str(), "" | "false"),
+        ConfigValue::List(items) => items.is_empty(),
+        ConfigValue::Table(table) => {
+            let is_off = |node: &ConfigNode| coerce(ValueKind::Boolean, &node.value).is_ok_and(|is_on| is_on == false);
+            table.get("enabled").is_some_and(is_off) || table.values().all(is_empty)
+        }
+        ConfigValue::Integer(_) | ConfigValue::Float(_) | ConfigValue::Date => false,
+    }
+}
+
+/// The keys of a section, for a warning: names, never values.
+pub(crate) fn names_within(node: &ConfigNode) -> String {
+    match &node.value {
+        ConfigValue::Table(table) => {
+            let names: Vec<&str> = table.keys().map(String::as_str).take(6).collect();
+            let more = if table.len() > names.len() { ", …" } else { "" };
+            format!(" ({}{more})", names.join(", "))
+        }
+        ConfigValue::List(items) if items.len() == 1 => " (1 entry)".into(),
+        ConfigValue::List(items) => format!(" ({} entries)", items.len()),
+        _ => String::new(),
+    }
+}
+
+/// Whether an entry lies beneath this path.
+pub(crate) fn is_above(path: &str) -> bool {
+    UNSUPPORTED
+        .iter()
+        .any(|unsupported_key| unsupported_key.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
+}

@@ -1,0 +1,10 @@
+//! JSON, appended to a buffer. Zero and empty fields are left out, but for those that the protocol always sends.
+
+pub(crate) mod object;
+pub(crate) mod publication;
+mod results;
+
+pub(crate) use object::separated;
+pub use object::{ObjectWriter, list, number, text};
+pub use publication::{client_info, position_members, publication};
+pub use results::{error, history, presence_stats, publications};

@@ -1,0 +1,188 @@
+//! One publication, encoded for those who get it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::cache::{EncodingKey, PushKind};
+use super::content::{Content, LogPosition, Tags};
+use super::push::{EncodedPush, frame_push};
+use super::transcode::publication_of_json;
+use crate::encode::object::text;
+use crate::encode::publication::{position_members, publication};
+use crate::fossil;
+use crate::stream::Offset;
+use crate::wire::Wire;
+
+/// What of a publication a subscriber is given.
+#[derive(Debug, Clone, Copy)]
+pub enum Delta<'a> {
+    /// The publication as it is.
+    None,
+    /// The same for who has asked for deltas, and has nothing yet that they could change: the payload as text.
+    Whole,
+    /// The change to this one, which the subscriber has; the whole payload where that is no longer.
+    From(&'a Publication),
+}
+
+/// One event of a channel.
+#[derive(Debug)]
+pub struct Publication {
+    /// Its offset; 0 in a channel without history.
+    pub offset: Offset,
+    /// From then on nobody is given it any more, Unix milliseconds; 0 = it does not expire.
+    pub expires_ms: u64,
+    pub(super) shared: EncodedPush,
+    /// Where its JSON object begins in the push.
+    pub(super) object: u32,
+}
+
+impl Publication {
+    /// Encodes a publication of `channel`; `place` is none in a channel without history.
+    pub fn encode(channel: &str, content: &Content, place: Option<LogPosition<'_>>) -> Self {
+        let framed =
+            Publication::frame(channel, place, content.data.len(), |buffer| publication(buffer, content, place));
+        Publication { expires_ms: content.expires_ms, ..framed }
+    }
+
+    fn frame(channel: &str, place: Option<LogPosition<'_>>, size: usize, write: impl FnOnce(&mut Vec<u8>)) -> Self {
+        let mut object = 0;
+        let shared = EncodedPush::encode(channel.len() + size, |buffer| {
+            let start = buffer.len();
+            buffer.extend_from_slice(b"{\"channel\":");
+            text(buffer, channel);
+            buffer.extend_from_slice(b",\"pub\":");
+            object = u32::try_from(buffer.len() - start).expect("a channel's name is short");
+            write(buffer);
+            buffer.push(b'}');
+        });
+        Publication { offset: place.map_or(Offset::START, |p| p.offset), expires_ms: 0, shared, object }
+    }
+
+    /// Wraps a publication that was encoded elsewhere: `object` is its JSON object without a place.
+    pub fn wrap(channel: &str, object: &[u8], place: Option<LogPosition<'_>>) -> Self {
+        let mut placed = object.strip_suffix(b"}").unwrap_or(object).to_vec();
+        if let Some(place) = place {
+            position_members(&mut placed, place);
+        }
+        placed.push(b'}');
+        let framed = Publication::frame(channel, place, placed.len(), |buffer| buffer.extend_from_slice(&placed));
+        Publication { expires_ms: expiry_of(object), ..framed }
+    }
+
+    /// Whether nobody is to be given it any more.
+    pub fn is_expired(&self, now_ms: u64) -> bool {
+        self.expires_ms > 0 && self.expires_ms <= now_ms
+    }
+
+    /// The whole push as a WebSocket text frame from the server.
+    pub fn websocket_json(&self) -> &Bytes {
+        &self.shared.frame
+    }
+
+    /// The whole push as it leaves in this form, for a subscriber that is given this change.
+    pub fn framed(&self, wire: Wire, change: Delta<'_>) -> Bytes {
+        let kind = PushKind::of(change);
+        if kind == PushKind::Plain {
+            return self.shared.framed(wire);
+        }
+        self.shared
+            .forms
+            .get(EncodingKey::Framed(wire, kind), || frame_push(&self.changed_push(change, kind), wire, true))
+    }
+
+    /// The publication's JSON object, as it stands in history and recovery.
+    pub fn json(&self) -> &[u8] {
+        object_of(self.shared.push(), self.object)
+    }
+
+    /// Bytes that the whole push takes, which is hardly more than its JSON object.
+    pub fn size(&self) -> usize {
+        self.shared.frame.len()
+    }
+
+    /// The same as Protobuf.
+    pub fn protobuf(&self) -> Bytes {
+        self.shared.forms.get(EncodingKey::Object(PushKind::Plain), || publication_of_json(self.json(), false).into())
+    }
+
+    /// Its labels.
+    pub fn tags(&self) -> Tags {
+        PushParts::read(self.json()).map(|parts| parts.tags).unwrap_or_default()
+    }
+
+    /// The payload, a JSON value.
+    pub(super) fn data(&self) -> &[u8] {
+        PushParts::read(self.json()).and_then(|parts| parts.data).map_or(&[], |data| data.get().as_bytes())
+    }
+
+    /// The push, its payload as text.
+    pub(super) fn changed_push(&self, change: Delta<'_>, kind: PushKind) -> Bytes {
+        self.shared.forms.get(EncodingKey::Json(kind), || {
+            let (push, data) = (self.shared.push(), self.data());
+            let delta = match change {
+                Delta::From(before) => {
+                    Some(fossil::create(before.data(), data)).filter(|delta| delta.len() < data.len())
+                }
+                Delta::None | Delta::Whole => None,
+            };
+            // Our own object begins with its payload.
+            let start = self.object as usize + b"{\"data\":".len();
+            let mut out = Vec::with_capacity(push.len() + 32);
+            out.extend_from_slice(&push[..start]);
+            let payload = delta.as_deref().unwrap_or(data);
+            text(&mut out, &String::from_utf8_lossy(payload));
+            if delta.is_some() {
+                out.extend_from_slice(b",\"delta\":true");
+            }
+            out.extend_from_slice(&push[start + data.len()..]);
+            out.into()
+        })
+    }
+}
+
+/// The publication's object in a push, by where it begins.
+pub(super) fn object_of(push: &[u8], start: u32) -> &[u8] {
+    &push[start as usize..push.len() - 1]
+}
+
+impl PushKind {
+    pub(super) fn of(change: Delta<'_>) -> Self {
+        match change {
+            Delta::None => PushKind::Plain,
+            Delta::Whole => PushKind::Whole,
+            Delta::From(before) => {
+                let mut hasher = DefaultHasher::new();
+                before.data().hash(&mut hasher);
+                PushKind::From(hasher.finish())
+            }
+        }
+    }
+}
+
+/// What of a publication's object is looked at again.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct PushParts<'a> {
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    tags: Tags,
+}
+
+/// When a publication expires, by its object without a place: nothing stands behind `expires_at` there. 0 = it does
+/// not.
+fn expiry_of(object: &[u8]) -> u64 {
+    let members = object.strip_suffix(b"}").unwrap_or_default();
+    let digits = members.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let (before, number) = members.split_at(members.len() - digits);
+    let is_expiry = before.ends_with(b",\"expires_at\":");
+    std::str::from_utf8(number).ok().filter(|_| is_expiry).and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+impl<'a> PushParts<'a> {
+    fn read(object: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(object).ok()
+    }
+}

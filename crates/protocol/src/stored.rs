@@ -1,0 +1,153 @@
+//! The one codec of a stored publication: what a log backend keeps of it, and what nodes pass to each other in a
+//! channel's subject. A payload is a format, a kind, a head and an object.
+//!
+//! | byte | |
+//! |---|---|
+//! | 0 | format: [`FORMAT`]. A higher one is not read: the bytes after it may mean anything. |
+//! | 1 | kind: `P`, a publication; `C`, a channel's history was removed |
+//! | 2, 3 | length of the head, little-endian |
+//! | 4 … | head: eight bytes, then fields that this version does not know, which are left where they are |
+//! | … | `P`: the publication as a JSON object, with all its fields, known or not |
+//!
+//! The eight bytes are little-endian: of `P` when it was published, Unix milliseconds; of `C` the last offset that is
+//! removed.
+//!
+//! ```
+//! use touchline_protocol::stored::{StoredPayload, decode, encode_publication};
+//!
+//! let payload = encode_publication(1_700_000_000_000, 10, |out| out.extend_from_slice(b"{\"data\":1}"));
+//! let publication = StoredPayload::Publication { time_ms: 1_700_000_000_000, object: b"{\"data\":1}" };
+//! assert_eq!(decode(&payload), Ok(publication));
+//! ```
+
+use std::fmt;
+
+use crate::stream::Offset;
+
+/// The format that this version writes, and the highest that it reads.
+pub const FORMAT: u8 = 1;
+
+const PUBLICATION: u8 = b'P';
+const CLEAR: u8 = b'C';
+/// Bytes of the head that this version knows.
+const KNOWN: u16 = 8;
+/// Where the head begins.
+const BEGIN: usize = 4;
+
+/// The content of a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoredPayload<'a> {
+    /// A publication.
+    Publication {
+        /// When it was published, Unix milliseconds.
+        time_ms: u64,
+        /// The publication as a JSON object, without a position. It begins with `{`; nothing else of it is checked.
+        object: &'a [u8],
+    },
+    /// The history was removed up to this offset.
+    Clear(Offset),
+}
+
+/// A payload cannot be read: its format is newer than this version, or it is damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Its first byte: the format, if it is not damaged; 0 = it is empty.
+    pub format: u8,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unreadable { format } = self;
+        if *format > FORMAT {
+            return write!(
+                f,
+                "a stored publication has format {format}, and this program reads formats up to {FORMAT}: run the \
+                 newer program"
+            );
+        }
+        f.write_str("a stored publication is damaged: its head does not fit its bytes")
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+/// Encodes a publication that was published at `time_ms`, Unix milliseconds. `write` appends its JSON object, of some
+/// `object_size` bytes.
+pub fn encode_publication(time_ms: u64, object_size: usize, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut payload = begin(PUBLICATION, time_ms, object_size);
+    write(&mut payload);
+    payload
+}
+
+/// Encodes that the history was removed up to an offset.
+pub fn encode_clear(until: Offset) -> Vec<u8> {
+    begin(CLEAR, until.0, 0)
+}
+
+fn begin(kind: u8, number: u64, more: usize) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(BEGIN + usize::from(KNOWN) + more);
+    payload.extend_from_slice(&[FORMAT, kind]);
+    payload.extend_from_slice(&KNOWN.to_le_bytes());
+    payload.extend_from_slice(&number.to_le_bytes());
+    payload
+}
+
+/// Decodes a payload.
+///
+/// # Errors
+/// See [`Unreadable`].
+pub fn decode(payload: &[u8]) -> Result<StoredPayload<'_>, Unreadable> {
+    let unreadable = Unreadable { format: payload.first().copied().unwrap_or_default() };
+    let Some(([FORMAT, kind, low, high], rest)) = payload.split_first_chunk::<BEGIN>() else { return Err(unreadable) };
+    let length = usize::from(u16::from_le_bytes([*low, *high]));
+    let (head, object) = rest.split_at_checked(length).ok_or(unreadable)?;
+    let (number, _) = head.split_first_chunk::<{ KNOWN as usize }>().ok_or(unreadable)?;
+    let number = u64::from_le_bytes(*number);
+    match *kind {
+        PUBLICATION if object.starts_with(b"{") => Ok(StoredPayload::Publication { time_ms: number, object }),
+        CLEAR => Ok(StoredPayload::Clear(Offset(number))),
+        _ => Err(unreadable),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What version 0.1 writes. Later versions must read it as it stands here.
+    const PUBLICATION_1: &[u8] =
+        b"\x01P\x08\x00\x15\xcd\x5b\x07\x00\x00\x00\x00{\"data\":{\"n\":1},\"tags\":{\"a\":\"b\"}}";
+    const CLEAR_1: &[u8] = b"\x01C\x08\x00\x2a\x00\x00\x00\x00\x00\x00\x00";
+
+    #[test]
+    fn the_first_format_is_written_and_read_as_it_was() {
+        let object = br#"{"data":{"n":1},"tags":{"a":"b"}}"#;
+        assert_eq!(decode(PUBLICATION_1), Ok(StoredPayload::Publication { time_ms: 123_456_789, object }));
+        assert_eq!(decode(CLEAR_1), Ok(StoredPayload::Clear(Offset(42))));
+        let encoded = encode_publication(123_456_789, object.len(), |out| out.extend_from_slice(object));
+        assert_eq!(encoded, PUBLICATION_1);
+        assert_eq!(encode_clear(Offset(42)), CLEAR_1);
+    }
+
+    #[test]
+    fn what_a_later_version_adds_to_the_head_is_passed_over() {
+        let longer = b"\x01P\x0b\x00\x15\xcd\x5b\x07\x00\x00\x00\x00new{\"data\":1,\"new\":2}";
+        let object = br#"{"data":1,"new":2}"#;
+        assert_eq!(decode(longer), Ok(StoredPayload::Publication { time_ms: 123_456_789, object }));
+    }
+
+    #[test]
+    fn another_format_and_what_is_cut_off_are_not_read() {
+        let mut newer = PUBLICATION_1.to_vec();
+        newer[0] = 2;
+        assert_eq!(decode(&newer), Err(Unreadable { format: 2 }));
+        assert!(Unreadable { format: 2 }.to_string().contains("format 2"));
+        assert!(Unreadable { format: 1 }.to_string().contains("damaged"));
+        let object = PUBLICATION_1.len() - 12;
+        for length in 0..=12 {
+            assert!(decode(&PUBLICATION_1[..length]).is_err(), "{length} of {object} bytes");
+        }
+        let of_another_kind = [b"\x01X", &PUBLICATION_1[2..]].concat();
+        assert!(decode(&of_another_kind).is_err());
+    }
+}

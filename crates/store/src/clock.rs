@@ -1,0 +1,8 @@
+//! The clock of the machine.
+
+use std::time::SystemTime;
+
+/// Unix time, milliseconds.
+pub(crate) fn now_ms() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}

@@ -1,0 +1,135 @@
+//! Counters of a store, and its health.
+
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Different causes that are logged in one outage.
+const CAUSES_MAX: usize = 8;
+
+/// Counters of a store.
+#[derive(Debug, Default)]
+pub struct StoreMetrics {
+    /// Publications written.
+    pub stored: AtomicU64,
+    /// Commits that were tried.
+    pub commits: AtomicU64,
+    /// Commits that failed.
+    pub failures: AtomicU64,
+    /// Publications refused because the queue was full.
+    pub refused: AtomicU64,
+    /// Publications that wait for a commit.
+    pub waiting: AtomicU64,
+    /// Time spent in commits, microseconds.
+    pub commit_us: AtomicU64,
+    /// Histories read.
+    pub loads: AtomicU64,
+    /// Reads that wait or are under way.
+    pub reading: AtomicU64,
+    /// Inbox messages written.
+    pub inbox_messages: AtomicU64,
+    /// Inbox messages that expired before their owner acknowledged them.
+    pub inbox_messages_expired: AtomicU64,
+    is_failing: AtomicBool,
+    is_damaged: AtomicBool,
+    /// The database is closed, or about to be.
+    pub(crate) is_closed: AtomicBool,
+    /// Causes of failures that were logged since a write succeeded.
+    causes: Mutex<Vec<String>>,
+    /// Causes why single items were refused, that were logged.
+    refusals: Mutex<Vec<String>>,
+}
+
+impl StoreMetrics {
+    /// Whether the last write succeeded, and the database was never found damaged.
+    pub fn is_healthy(&self) -> bool {
+        !self.is_failing() && !self.is_damaged.load(Relaxed)
+    }
+
+    /// Whether the last write failed; writes are tried again. A store also writes to a damaged database, as far as that
+    /// succeeds.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.is_failing.load(Relaxed)
+    }
+
+    /// Counts a batch that was tried, whatever its result: the publications in it, and how long it took.
+    pub(crate) fn count(&self, appends: u64, took: Duration) {
+        self.waiting.fetch_sub(appends, Relaxed);
+        self.commits.fetch_add(1, Relaxed);
+        self.commit_us.fetch_add(took.as_micros() as u64, Relaxed);
+    }
+
+    /// Notes that a write succeeded.
+    pub(crate) fn succeed(&self) {
+        if self.is_failing.swap(false, Relaxed) {
+            self.causes.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            if self.is_healthy() {
+                tracing::info!("the primary database works again");
+            }
+        }
+    }
+
+    /// Notes that the database is damaged. Later successful writes do not clear this: only a restored database is
+    /// whole.
+    pub(crate) fn mark_damaged(&self, error: &dyn Display) {
+        if !self.is_damaged.swap(true, Relaxed) {
+            tracing::error!(
+                %error,
+                "the primary database is damaged: restore it from a backup, then start the node again"
+            );
+        }
+    }
+
+    /// Notes that a write failed. The cause is logged if it was not since a write succeeded.
+    pub(crate) fn fail(&self, error: &dyn Display) {
+        self.failures.fetch_add(1, Relaxed);
+        self.is_failing.store(true, Relaxed);
+        if is_new(&self.causes, error.to_string()) && !self.is_damaged.load(Relaxed) {
+            tracing::error!(
+                %error,
+                "the primary database fails: durable publications are refused until it works again"
+            );
+        }
+    }
+
+    /// Notes that the database refuses one item of a batch. Each cause is logged once.
+    pub(crate) fn refuse_item(&self, error: &dyn Display) {
+        if is_new(&self.refusals, error.to_string()) {
+            tracing::warn!(
+                %error,
+                "the primary database refuses a request, and stores the others; this cause is not logged again"
+            );
+        }
+    }
+}
+
+/// Whether a cause is not among those that were logged; then it is added.
+fn is_new(logged: &Mutex<Vec<String>>, cause: String) -> bool {
+    let mut logged = logged.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_new = logged.len() < CAUSES_MAX && !logged.contains(&cause);
+    if is_new {
+        logged.push(cause);
+    }
+    is_new
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_logged_once_until_a_write_succeeds() {
+        let metrics = StoreMetrics::default();
+        let logged = || metrics.causes.lock().unwrap_or_else(PoisonError::into_inner).len();
+        (0..100).for_each(|_| metrics.fail(&"disk full"));
+        assert_eq!((logged(), metrics.is_healthy()), (1, false));
+        metrics.fail(&"disk gone");
+        assert_eq!(logged(), 2, "another cause is told");
+        metrics.succeed();
+        assert_eq!((logged(), metrics.is_healthy()), (0, true));
+        (0..100).for_each(|number| metrics.fail(&number));
+        assert_eq!(logged(), CAUSES_MAX, "no more than a few");
+        assert_eq!(metrics.failures.load(Relaxed), 201);
+    }
+}

@@ -1,0 +1,79 @@
+//! The address of PostgreSQL, with its login and TLS settings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::failure::PostgresError;
+
+/// The address of PostgreSQL, with its login and TLS settings.
+#[derive(Clone)]
+pub(crate) struct PostgresAddress {
+    pub(super) config: Config,
+    pub(super) tls: Option<MakeRustlsConnect>,
+    /// How long a request may take before the connection is given up.
+    pub(crate) timeout: Duration,
+}
+
+impl std::fmt::Debug for PostgresAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The configuration may hold a password, which the `Debug` of `Config` does not show.
+        f.debug_tuple("Address").field(&self.config).finish()
+    }
+}
+
+impl PostgresAddress {
+    /// Reads `postgres://user:password@host/database?…`. Over the network TLS is required unless the address says
+    /// `sslmode=disable`; `tls_ca` holds certificates of authorities (PEM) besides the system's, empty = none.
+    pub(crate) fn new(url: &str, tls_ca: &str, timeout: Duration) -> Result<Self, PostgresError> {
+        let mut config: Config = url.parse().map_err(PostgresError::Address)?;
+        config.application_name("touchline").connect_timeout(timeout).keepalives_idle(Duration::from_secs(5));
+        let is_local = config.get_hosts().iter().all(|host| match host {
+            Host::Tcp(name) => name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback()),
+            Host::Unix(_) => true,
+        });
+        let wants_tls = match config.get_ssl_mode() {
+            SslMode::Disable => false,
+            SslMode::Require => true,
+            _ => !is_local,
+        };
+        config.ssl_mode(if wants_tls { SslMode::Require } else { SslMode::Disable });
+        let tls = if wants_tls { Some(tls(tls_ca)?) } else { None };
+        if config.get_hosts().is_empty() {
+            return Err(PostgresError::NoHost);
+        }
+        Ok(PostgresAddress { config, tls, timeout })
+    }
+
+    /// Hosts, ports and the database, for error texts: neither user nor password.
+    pub(super) fn name(&self) -> String {
+        let port = |index: usize| {
+            self.config.get_ports().get(index).or(self.config.get_ports().first()).copied().unwrap_or(5_432)
+        };
+        let host = |(index, host): (usize, &Host)| match host {
+            Host::Tcp(name) => format!("{name}:{}", port(index)),
+            Host::Unix(path) => path.display().to_string(),
+        };
+        let hosts: Vec<String> = self.config.get_hosts().iter().enumerate().map(host).collect();
+        format!("{}/{}", hosts.join(","), self.config.get_dbname().unwrap_or_default())
+    }
+}
+
+fn tls(tls_ca: &str) -> Result<MakeRustlsConnect, PostgresError> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if !tls_ca.is_empty() {
+        for certificate in CertificateDer::pem_slice_iter(tls_ca.as_bytes()) {
+            let certificate = certificate.map_err(|error| PostgresError::Authority(error.into()))?;
+            roots.add(certificate).map_err(|error| PostgresError::Authority(error.into()))?;
+        }
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    Ok(MakeRustlsConnect::new(builder?.with_root_certificates(roots).with_no_client_auth()))
+}

@@ -1,0 +1,165 @@
+//! The handle of the primary database.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use touchline_protocol::stream::{ChannelName, LoadId, Offset};
+
+use crate::batch::{HistoryLoad, OnDone, ReadRequest, WriteRequest};
+use crate::description::{ChannelDescription, OnSearched, Search};
+use crate::errors::OpenError;
+use crate::events::{EventSink, StoreEvent};
+use crate::inbox::{InboxMessage, OnQueued};
+use crate::metrics::StoreMetrics;
+use crate::postgres::{PostgresAddress, PostgresPrimary};
+use crate::publication::{Append, DURATION_MAX_MS};
+use crate::refusal::StoreRefusal;
+use crate::settings::{DatabaseUrl, PrimaryOptions};
+use crate::sqlite::SqlitePrimary;
+use crate::tfidf;
+
+/// A handle of the primary database.
+pub struct Store {
+    primary: Primary,
+    metrics: Arc<StoreMetrics>,
+    events: EventSink,
+    read_queue: u64,
+}
+
+enum Primary {
+    Sqlite(SqlitePrimary),
+    Postgres(PostgresPrimary),
+}
+
+impl Store {
+    /// Opens the database, and brings its schema up to date if the settings want that.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(
+        settings: &PrimaryOptions,
+        events: impl Fn(StoreEvent) + Send + Sync + 'static,
+    ) -> Result<Self, OpenError> {
+        let (metrics, events): (_, EventSink) = (Arc::<StoreMetrics>::default(), Arc::new(events));
+        let primary = match &settings.primary {
+            DatabaseUrl::Sqlite(path) => {
+                Primary::Sqlite(SqlitePrimary::open(path, settings, EventSink::clone(&events), Arc::clone(&metrics))?)
+            }
+            DatabaseUrl::Postgres(url) => {
+                let address = PostgresAddress::new(url, &settings.tls_ca, settings.timeout)?;
+                Primary::Postgres(PostgresPrimary::open(
+                    &address,
+                    settings,
+                    EventSink::clone(&events),
+                    Arc::clone(&metrics),
+                )?)
+            }
+        };
+        Ok(Store { primary, metrics, events, read_queue: settings.read_queue as u64 })
+    }
+
+    /// Stores a publication; its `done` takes the result.
+    pub fn append(&self, mut append: Append) {
+        append.retention.ttl_ms = append.retention.ttl_ms.min(DURATION_MAX_MS);
+        append.retention.meta_ttl_ms = append.retention.meta_ttl_ms.min(DURATION_MAX_MS);
+        if append.checked_object().is_none() {
+            WriteRequest::Append(append).refuse(&self.events, StoreRefusal::Invalid);
+            return (self.events)(StoreEvent::BatchReported);
+        }
+        self.metrics.waiting.fetch_add(1, Relaxed);
+        self.write(WriteRequest::Append(append));
+    }
+
+    /// Reads the history of a channel after an offset, at most the last `size` publications; [`StoreEvent::Loaded`]
+    /// reports it. `behind` is the offset, and a number that the event repeats. A channel that does not exist yet gets
+    /// its epoch, and is forgotten after `meta_ttl_ms` milliseconds if nothing is published.
+    pub fn load(&self, channel: ChannelName, load: LoadId, size: usize, meta_ttl_ms: u64) {
+        self.read(ReadRequest::History(HistoryLoad {
+            channel,
+            id: load,
+            size,
+            meta_ttl_ms: meta_ttl_ms.min(DURATION_MAX_MS),
+        }));
+    }
+
+    /// Removes the history of a channel. Its position stays.
+    pub fn remove(&self, channel: ChannelName, done: OnDone) {
+        self.write(WriteRequest::Remove { channel, done });
+    }
+
+    /// Replaces the description of a channel.
+    pub fn describe(&self, description: ChannelDescription, done: OnDone) {
+        self.write(WriteRequest::Describe {
+            weights: tfidf::weights(&description).into_iter().collect(),
+            description,
+            done,
+        });
+    }
+
+    /// Deletes the description of a channel.
+    pub fn forget(&self, channel: String, done: OnDone) {
+        self.write(WriteRequest::Forget { channel, done });
+    }
+
+    /// Searches the directory of channels.
+    pub fn search(&self, search: Search, done: OnSearched) {
+        self.read(ReadRequest::Search(search, done));
+    }
+
+    /// Puts a message into an inbox; [`StoreEvent::MessageQueued`] reports it on every node.
+    pub fn queue_message(&self, message: InboxMessage, done: OnQueued) {
+        self.write(WriteRequest::QueueMessage(message, done));
+    }
+
+    /// Reads the inbox of a name after an id, at most `limit` messages; [`StoreEvent::InboxMessages`] reports them.
+    pub fn inbox_messages(&self, scope: Arc<str>, name: Box<str>, behind: u64, limit: usize) {
+        self.read(ReadRequest::InboxMessages { scope, name, behind, limit });
+    }
+
+    /// Deletes inbox messages that their owners have acknowledged.
+    pub fn discard_messages(&self, ids: Vec<u64>, done: OnDone) {
+        self.write(WriteRequest::DiscardMessages { ids, done });
+    }
+
+    /// Begins a new run if the current run is `lost`, an id as in [`crate::AppendedAt::run`]. The caller knows of a
+    /// publication that the database lacks: offsets of the channel from `first` on are of the new run.
+    pub fn begin_run(&self, channel: ChannelName, lost: u64, first: Offset) {
+        self.write(WriteRequest::BeginRun { channel, lost, first });
+    }
+
+    fn write(&self, write: WriteRequest) {
+        let refused = match &self.primary {
+            Primary::Sqlite(primary) => primary.write(write),
+            Primary::Postgres(primary) => primary.write(write),
+        };
+        if let Some((write, refusal)) = refused {
+            write.reject(&self.events, &self.metrics, refusal);
+        }
+    }
+
+    fn read(&self, read: ReadRequest) {
+        if self.metrics.reading.fetch_add(1, Relaxed) >= self.read_queue {
+            return read.finish(&self.metrics).refuse(&self.events, StoreRefusal::QueueFull);
+        }
+        let refused = match &self.primary {
+            Primary::Sqlite(primary) => primary.read(read),
+            Primary::Postgres(primary) => primary.read(read),
+        };
+        if let Some(read) = refused {
+            read.finish(&self.metrics).refuse(&self.events, StoreRefusal::Failed);
+        }
+    }
+
+    /// The store's counters.
+    pub fn metrics(&self) -> &Arc<StoreMetrics> {
+        &self.metrics
+    }
+
+    /// Commits the waiting writes and closes the database. Blocks until that is done.
+    pub fn close(&self) {
+        match &self.primary {
+            Primary::Sqlite(primary) => primary.close(),
+            Primary::Postgres(primary) => primary.close(),
+        }
+    }
+}

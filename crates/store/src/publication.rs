@@ -1,0 +1,116 @@
+//! Publications of durable channels: as they are appended, and as they are read back.
+
+use bytes::Bytes;
+use touchline_protocol::stored::{StoredPayload, decode, encode_publication};
+use touchline_protocol::stream::{ChannelName, Offset, Retention};
+
+use crate::refusal::StoreRefusal;
+use crate::runs::ChannelRuns;
+
+/// The position of a stored publication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AppendedAt {
+    /// Its offset in its channel: 1, 2, 3 …
+    pub offset: Offset,
+    /// The channel's epoch.
+    pub epoch: u64,
+    /// The id of the current run: 40 bits.
+    pub run: u64,
+}
+
+/// Takes the result of an append.
+pub type OnAppended = Box<dyn FnOnce(Result<AppendedAt, StoreRefusal>) + Send>;
+/// A publication to be stored.
+pub struct Append {
+    /// The channel.
+    pub channel: ChannelName,
+    /// A publication, as [`touchline_protocol::stored`] encodes it. Only its JSON object is stored;
+    /// [`crate::StoreEvent::Appended`] returns the payload unchanged. Anything else is refused as [`StoreRefusal::Invalid`].
+    pub payload: Bytes,
+    /// When it was published, Unix milliseconds.
+    pub time_ms: u64,
+    /// Idempotency key. The same key again within five minutes returns the first position and stores nothing; empty =
+    /// no key.
+    pub key: Box<str>,
+    /// The application's version of the data. A version at or below the channel's stores nothing; 0 = no version.
+    pub version: u64,
+    /// The application's epoch of `version`: versions are compared within one epoch only.
+    pub version_epoch: Box<str>,
+    /// How much of its log the channel keeps.
+    pub retention: Retention,
+    /// Called once the publication is on disk, or was refused.
+    pub done: OnAppended,
+}
+
+/// The longest duration, milliseconds; longer ones are cut to it. The databases add durations to times in 63 bits.
+pub(crate) const DURATION_MAX_MS: u64 = i64::MAX as u64 / 4;
+
+impl Append {
+    /// A publication that an application has put into the outbox: nothing waits for its result.
+    pub(crate) fn from_outbox(channel: &str, data: &str, key: &str, retention: Retention, time_ms: u64) -> Self {
+        let payload = encode_publication(time_ms, data.len(), |out| out.extend_from_slice(data.as_bytes()));
+        Append {
+            channel: channel.into(),
+            payload: payload.into(),
+            time_ms,
+            key: key.into(),
+            version: 0,
+            version_epoch: Box::default(),
+            retention,
+            done: Box::new(|_| ()),
+        }
+    }
+
+    /// The publication as a JSON object, which is what a row holds; none = the payload is not of a publication.
+    pub(crate) fn checked_object(&self) -> Option<&[u8]> {
+        match decode(&self.payload) {
+            Ok(StoredPayload::Publication { object, .. }) => Some(object),
+            Ok(StoredPayload::Clear(_)) | Err(_) => None,
+        }
+    }
+
+    /// The same of an append that was checked when it was requested.
+    pub(crate) fn object(&self) -> &[u8] {
+        self.checked_object().unwrap_or_default()
+    }
+}
+
+/// A publication that the store keeps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptPublication {
+    /// Its offset.
+    pub offset: Offset,
+    /// When it was published, Unix milliseconds.
+    pub time_ms: u64,
+    /// The publication as a JSON object.
+    pub object: Bytes,
+}
+
+/// What the store keeps of a channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredHistory {
+    /// The channel's epoch.
+    pub epoch: u64,
+    /// The channel's last offset; 0 = nothing was ever published.
+    pub top: Offset,
+    /// `kept` holds every publication after this offset.
+    pub floor: Offset,
+    /// The publications, oldest first.
+    pub kept: Vec<KeptPublication>,
+    /// The runs of the database that assigned the channel's offsets.
+    pub runs: ChannelRuns,
+}
+
+impl StoredHistory {
+    /// Drops the publications before a gap: a history never has one.
+    pub(crate) fn whole(mut self) -> Self {
+        let expected = (1..=self.top.0).rev();
+        let whole =
+            self.kept.iter().rev().zip(expected).take_while(|(kept, expected)| kept.offset.0 == *expected).count();
+        if (whole as u64) < self.top.0.saturating_sub(self.floor.0) {
+            self.kept.drain(..self.kept.len() - whole);
+            self.floor = Offset(self.top.0 - whole as u64);
+        }
+        self
+    }
+}

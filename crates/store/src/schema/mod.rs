@@ -1,0 +1,127 @@
+//! A database's schema by hand: what `touchline migrate` shows and changes.
+
+mod contents;
+
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::errors::OpenError;
+use crate::migrate::{self, Database, Migration, SchemaError};
+use crate::postgres::{PostgresAddress, PostgresClient, PostgresError};
+use crate::settings::DatabaseUrl;
+use crate::sqlite::connection::{connect, lock};
+use crate::sqlite::files::make_database;
+
+/// How long PostgreSQL may take for any statement but a migration.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The schema of a database.
+pub struct Schema {
+    database: &'static Database,
+    connection: SchemaConnection,
+}
+
+enum SchemaConnection {
+    /// A file that no other process has open, or that is only read.
+    Sqlite {
+        connection: Connection,
+        path: String,
+        _lock: Option<File>,
+    },
+    Postgres {
+        link: PostgresClient,
+        runtime: tokio::runtime::Runtime,
+    },
+}
+
+impl Schema {
+    /// Opens the database at an address; a file that does not exist is made. `tls_ca` as in
+    /// [`crate::PrimaryOptions::tls_ca`].
+    ///
+    /// # Errors
+    /// See [`OpenError`]; a running node keeps a file to itself.
+    pub fn open(database: &'static Database, url: &DatabaseUrl, tls_ca: &str) -> Result<Self, OpenError> {
+        match url {
+            DatabaseUrl::Sqlite(path) => Schema::of_file(database, path),
+            DatabaseUrl::Postgres(url) => Schema::of_server(database, url, tls_ca),
+        }
+    }
+
+    /// Opens the database at an address to read it: nothing is made or changed, and nodes may run. A file that does not
+    /// exist counts as an empty database.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn inspect(database: &'static Database, url: &DatabaseUrl, tls_ca: &str) -> Result<Self, OpenError> {
+        match url {
+            DatabaseUrl::Sqlite(path) => {
+                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+                let found =
+                    if path.exists() { Connection::open_with_flags(path, flags) } else { Connection::open_in_memory() };
+                let path = path.display().to_string();
+                let connection = found.map_err(|source| OpenError::Sqlite { path: path.clone(), source })?;
+                Ok(Schema { database, connection: SchemaConnection::Sqlite { connection, path, _lock: None } })
+            }
+            DatabaseUrl::Postgres(url) => Schema::of_server(database, url, tls_ca),
+        }
+    }
+
+    fn of_server(database: &'static Database, url: &str, tls_ca: &str) -> Result<Self, OpenError> {
+        let of_system = |source| OpenError::Thread { work: "PostgreSQL", source };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
+        let link = runtime.block_on(PostgresClient::to(&PostgresAddress::new(url, tls_ca, TIMEOUT)?))?;
+        Ok(Schema { database, connection: SchemaConnection::Postgres { link, runtime } })
+    }
+
+    fn of_file(database: &'static Database, path: &Path) -> Result<Self, OpenError> {
+        let lock = lock(path)?;
+        let path_text = path.display().to_string();
+        make_database(path).map_err(|source| OpenError::File { path: path_text.clone(), source })?;
+        let connection = connect(path).map_err(|source| OpenError::Sqlite { path: path_text.clone(), source })?;
+        let connection = SchemaConnection::Sqlite { connection, path: path_text, _lock: Some(lock) };
+        Ok(Schema { database, connection })
+    }
+
+    /// The schema's version; 0 = empty.
+    ///
+    /// # Errors
+    /// Errors of the database.
+    pub fn version(&self) -> Result<u32, OpenError> {
+        match &self.connection {
+            SchemaConnection::Sqlite { connection, path, .. } => {
+                migrate::version(connection).map_err(|source| OpenError::Sqlite { path: path.clone(), source })
+            }
+            SchemaConnection::Postgres { link, runtime } => Ok(runtime.block_on(link.version(self.database))?),
+        }
+    }
+
+    /// All changes that this program knows, in order.
+    pub fn migrations(&self) -> &'static [Migration] {
+        match &self.connection {
+            SchemaConnection::Sqlite { .. } => self.database.sqlite,
+            SchemaConnection::Postgres { .. } => self.database.postgres,
+        }
+    }
+
+    /// Makes or takes back changes, up to a version.
+    ///
+    /// # Errors
+    /// Errors of the database, or [`SchemaError::Newer`] if a later version of this program has changed the schema.
+    pub fn go_to(&mut self, version: u32) -> Result<(), OpenError> {
+        let migrations = self.migrations();
+        let (found, known) = (self.version()?, migrate::newest(migrations));
+        if found > known {
+            return Err(SchemaError::Newer { database: self.database.name, found, known }.into());
+        }
+        match &mut self.connection {
+            SchemaConnection::Sqlite { connection, path, .. } => migrate::go_to(connection, migrations, version)
+                .map_err(|source| OpenError::Sqlite { path: path.clone(), source }),
+            SchemaConnection::Postgres { link, runtime } => {
+                runtime.block_on(link.go_to(self.database, version)).map_err(|failure: PostgresError| failure.into())
+            }
+        }
+    }
+}
