@@ -227,11 +227,10 @@ mod tests {
     fn with_databases(mut settings: Settings, name: &str) -> (Settings, PathBuf) {
         let directory = std::env::temp_dir().join(format!("touchline-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory can be made");
-        settings.channel.without_namespace.durable = true;
-        settings.channel.without_namespace.history_size = 10;
-        settings.channel.without_namespace.history_ttl = Duration::from_secs(60);
-        settings.channel.without_namespace.allow_publish_for_anonymous = true;
-        settings.channel.without_namespace.allow_subscribe_for_anonymous = true;
+        let channels = &mut settings.channel.without_namespace;
+        (channels.durable, channels.history_size, channels.history_ttl) = (true, 10, Duration::from_secs(60));
+        (channels.allow_subscribe_for_client, channels.allow_subscribe_for_anonymous) = (true, true);
+        (channels.allow_publish_for_client, channels.allow_publish_for_anonymous) = (true, true);
         settings.store.primary.url = format!("sqlite:{}", directory.join("primary.db").display());
         settings.store.stats.url = format!("sqlite:{}", directory.join("stats.db").display());
         settings.store.stats.enabled = true;
