@@ -161,7 +161,7 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("engine/src/channels/loading.rs", "BEHIND_GAP_MAX", "Publications that wait behind a gap in a cluster", "unsubscribe 2500: it recovers"),
     fixed("server/src/runtime/programs.rs", "PROGRAMS_MAX", "Names of client programs in the metrics of a shard", "nothing: it counts as `other`"),
     fixed("server/src/runtime/programs.rs", "NAME_MAX", "Bytes of such a name", "nothing: it is cut"),
-    fixed("server/src/api/operations/batch.rs", "COMMANDS_MAX", "Operations in a batch, or lines of `POST /api`", "error 107"),
+    fixed("server/src/api/batch.rs", "COMMANDS_MAX", "Operations in a batch, or lines of `POST /api`", "error 107"),
     fixed("server/src/net/glob.rs", "PATTERN_MAX", "Bytes of a pattern of channels", "error 107"),
     fixed("server/src/api/operations/publish.rs", "CHANNELS_MAX", "Channels of a broadcast", "error 107"),
     fixed("server/src/api/operations/connections.rs", "REASON_MAX", "Bytes of the reason of a disconnect", "error 107"),

@@ -11,7 +11,10 @@ use prometheus_client::registry::Registry;
 use touchline_protocol::Error;
 
 use super::metrics_text::text_format;
-use super::operations::{self, ErrorMode};
+use super::operation::OperationError;
+use super::operations::publish::is_publish;
+use super::reply::ErrorMode;
+use super::serve::serve;
 use crate::auth::is_same_secret;
 use crate::net::host::{self, HostRefusal};
 use crate::node::Node;
@@ -241,14 +244,13 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
             return respond::text(status, "the body is larger than http_api.body_size_limit, or broken off\n");
         }
     };
-    match operations::serve(node, &method, &body).await {
+    match serve(node, &method, &body).await {
         Ok(reply) => {
-            if method == "publish" {
+            if is_publish(&method) {
                 metrics.publish_latency.observe_us(node.clock.elapsed_us().saturating_sub(started_us));
             }
-            if let Some(error) = &reply.error {
-                metrics.count_error(error.code);
-                log_refused_operation(origin, &method, *error);
+            if let Some(refusal) = &reply.refusal {
+                log_refused_operation(origin, &method, refusal);
             }
             respond::body(reply.status(mode), JSON, reply.into_body(mode))
         }
@@ -259,8 +261,8 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
 }
 
 /// Logs why the server API refused an operation, where the caller or the configuration is the cause.
-fn log_refused_operation(origin: &Origin, operation: &str, error: Error) {
-    let cause = match error {
+fn log_refused_operation(origin: &Origin, operation: &str, refusal: &OperationError) {
+    let cause = match refusal.error {
         Error::UNKNOWN_CHANNEL => "server API: the namespace of the channel is not in channel.namespaces",
         Error::NOT_AVAILABLE => {
             "server API: what the operation needs is not switched on (for the namespace, or in [store])"
@@ -269,12 +271,13 @@ fn log_refused_operation(origin: &Origin, operation: &str, error: Error) {
         Error::BAD_REQUEST => "server API: a field is missing, empty, too long or contradicts another one",
         _ => return,
     };
-    let (code, address) = (error.code, Some(origin.remote.address));
+    let (code, address) = (refusal.error.code, Some(origin.remote.address));
     origin.node.log_refusal(&RefusalLine {
         cause,
         code,
         address,
         operation: operation.get(..32).unwrap_or(operation),
+        field: refusal.field.unwrap_or_default(),
         ..RefusalLine::default()
     });
 }

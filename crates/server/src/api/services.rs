@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::operations;
 use super::router::NodeRouter;
+use super::serve::serve_node;
 use crate::net::port::Port;
 use crate::node::Node;
 use crate::shard::services::{BroadcastReply, ShardServices};
@@ -25,6 +25,6 @@ impl ShardServices for ApiServices {
     }
 
     fn run_broadcast(&self, node: &Arc<Node>, message: Bytes, reply: BroadcastReply) {
-        operations::run_broadcast(node, message, reply);
+        serve_node(node, message, reply);
     }
 }

@@ -29,6 +29,8 @@ pub(crate) struct RefusalLine<'a> {
     pub(crate) channel: &'a str,
     /// Of the server API.
     pub(crate) operation: &'a str,
+    /// The field of the request that is the cause.
+    pub(crate) field: &'a str,
 }
 
 /// Decides which refusals get a line.
@@ -63,6 +65,7 @@ impl RefusalLog {
             origin = text(&refused.origin[..refused.origin.floor_char_boundary(ORIGIN_SHOWN_MAX)]),
             channel = text(refused.channel),
             operation = text(refused.operation),
+            field = text(refused.field),
             silent = (silent > 0).then_some(silent),
             "refused: {}",
             refused.cause
