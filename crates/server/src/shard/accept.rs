@@ -1,5 +1,5 @@
-//! How a shard accepts connections. It answers a WebSocket handshake that arrives in one piece itself, without a task, a
-//! timer or a buffer; every other request goes to hyper, with the bytes that have been read.
+//! How a shard accepts connections. It answers a WebSocket handshake that arrives in one piece itself, without a task,
+//! a timer or a buffer; every other request goes to hyper, with the bytes that have been read.
 
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::IpAddr;
