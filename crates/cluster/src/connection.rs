@@ -175,17 +175,19 @@ impl ConnectedNode {
         };
         let ms = |duration: Duration| duration.as_millis() as u64;
         let timing = MembershipTiming {
-            heartbeat_ms: ms(settings.heartbeat),
-            timeout_ms: ms(settings.timeout),
-            grace_ms: ms(settings.grace),
+            heartbeat_ms: ms(settings.cluster.heartbeat_interval),
+            timeout_ms: ms(settings.cluster.node_timeout),
+            grace_ms: ms(settings.cluster.suspect_grace),
         };
-        let log = LinkLog::new(&settings.urls, !settings.tls_ca.is_empty() || !settings.tls_cert.is_empty());
+        let cluster = &settings.cluster;
+        let has_tls = !cluster.nats_tls_ca.is_empty() || !cluster.nats_tls_cert.is_empty();
+        let log = LinkLog::new(&cluster.nats_url, has_tls);
         ConnectedNode {
             members: Members::new(me, timing),
             began: Instant::now(),
             signal_sender,
             is_joined: Arc::default(),
-            subjects: Subjects::new(&settings.cluster),
+            subjects: Subjects::new(&settings.cluster.name),
             client,
             settings: Arc::new(settings),
             events,

@@ -238,16 +238,16 @@ fn config(
         subjects: vec![subjects.stored(&of_namespace.namespace, described.life.epoch, ">")],
         max_messages_per_subject: i64::try_from(held(of_namespace)).unwrap_or(i64::MAX),
         max_age: of_namespace.ttl,
-        max_bytes: match settings.stream_max_bytes {
+        max_bytes: match settings.cluster.stream_max_bytes {
             0 => -1,
             bytes => i64::try_from(bytes).unwrap_or(i64::MAX),
         },
         discard: DiscardPolicy::Old,
-        storage: match settings.storage {
+        storage: match settings.storage() {
             Storage::File => StorageType::File,
             Storage::Memory => StorageType::Memory,
         },
-        num_replicas: settings.replicas.max(1),
+        num_replicas: settings.cluster.stream_replicas.max(1),
         duplicate_window: DUPLICATES.min(of_namespace.ttl),
         allow_direct: true,
         republish: Some(Republish {

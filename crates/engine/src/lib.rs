@@ -7,6 +7,10 @@
 //! - [`Hub`] knows which connections of one shard are subscribed to which channel.
 //! - [`Session`] is the protocol state of one client: commands and replies in, messages and requests out.
 
+// First: its macros are for the modules below.
+#[macro_use]
+pub mod setting;
+
 pub mod channels;
 pub mod claims;
 pub mod directory;
@@ -25,7 +29,7 @@ mod work;
 pub use channels::Channels;
 pub use claims::{ConnectionClaims, SubscriptionClaims, TokenError, Verifier};
 pub use hub::Hub;
-pub use namespace::{ChannelOptions, ChannelSettings, Namespace, Namespaces, RecoveryMode};
+pub use namespace::{ChannelOptions, ChannelSettings, Namespace, Namespaces, REGISTRY_NAMESPACE, RecoveryMode};
 pub use request::{ChannelRequest, ConnectionId, Delivery, Response, ShardId};
 pub use session::{Context, Effects, RefusalReport, Session};
 pub use settings::{ClientSettings, PersonalChannel, SubscriptionTokenSettings, TokenSettings};

@@ -8,112 +8,79 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use regex::Regex;
-use serde::Deserialize;
 use touchline_protocol::Error;
 use touchline_protocol::data::is_plain_text;
 use touchline_protocol::filter::FilterLimits;
 use touchline_protocol::stream::Retention;
 
-use crate::duration;
 use crate::duration::millis;
+use crate::setting::{SOME, ValueKind};
 
 /// How the names of the channels begin that carry changes of a registry scope.
 pub(crate) const WATCH_CHANNEL_PREFIX: &str = "$registry:";
 
-/// The options of the channels of one namespace, and the permissions of clients. Everything is off unless switched on.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ChannelOptions {
-    /// Keep the presence of the channel, for `presence` and `presence_stats`.
-    pub presence: bool,
-    /// Send join and leave events to the subscribers that request them.
-    pub join_leave: bool,
-    /// Send join and leave events to every subscriber.
-    pub force_push_join_leave: bool,
-    /// Publications kept, 0 … 100,000. History is on when this and `history_ttl` are both above zero.
-    pub history_size: usize,
-    /// How long a publication is kept.
-    #[serde(with = "duration")]
-    pub history_ttl: Duration,
-    /// How long offset and epoch outlive the last use of an empty history; zero = `channel.history_meta_ttl`.
-    #[serde(with = "duration")]
-    pub history_meta_ttl: Duration,
-    /// The history is on disk: a publication is acknowledged once it is on disk, and survives a crash.
-    pub durable: bool,
-    /// Delta formats that subscribers may ask for: `fossil`.
-    pub allowed_delta_types: Vec<String>,
-    /// Subscribers may ask for publications with certain tags only.
-    pub allow_tags_filter: bool,
-    /// Every subscription has a position.
-    pub force_positioning: bool,
-    /// A client may ask for a positioned subscription.
-    pub allow_positioning: bool,
-    /// Every subscription can be recovered.
-    pub force_recovery: bool,
-    /// A client may ask for a recoverable subscription.
-    pub allow_recovery: bool,
-    /// `stream` gives all that was missed, `cache` the latest publication only.
-    pub force_recovery_mode: RecoveryMode,
-    /// Authenticated clients may subscribe without a subscription token.
-    pub allow_subscribe_for_client: bool,
-    /// The permission above is for anonymous clients too.
-    pub allow_subscribe_for_anonymous: bool,
-    /// Authenticated clients may publish.
-    pub allow_publish_for_client: bool,
-    /// Subscribers of the channel may publish.
-    pub allow_publish_for_subscriber: bool,
-    /// The permission for clients is for anonymous ones too.
-    pub allow_publish_for_anonymous: bool,
-    /// Authenticated clients may read the history.
-    pub allow_history_for_client: bool,
-    /// Subscribers may read the history.
-    pub allow_history_for_subscriber: bool,
-    /// The permission for clients is for anonymous ones too.
-    pub allow_history_for_anonymous: bool,
-    /// Authenticated clients may ask for presence.
-    pub allow_presence_for_client: bool,
-    /// Subscribers may ask for presence.
-    pub allow_presence_for_subscriber: bool,
-    /// The permission for clients is for anonymous ones too.
-    pub allow_presence_for_anonymous: bool,
-    /// Channels named `…#user1,user2` are open to exactly those users.
-    pub allow_user_limited_channels: bool,
-    /// The part of the name behind the namespace must match; empty = any.
-    #[serde(with = "pattern")]
-    pub channel_regex: Option<Regex>,
-}
-
-impl Default for ChannelOptions {
-    fn default() -> Self {
-        ChannelOptions {
-            presence: false,
-            join_leave: false,
-            force_push_join_leave: false,
-            history_size: 0,
-            history_ttl: Duration::ZERO,
-            history_meta_ttl: Duration::ZERO,
-            durable: false,
-            allowed_delta_types: Vec::new(),
-            allow_tags_filter: false,
-            force_positioning: false,
-            allow_positioning: false,
-            force_recovery: false,
-            allow_recovery: false,
-            force_recovery_mode: RecoveryMode::Stream,
-            allow_subscribe_for_client: false,
-            allow_subscribe_for_anonymous: false,
-            allow_publish_for_client: false,
-            allow_publish_for_subscriber: false,
-            allow_publish_for_anonymous: false,
-            allow_history_for_client: false,
-            allow_history_for_subscriber: false,
-            allow_history_for_anonymous: false,
-            allow_presence_for_client: false,
-            allow_presence_for_subscriber: false,
-            allow_presence_for_anonymous: false,
-            allow_user_limited_channels: false,
-            channel_regex: None,
-        }
+settings! {
+    /// The options of the channels of one namespace, and the permissions of clients. Everything is off unless switched
+    /// on.
+    pub struct ChannelOptions {
+        /// Keep who is in the channel; answer `presence` and `presence_stats`.
+        key presence: bool = false;
+        /// Send join and leave events to the subscribers who asked for them.
+        key join_leave: bool = false;
+        /// Send join and leave events to every subscriber.
+        key force_push_join_leave: bool = false;
+        /// Publications kept. History is on when this and `history_ttl` are both above zero.
+        key history_size: usize = 0, ValueKind::Integer(0, 100_000);
+        /// How long a publication is kept.
+        key history_ttl: Duration = Duration::ZERO;
+        /// How long offset and epoch outlive the channel's last use; 0 is `channel.history_meta_ttl`.
+        key history_meta_ttl: Duration = Duration::ZERO;
+        /// Publications are on disk before they are acknowledged, and there after a crash: `store.primary`. Needs
+        /// `history_size` and `history_ttl`.
+        own durable: bool = false;
+        /// Delta formats that subscribers may ask for: `fossil`. They get publications as changes to the one before.
+        key allowed_delta_types: Vec<String> = &[];
+        /// Subscribers may ask for publications with certain tags only.
+        key allow_tags_filter: bool = false;
+        /// Every subscription is told its position, and a gap is never hidden.
+        key force_positioning: bool = false;
+        /// A client may ask for the position of its subscription.
+        key allow_positioning: bool = false;
+        /// Every subscription can be recovered after a lost connection.
+        key force_recovery: bool = false;
+        /// A client may ask for a subscription that can be recovered.
+        key allow_recovery: bool = false;
+        /// `stream` gives all that was missed, `cache` the latest publication only.
+        key force_recovery_mode: RecoveryMode = RecoveryMode::Stream;
+        /// Clients with a user may subscribe without a subscription token.
+        key allow_subscribe_for_client: bool = false;
+        /// Anonymous clients may subscribe too; this does nothing without `allow_subscribe_for_client`.
+        key allow_subscribe_for_anonymous: bool = false;
+        /// Clients with a user may publish.
+        key allow_publish_for_client: bool = false;
+        /// Subscribers may publish.
+        key allow_publish_for_subscriber: bool = false;
+        /// Anonymous clients may publish too; this does nothing without `allow_publish_for_client` or
+        /// `allow_publish_for_subscriber`.
+        key allow_publish_for_anonymous: bool = false;
+        /// Clients with a user may read the history.
+        key allow_history_for_client: bool = false;
+        /// Subscribers may read the history.
+        key allow_history_for_subscriber: bool = false;
+        /// Anonymous clients may read the history too; this does nothing without `allow_history_for_client` or
+        /// `allow_history_for_subscriber`.
+        key allow_history_for_anonymous: bool = false;
+        /// Clients with a user may ask for presence.
+        key allow_presence_for_client: bool = false;
+        /// Subscribers may ask for presence.
+        key allow_presence_for_subscriber: bool = false;
+        /// Anonymous clients may ask for presence too; this does nothing without `allow_presence_for_client` or
+        /// `allow_presence_for_subscriber`.
+        key allow_presence_for_anonymous: bool = false;
+        /// Channels named `…#user1,user2` are open to exactly those users.
+        key allow_user_limited_channels: bool = false;
+        /// The part of the name behind the namespace must match; empty is any.
+        key channel_regex: Option<Regex> = None;
     }
 }
 
@@ -134,16 +101,16 @@ impl ChannelOptions {
 }
 
 /// What a returning client recovers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RecoveryMode {
     /// Every publication that it missed, in order, or a reply that says that it is not recovered.
     #[default]
-    #[serde(alias = "")]
     Stream,
     /// The latest publication.
     Cache,
 }
+
+words_of!(RecoveryMode { Stream = "stream", Cache = "cache"; alias "" = Stream });
 
 /// A namespace of the configuration.
 #[derive(Debug, Clone, Default)]
@@ -154,54 +121,41 @@ pub struct Namespace {
     pub options: ChannelOptions,
 }
 
-/// The `channel` part of the configuration: options by namespace, and how names are written.
-#[derive(Debug, Clone)]
-pub struct ChannelSettings {
-    /// Options of channels whose name has no namespace.
-    pub without_namespace: ChannelOptions,
-    /// The configured namespaces.
-    pub namespaces: Vec<Namespace>,
-    /// Default for namespaces that leave `history_meta_ttl` at zero.
-    pub history_meta_ttl: Duration,
-    /// Longest channel name, bytes.
-    pub max_length: usize,
-    /// Channels that start with it can be subscribed only with a subscription token. Empty = no such channels.
-    pub private_prefix: String,
-    /// Separates the namespace from the rest of the name.
-    pub namespace_boundary: String,
-    /// Separates the name from the users it is limited to.
-    pub user_boundary: String,
-    /// Separates those users. Empty = a channel is limited to one user.
-    pub user_separator: String,
-    /// Longest idempotency key and version epoch of a publication, bytes each.
-    pub idempotency_key_max_length: usize,
-    /// Nodes and values, together, that a subscriber's filter of tags may have.
-    pub tags_filter_max_nodes: usize,
-    /// Texts of such a filter: keys, comparisons and values together, bytes.
-    pub tags_filter_max_size: usize,
-    /// Channels with history that have no publication and no subscriber: so many keep their epoch on this node, the
-    /// oldest is forgotten first. 0 = none.
-    pub empty_channels_max: usize,
-}
-
-impl Default for ChannelSettings {
-    fn default() -> Self {
-        ChannelSettings {
-            without_namespace: ChannelOptions::default(),
-            namespaces: Vec::new(),
-            history_meta_ttl: Duration::from_secs(30 * 24 * 3600),
-            max_length: 255,
-            private_prefix: "$".into(),
-            namespace_boundary: ":".into(),
-            user_boundary: "#".into(),
-            user_separator: ",".into(),
-            idempotency_key_max_length: 255,
-            tags_filter_max_nodes: 64,
-            tags_filter_max_size: 4_096,
-            empty_channels_max: 10_000,
-        }
+settings! {
+    /// The `channel` part of the configuration: options by namespace, and how names are written.
+    pub struct ChannelSettings {
+        /// How long offset and epoch outlive a channel's last use, where its namespace doesn't say.
+        key history_meta_ttl: Duration = Duration::from_hours(720);
+        /// Longest channel name, bytes.
+        key max_length: usize = 255, SOME;
+        /// Channels that begin with it need a subscription token. Empty: there are none.
+        key private_prefix: String = "$";
+        /// Separates the namespace from the rest of a channel's name.
+        key namespace_boundary: String = ":";
+        /// Separates a channel's name from the users it is limited to.
+        key user_boundary: String = "#";
+        /// Separates the users that a channel is limited to. Empty: a channel is limited to one user.
+        key user_separator: String = ",";
+        /// Longest `idempotency_key` and `version_epoch` of a publication, bytes; longer ones are refused with 107.
+        own idempotency_key_max_length: usize = 255;
+        /// Nodes and values, together, of one subscriber's filter of tags; larger ones are refused with 107.
+        own tags_filter_max_nodes: usize = 64, SOME;
+        /// Keys, comparisons and values of one subscriber's filter of tags, together, bytes; larger ones are refused
+        /// with 107.
+        own tags_filter_max_size: usize = 4_096, SOME;
+        /// Channels with history to which nobody has published or is subscribed, and whose epoch this node remembers
+        /// because they were looked at; the oldest is forgotten first.
+        own empty_channels_max: usize = 10_000;
+        /// Options of channels whose name has no namespace.
+        plain without_namespace: ChannelOptions = ChannelOptions::default();
+        /// The configured namespaces.
+        plain namespaces: Vec<Namespace> = Vec::new();
     }
 }
+
+/// The namespace of the channels that carry changes of registry scopes, open to clients that may watch a scope. A node
+/// has it with the default options, unless the configuration gives it others.
+pub const REGISTRY_NAMESPACE: &str = "registry";
 
 /// The namespaces of a running node: finds the options of a channel.
 #[derive(Debug)]
@@ -213,9 +167,9 @@ pub struct Namespaces {
 impl Namespaces {
     /// Indexes the settings; a namespace's zero `history_meta_ttl` takes the common one.
     pub fn new(mut settings: ChannelSettings) -> Self {
-        // Changes of the registry's scopes are published to their own channels, open to clients that may watch a scope.
-        if !settings.namespaces.iter().any(|namespace| namespace.name == "registry") {
-            settings.namespaces.push(Namespace { name: "registry".into(), options: ChannelOptions::default() });
+        if !settings.namespaces.iter().any(|namespace| namespace.name == REGISTRY_NAMESPACE) {
+            let options = ChannelOptions::default();
+            settings.namespaces.push(Namespace { name: REGISTRY_NAMESPACE.into(), options });
         }
         let common = settings.history_meta_ttl;
         let all = settings.namespaces.iter_mut().map(|n| &mut n.options);
@@ -309,6 +263,7 @@ fn rsplit_once<'n>(name: &'n str, boundary: &str) -> Option<(&'n str, &'n str)> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::setting::{SettingsTable as _, WrittenValue};
 
     fn namespaces() -> Namespaces {
         Namespaces::new(ChannelSettings {
@@ -467,9 +422,12 @@ mod tests {
 
     #[test]
     fn a_pattern_of_the_configuration_is_read_or_refused() {
-        let read = |text: &str| serde_json::from_value::<ChannelOptions>(serde_json::json!({ "channel_regex": text }));
+        let read = |text: &str| {
+            let mut options = ChannelOptions::default();
+            options.set("channel_regex", &WrittenValue::Text(text)).expect("there is such a key").map(|_| options)
+        };
         assert!(read("").is_ok_and(|options| options.channel_regex.is_none()));
-        assert!(read("^a+$").is_ok_and(|options| options.channel_regex.is_some_and(|pattern| pattern.is_match("aa"))));
-        assert!(read("(").is_err_and(|error| error.to_string().starts_with("channel_regex: ")));
+        assert!(read("^a+$").is_ok_and(|options| options.channel_regex.is_some_and(|regex| regex.is_match("aa"))));
+        assert_eq!(read("(").err(), Some(Some("a faulty one (unclosed group)".to_owned())));
     }
 }

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use touchline_cluster::{Cluster, ClusterEvent, Joining};
+use touchline_config::ClusterSettings;
 use touchline_registry::{Output, OwnerId, Replica, ReplicaSettings, View};
 
 use crate::process::now_us;
@@ -69,15 +70,23 @@ pub(crate) fn run() -> Result<()> {
     std::io::stdin().read_line(&mut first)?;
     let RegistryNodeCommand::Become { node, url, birth } = serde_json::from_str(&first)? else { return Ok(()) };
     let (sender, inputs) = channel();
+    // Nobody waits for a silent node here: the replica's own time-outs are what is measured.
+    let cluster = ClusterSettings {
+        nats_url: vec![url],
+        name: "lab".to_owned(),
+        heartbeat_interval: Duration::ZERO,
+        node_timeout: Duration::ZERO,
+        suspect_grace: Duration::ZERO,
+        ..ClusterSettings::default()
+    };
     let (cluster, joining) = touchline_cluster::join(touchline_cluster::JoinOptions {
-        urls: vec![url],
-        cluster: "lab".to_owned(),
+        cluster,
         node: node.clone(),
         scopes: vec![SCOPE.to_owned()],
         ..touchline_cluster::JoinOptions::default()
     })?;
     let commands = sender.clone();
-    std::thread::Builder::new().name("orders".into()).spawn(move || {
+    std::thread::Builder::new().name("commands".into()).spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
             let Ok(command) = serde_json::from_str(&line) else { break };
             if commands.send(NodeInput::Command(command)).is_err() {

@@ -23,7 +23,6 @@ use crate::runtime::metrics::{ClusterStatus, RegistryCollector, StatsCollector, 
 use crate::runtime::refusals::RefusalLine;
 use crate::transport::handshake;
 use crate::transport::http::body::RequestBody;
-use crate::transport::http::path::prefix;
 use crate::transport::http::respond::{self, HttpResponse, JSON};
 use crate::transport::http::{Origin, Routed, Router, emulation, stream, upgrade};
 
@@ -84,9 +83,7 @@ async fn plain(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
     let node = &origin.node;
     let settings = &node.settings;
     let path = request.uri().path();
-    if (settings.http_stream.enabled || settings.sse.enabled)
-        && path == prefix(&settings.emulation.handler_prefix, "/emulation")
-    {
+    if (settings.http_stream.enabled || settings.sse.enabled) && path == settings.emulation.handler_prefix {
         return emulation::answer(node, origin.remote, request).await;
     }
     let is_read = is_read(&request);
@@ -115,14 +112,12 @@ async fn inner(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
 /// The probe that a path names. None = the path names none, or this port does not serve it.
 fn probe_of(origin: &Origin, path: &str) -> Option<ProbeReply> {
     let settings = &origin.node.settings;
-    let is_health = path == prefix(&settings.health.handler_prefix, "/health");
+    let is_health = path == settings.health.handler_prefix;
     match path {
         _ if !origin.side.serves_operators() => None,
         "/livez" if settings.health.enabled => Some(ProbeReply::Live),
         _ if settings.health.enabled && (is_health || path == "/readyz") => Some(ProbeReply::Ready),
-        _ if settings.prometheus.enabled && path == prefix(&settings.prometheus.handler_prefix, "/metrics") => {
-            Some(ProbeReply::Metrics)
-        }
+        _ if settings.prometheus.enabled && path == settings.prometheus.handler_prefix => Some(ProbeReply::Metrics),
         _ => None,
     }
 }

@@ -9,7 +9,6 @@ mod frames;
 mod gauge;
 mod http1;
 mod http2;
-pub(crate) mod path;
 pub(crate) mod respond;
 mod rewind;
 mod routed;

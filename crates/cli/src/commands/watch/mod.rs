@@ -5,13 +5,16 @@ mod socket;
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use rustls::ClientConfig;
 
-use crate::api::{configured, endpoint};
 use crate::arguments::WatchArguments;
-use crate::http_client::HttpUrl;
+use crate::client::api::{configured, endpoint};
+use crate::client::tls;
+use crate::client::url::ServerUrl;
 use follower::{Effect, Follower};
 use socket::{SocketEvent, WatchSocket};
 
@@ -35,17 +38,18 @@ pub(crate) fn run(arguments: &WatchArguments) -> Result<ExitCode> {
         Some(url) => url.clone(),
         None => {
             let settings = configured(arguments.config.as_deref())?;
-            format!("{}{}", endpoint(&settings, "ws")?, settings.websocket.handler_prefix)
+            format!("{}{}", endpoint(&settings, "ws"), settings.websocket.handler_prefix)
         }
     };
-    let url = HttpUrl::parse(&url, "ws")?;
+    let url = ServerUrl::parse(&url, "ws")?;
+    let tls = url.is_tls.then(|| tls::client_config(arguments.ca.as_deref())).transpose()?;
     let mut follower =
         Follower::new(arguments.channel.clone(), arguments.token.clone(), arguments.subscription_token.clone());
     let mut left = arguments.count.unwrap_or(u64::MAX);
     let mut pause = PAUSE_MIN;
     loop {
         let mut has_subscribed = false;
-        let reason = match follow(&url, &mut follower, &mut left, &mut has_subscribed)? {
+        let reason = match follow(&url, tls.as_ref(), &mut follower, &mut left, &mut has_subscribed)? {
             End::Enough => return Ok(ExitCode::SUCCESS),
             End::Lost(reason) => reason,
         };
@@ -57,8 +61,14 @@ pub(crate) fn run(arguments: &WatchArguments) -> Result<ExitCode> {
 }
 
 /// One link, from connect to its end. Errors are final.
-fn follow(url: &HttpUrl, follower: &mut Follower, left: &mut u64, has_subscribed: &mut bool) -> Result<End> {
-    let mut socket = match WatchSocket::connect(url) {
+fn follow(
+    url: &ServerUrl,
+    tls: Option<&Arc<ClientConfig>>,
+    follower: &mut Follower,
+    left: &mut u64,
+    has_subscribed: &mut bool,
+) -> Result<End> {
+    let mut socket = match WatchSocket::connect(url, tls) {
         Ok(socket) => socket,
         Err(socket::ConnectError::Refused(reason)) => bail!(reason),
         Err(socket::ConnectError::Lost(reason)) => return Ok(End::Lost(reason)),

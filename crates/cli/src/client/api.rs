@@ -2,50 +2,59 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
+use rustls::ClientConfig;
 use serde_json::Value as Json;
 use touchline_config::Sources;
 use touchline_server::{PROBES, Settings};
 
+use super::http;
+use super::tls;
+use super::url::ServerUrl;
 use crate::arguments::{ApiArguments, CONFIG_VARIABLE};
-use crate::http_client::{self, HttpUrl};
 
 /// The URL of the server API, and its key.
 #[derive(Clone)]
 pub(crate) struct ApiClient {
-    base: HttpUrl,
+    base: ServerUrl,
     key: String,
+    /// How TLS is spoken. `None` = the URL has none.
+    tls: Option<Arc<ClientConfig>>,
 }
 
 impl ApiClient {
-    /// An API at a base URL, with or without `/api` at its end.
+    /// An API at a base URL, with or without `/api` at its end. `ca` names a file with the certificates of authorities
+    /// that are trusted beside the system's.
     ///
     /// # Errors
-    /// When the URL is none.
-    pub(crate) fn new(url: &str, key: String) -> Result<Self> {
-        let mut base = HttpUrl::parse(url, "http")?;
+    /// When the URL is not valid, no header can carry the key, or the file cannot be read.
+    pub(crate) fn new(url: &str, key: String, ca: Option<&Path>) -> Result<Self> {
+        let mut base = ServerUrl::parse(url, "http")?;
         if key.bytes().any(|b| !b.is_ascii_graphic()) {
             bail!("the key of the server API has characters that no header can carry");
         }
         base.path = base.path.trim_end_matches('/').trim_end_matches("/api").to_owned();
-        Ok(ApiClient { base, key })
+        let tls = base.is_tls.then(|| tls::client_config(ca)).transpose()?;
+        Ok(ApiClient { base, key, tls })
     }
 
     /// As the arguments say; a key that they don't give comes from the configuration.
     ///
     /// # Errors
-    /// When the URL is none, or the configuration can't be read.
+    /// When the URL is not valid, or the configuration or the authorities cannot be read.
     pub(crate) fn from_arguments(arguments: &ApiArguments) -> Result<Self> {
+        let ca = arguments.ca.as_deref();
         if let (Some(url), Some(key)) = (&arguments.api, &arguments.key) {
-            return ApiClient::new(url, key.clone());
+            return ApiClient::new(url, key.clone(), ca);
         }
         let settings = configured(arguments.config.as_deref())?;
         let url = match &arguments.api {
             Some(url) => url.clone(),
             None => api_endpoint(&settings)?,
         };
-        ApiClient::new(&url, arguments.key.clone().unwrap_or(settings.http_api.key))
+        ApiClient::new(&url, arguments.key.clone().unwrap_or(settings.http_api.key), ca)
     }
 
     /// Calls one operation and gives its result.
@@ -53,8 +62,8 @@ impl ApiClient {
     /// # Errors
     /// When the server isn't there or refuses; the API's own errors with number and text.
     pub(crate) fn call(&self, operation: &str, request: &Json) -> Result<Json> {
-        let url = HttpUrl { path: format!("{}/api/{operation}", self.base.path), ..self.base.clone() };
-        let answer = http_client::post(&url, &self.key, request.to_string().as_bytes())?;
+        let url = ServerUrl { path: format!("{}/api/{operation}", self.base.path), ..self.base.clone() };
+        let answer = http::post(&url, self.tls.as_ref(), &self.key, request.to_string().into_bytes())?;
         match answer.status {
             200..=299 => {}
             401 => bail!(
@@ -82,34 +91,27 @@ pub(crate) fn named(typed: Option<&Path>) -> Option<PathBuf> {
 /// Where the server API of these settings is reached from this machine: on the internal port, if there is one.
 ///
 /// # Errors
-/// When that speaks TLS, which the commands that are clients do not.
+/// When `http_server.internal_address` is not valid.
 fn api_endpoint(settings: &Settings) -> Result<String> {
     let server = &settings.http_server;
     let internal = server.internal_bind_address().context("http_server.internal_address")?;
-    let Some(address) = internal.filter(|_| !settings.http_api.external) else { return endpoint(settings, "http") };
-    if server.has_internal_tls() {
-        bail!(
-            "the internal port of this configuration speaks TLS, and this command does not: \
-             give the http:// URL of a port without TLS"
-        );
-    }
-    Ok(format!("http://{}", reachable(address)))
+    Ok(match internal.filter(|_| !settings.http_api.external) {
+        None => endpoint(settings, "http"),
+        Some(address) => url_at("http", server.has_internal_tls(), address),
+    })
 }
 
-/// Where clients reach a server with these settings from this machine: `scheme://host:port`.
-///
-/// # Errors
-/// When it speaks TLS, which the commands that are clients do not.
-pub(crate) fn endpoint(settings: &Settings, scheme: &str) -> Result<String> {
+/// Where clients reach a server with these settings from this machine: `scheme://host:port`, or `schemes://host:port`
+/// if it speaks TLS.
+pub(crate) fn endpoint(settings: &Settings, scheme: &str) -> String {
     let server = &settings.http_server;
-    if server.tls.enabled || server.tls_autocert.enabled {
-        bail!(
-            "the server of this configuration speaks TLS, and this command does not: \
-             give the {scheme}:// URL of a port without TLS"
-        );
-    }
     let address = server.bind_address().unwrap_or(Ipv4Addr::LOCALHOST.into());
-    Ok(format!("{scheme}://{}", reachable(SocketAddr::new(address, server.port))))
+    let is_tls = server.tls.enabled || server.tls_autocert.enabled;
+    url_at(scheme, is_tls, SocketAddr::new(address, server.port))
+}
+
+fn url_at(scheme: &str, is_tls: bool, bound: SocketAddr) -> String {
+    format!("{scheme}{}://{}", if is_tls { "s" } else { "" }, reachable(bound))
 }
 
 /// The address to type. A server that listens on every interface is reached by the loopback address of IPv4: there
@@ -148,7 +150,7 @@ mod tests {
         let with_tls = |settings: &mut Settings| settings.http_server.tls.enabled = true;
         assert_eq!(asked(|_| {}).as_deref(), Some("http://127.0.0.1:8000"));
         assert_eq!(asked(internal).as_deref(), Some("http://127.0.0.1:9000"));
-        assert_eq!(asked(with_tls), None);
+        assert_eq!(asked(with_tls).as_deref(), Some("https://127.0.0.1:8000"));
         type Change = fn(&mut Settings);
         let cases: [(Change, Option<&str>); 4] = [
             (
@@ -156,7 +158,10 @@ mod tests {
                 Some("http://127.0.0.1:8000"),
             ),
             (|s| s.http_server.internal_address = "127.0.0.2".into(), Some("http://127.0.0.2:8000")),
-            (|s| (s.http_server.internal_port, s.http_server.tls.enabled) = (Some(9000), true), None),
+            (
+                |s| (s.http_server.internal_port, s.http_server.tls.enabled) = (Some(9000), true),
+                Some("https://127.0.0.1:9000"),
+            ),
             (
                 |s| {
                     (s.http_server.internal_port, s.http_server.tls.enabled) = (Some(9000), true);

@@ -1,5 +1,7 @@
 //! The binary as people run it: a server, and the commands beside it.
 
+mod tls;
+
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -56,6 +58,7 @@ impl Server {
         Server::start_with(file, "0")
     }
 
+    /// Starts a server with a configuration in a file, which is removed at the end.
     fn start_with(file: PathBuf, port: &str) -> Self {
         let path = file.display().to_string();
         let mut child = touchline(&["serve", "--config", &path, "--port", port, "--shards", "2"])
@@ -190,11 +193,13 @@ fn what_fails_says_so_and_exits_with_one() {
         (&["publish", "news:a", "1", "--api", &api, "--key", KEY], "no header can carry"),
         (&["publish", "news:a", "1", "--api", &api, "--key", "guess"], "refused the key (401)"),
         (&["publish", "news:a", "{", "--api", &api, "--key", "k"], "the publication is not JSON"),
-        (&["publish", "news:a", "1", "--api", "https://example.com", "--key", "k"], "https:// is not supported yet"),
+        (
+            &["publish", "news:a", "1", "--api", "ftp://example.com", "--key", "k"],
+            "is not a valid http:// or https:// URL",
+        ),
         (&["watch", "news:a", "--url", &url], "disconnected"),
         (&["watch", "news:a", "--url", &url, "--token", "forged"], "disconnected: invalid token (3500)"),
-        (&["watch", "news:a", "--url", "wss://example.com"], "wss:// is not supported yet"),
-        (&["watch", "news:a", "--url", &api], "is not a valid ws:// URL"),
+        (&["watch", "news:a", "--url", &api], "is not a valid ws:// or wss:// URL"),
         (&["serve", "--config", &path, "--port", port], "is taken: stop the process that has it"),
         (&["serve"], "`touchline genconfig --output touchline.toml`"),
         (&["serve", "--config", "/no/such.toml"], "/no/such.toml: cannot be read"),
