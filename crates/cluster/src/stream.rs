@@ -9,6 +9,8 @@ use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RawMessageError
 use async_nats::jetstream::{Context, ErrorCode};
 use touchline_protocol::stream::RunId;
 
+use touchline_protocol::stream::IDEMPOTENCY_KEY_TTL;
+
 use crate::errors::StreamError;
 use crate::incarnation::StreamIncarnation;
 use crate::marks::Marks;
@@ -16,7 +18,7 @@ use crate::settings::{JoinOptions, Storage, StreamSettings};
 use crate::subject::Subjects;
 
 /// How long an idempotency key holds.
-const DUPLICATES: Duration = Duration::from_secs(300);
+const DUPLICATES: Duration = IDEMPOTENCY_KEY_TTL;
 /// The format of streams that this version makes, and the highest that it uses.
 const FORMAT: u32 = 1;
 /// Bits of an epoch: so many are shown, as eight letters.

@@ -164,7 +164,7 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("server/src/api/batch.rs", "COMMANDS_MAX", "Operations in a batch, or lines of `POST /api`", "error 107"),
     fixed("server/src/net/glob.rs", "PATTERN_MAX", "Bytes of a pattern of channels", "error 107"),
     fixed("server/src/api/operations/publish.rs", "CHANNELS_MAX", "Channels of a broadcast", "error 107"),
-    fixed("server/src/api/operations/connections.rs", "REASON_MAX", "Bytes of the reason of a disconnect", "error 107"),
+    fixed("protocol/src/websocket/head.rs", "CLOSE_REASON_MAX", "Bytes of the reason of a disconnect", "error 107"),
     fixed("server/src/api/operations/channel_directory.rs", "TEXT_MAX", "Bytes of a title, kind or tag in the directory of channels", "error 107"),
     fixed("server/src/api/operations/channel_directory.rs", "DESCRIPTION_MAX", "Bytes of a description", "error 107"),
     fixed("server/src/api/operations/channel_directory.rs", "TAGS_MAX", "Tags of a channel in the directory", "error 107"),

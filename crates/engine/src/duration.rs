@@ -1,5 +1,7 @@
 //! Durations of the configuration: `"25s"`, `"1h30m"`, `"500ms"`, as Go and Centrifugo write them; a bare number is
 //! seconds.
+//!
+//! By hand: `humantime` and `jiff` also read what Go does not (`1 hour`), and do not read a bare number.
 
 use std::time::Duration;
 

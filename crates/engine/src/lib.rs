@@ -11,6 +11,7 @@
 #[macro_use]
 pub mod setting;
 
+pub mod base64_text;
 pub mod channels;
 pub mod claims;
 pub mod directory;
@@ -24,6 +25,7 @@ pub mod session;
 mod settings;
 pub mod tracker;
 pub mod wheel;
+pub mod wildcard;
 mod work;
 
 pub use channels::Channels;

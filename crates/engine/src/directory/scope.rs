@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use touchline_protocol::Error;
 use touchline_registry::{ConflictPolicyKind, Limits, ReplicaSettings, ReplicaTiming, View};
 
-use super::answer;
-use super::effect::DirectoryRequest;
 use crate::setting::{SOME, ValueKind};
+use crate::wildcard;
 
 settings! {
     /// A scope of the configuration.
@@ -117,37 +115,18 @@ impl Scopes {
     pub fn options(&self, scope: ScopeId) -> Option<&ScopeOptions> {
         self.0.get(usize::from(scope.0)).map(|(options, _)| options)
     }
-
-    /// Replies to a request that any thread can execute: the lookup of a name. `None` = the directory must execute the
-    /// request.
-    pub fn answer(&self, request: &DirectoryRequest) -> Option<Result<Vec<u8>, Error>> {
-        let DirectoryRequest::Lookup { scope, name } = request else { return None };
-        let view = self.0.get(usize::from(scope.0)).map(|(_, view)| view);
-        Some(
-            view.ok_or(Error::NO_SUCH_SCOPE)
-                .and_then(|view| view.read(name, answer::entry).ok_or(Error::NOT_REGISTERED)),
-        )
-    }
 }
+
+/// The part of a pattern that stands for the client's user.
+pub(super) const USER_VARIABLE: &str = "{user}";
 
 /// Whether a name fits a pattern of the configuration: `{user}` is the user, `*` anything. Without a user `{user}` fits
 /// nothing.
 pub(crate) fn fits(pattern: &str, name: &str, user: &str) -> bool {
-    if user.is_empty() && pattern.contains("{user}") {
+    if user.is_empty() && pattern.contains(USER_VARIABLE) {
         return false;
     }
-    let mut rest = name;
-    let mut pieces = pattern.split('*');
-    let first = pieces.next().unwrap_or_default().replace("{user}", user);
-    let Some(after) = rest.strip_prefix(first.as_str()) else { return false };
-    rest = after;
-    let pieces: Vec<String> = pieces.map(|piece| piece.replace("{user}", user)).collect();
-    let Some((last, between)) = pieces.split_last() else { return rest.is_empty() };
-    for piece in between {
-        let Some(at) = rest.find(piece.as_str()) else { return false };
-        rest = &rest[at + piece.len()..];
-    }
-    rest.ends_with(last.as_str())
+    wildcard::matches_with(pattern, USER_VARIABLE, user, name)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use touchline_protocol::deflate;
 
 use super::acceptor::{Listener, NO_DESCRIPTORS, PendingConnection};
 use super::half_open::{Closed, HalfOpenEntry};
-use super::state::Shard;
+use super::state::{SCRATCH_SIZE, Shard};
 use crate::net::agent::Agent;
 use crate::net::headers::{HEADERS_MAX, Headers};
 use crate::net::negotiated::Negotiated;
@@ -33,6 +33,8 @@ const PAUSE_MS: u64 = 100;
 /// TLS handshakes that may begin at once, as time at their rate, microseconds: twice the time between two ticks, which
 /// end a pause.
 const HANDSHAKES_BURST_US: u64 = 200_000;
+// The longest head of a request fits into one read.
+const _: () = assert!(HEAD_MAX <= SCRATCH_SIZE);
 
 impl Shard {
     /// Whether a connection can be accepted at once.

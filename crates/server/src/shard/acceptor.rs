@@ -14,6 +14,8 @@ use crate::net::remote::Remote;
 const LISTENER_TOKENS: [Token; 3] = [Token(usize::MAX), Token(usize::MAX - 1), Token(usize::MAX - 2)];
 /// Tokens of pending connections begin here; tokens of connections are below.
 const PENDING_TOKENS_FROM: usize = 1 << 32;
+// The tokens of connections are their slots, numbers of 32 bits.
+const _: () = assert!(PENDING_TOKENS_FROM > u32::MAX as usize);
 /// Time between two log lines about connections that can't be accepted, milliseconds.
 const ERROR_REPORT_INTERVAL_MS: u64 = 60_000;
 /// Errors of the system when the process, or the machine, has no file descriptors left (errno(3): EMFILE, ENFILE).

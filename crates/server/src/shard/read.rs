@@ -21,7 +21,7 @@ use super::due::Due;
 use super::half_open::HalfOpenEntry;
 use super::input::Input;
 use super::queue::OutputKind;
-use super::state::{SCRATCH_SIZE, Shard, take_one};
+use super::state::{SCRATCH_SIZE, Shard, WHEEL_TICKS, take_one};
 use crate::net::negotiated::Negotiated;
 use crate::net::socket::{AcceptedSocket, Socket};
 use crate::net::transport::Transport;
@@ -35,12 +35,17 @@ use crate::runtime::reply_to::ReplyTo;
 /// Reads of one connection in one turn; the rest waits for the next turn, so that one busy client delays no other.
 const READS_MAX: usize = 2;
 /// Bytes of one such read, unless something larger has begun to arrive.
-const READ_SIZE: usize = 8 * 1024;
+pub(super) const READ_SIZE: usize = 8 * 1024;
 /// Time that a client has to answer a close frame, tenths of a second.
 pub(super) const CLOSE_TENTHS: u32 = 50;
 /// Close codes that are never sent (RFC 6455 section 7.4.1): none was given, and the connection broke off.
 const NO_CODE: u16 = 1_005;
 const BROKEN_OFF: u16 = 1_006;
+
+// A read of a turn fits into the scratch buffer.
+const _: () = assert!(READ_SIZE <= SCRATCH_SIZE);
+// The wheel reaches the deadline of a close, so that it is booked once.
+const _: () = assert!(CLOSE_TENTHS as usize <= WHEEL_TICKS);
 
 impl Shard {
     /// Takes over a connection from HTTP.
@@ -331,7 +336,7 @@ impl Shard {
 
     /// A connection, and the context by which its session decides.
     fn context(&mut self, slot: u32) -> Option<(&mut Connection, Context<'_>)> {
-        let random = self.next_random();
+        let random = self.random.u64(..);
         let is_scarce = self.is_scarce();
         let id = ConnectionId { shard: self.id, slot, generation: self.connections.generation(slot) };
         let connection = self.connections.get_mut(slot)?;

@@ -22,6 +22,7 @@ use super::users::Users;
 use super::waiting::WaitingRequests;
 use crate::net::admission::AddressSlot;
 use crate::node::Node;
+use crate::runtime::clock::TENTH_US;
 use crate::runtime::mailbox::Message;
 use crate::runtime::metrics::ShardMetrics;
 use crate::runtime::random::ClientIdRandom;
@@ -31,8 +32,10 @@ use crate::runtime::registry_mailbox::Probe;
 pub(super) const MESSAGES_MAX: usize = 256;
 /// Length of a tick, milliseconds.
 pub(super) const TICK_MS: u64 = 100;
+// Deadlines of connections are tenths of a second.
+const _: () = assert!(TICK_MS * 1_000 == TENTH_US);
 /// Ticks that the wheel reaches ahead: somewhat more than the usual time between pings.
-const WHEEL_TICKS: usize = 512;
+pub(super) const WHEEL_TICKS: usize = 512;
 /// Bytes read from a socket at once.
 pub(super) const SCRATCH_SIZE: usize = 64 * 1024;
 
@@ -79,8 +82,8 @@ pub(crate) struct Shard {
     pub(super) minute_stats: Option<Box<MinuteStats>>,
     /// Random bytes for the ids of clients.
     pub(super) secure: ClientIdRandom,
-    /// State of a generator for numbers that may be predictable: never shown, and not of the seed of the epochs.
-    pub(super) random: u64,
+    /// Pseudo-random numbers for what needs no secret, such as the spread of pings: not of the seed of the epochs.
+    pub(super) random: fastrand::Rng,
     /// The time of this turn, Unix milliseconds.
     pub(super) now_ms: u64,
     /// The time of this turn, microseconds of the node's clock.
@@ -168,7 +171,7 @@ impl Shard {
             effects: Effects::default(),
             tracker: Tracker::default(),
             minute_stats,
-            random: random | 1,
+            random: fastrand::Rng::with_seed(random),
             secure,
             now_ms,
             now_us: 0,
@@ -205,14 +208,6 @@ impl Shard {
             self.effects = Effects::default();
         }
         result.is_ok()
-    }
-
-    /// A pseudo-random number: xorshift64 (Marsaglia 2003), seeded at random.
-    pub(super) fn next_random(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random
     }
 }
 

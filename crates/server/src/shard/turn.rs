@@ -8,6 +8,7 @@ use std::time::Duration;
 use mio::event::Event;
 
 use super::acceptor::{is_listener, is_pending};
+use super::budget::ANSWERS_AHEAD;
 use super::deliver;
 use super::state::{Drain, MESSAGES_MAX, Shard, TICK_MS, take_one};
 use crate::runtime::here::set_here;
@@ -25,6 +26,8 @@ const SMALL_AUDIENCE: u32 = 16;
 const INLINE_RUNS_PER_TURN_MAX: usize = 32;
 /// Bytes of replies made in one turn, above which the rest of the mailbox waits for the next turn.
 const MADE_MAX: usize = 4 * 1024 * 1024;
+// A turn has room for the answers of many connections.
+const _: () = assert!(16 * ANSWERS_AHEAD <= MADE_MAX);
 /// Deliveries noted and not yet written, above which the mailbox must wait.
 const NOTES_MAX: usize = 2_000_000;
 

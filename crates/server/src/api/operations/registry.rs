@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use touchline_engine::Response;
-use touchline_engine::directory::{self, DirectoryRequest, Requester, client_from_text};
+use touchline_engine::directory::{self, DirectoryRequest, RegistryMethod, Requester, client_from_text};
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
@@ -158,7 +158,8 @@ fn longest_call_ms(request_timeout: Duration) -> u64 {
 ///
 /// # Errors
 /// Those of the operation; 4009 while the entries of other nodes have not arrived, when one of them may be the answer.
-async fn run(node: &Node, method: &str, from: AnswersFrom, params: &str) -> Result<WrittenJson, OperationError> {
+async fn run(node: &Node, name: &str, from: AnswersFrom, params: &str) -> Result<WrittenJson, OperationError> {
+    let method = RegistryMethod::from_name(name).ok_or(Error::METHOD_NOT_FOUND)?;
     let is_unsettled = node.is_unsettled();
     if is_unsettled && from == AnswersFrom::AllEntries {
         return Err(Error::CLUSTER_UNREACHABLE.into());
@@ -170,7 +171,12 @@ async fn run(node: &Node, method: &str, from: AnswersFrom, params: &str) -> Resu
     Ok(answer?)
 }
 
-async fn run_directory(node: &Node, method: &str, from: AnswersFrom, params: &str) -> Result<WrittenJson, Error> {
+async fn run_directory(
+    node: &Node,
+    method: RegistryMethod,
+    from: AnswersFrom,
+    params: &str,
+) -> Result<WrittenJson, Error> {
     let mut request = directory::read(method, params, &node.session.scopes)?;
     if let DirectoryRequest::Call { timeout_ms, .. } = &mut request {
         *timeout_ms = (*timeout_ms).min(longest_call_ms(node.settings.http_server.request_timeout));
@@ -199,6 +205,7 @@ mod tests {
 
     #[test]
     fn the_operations_are_the_methods_that_the_engine_reads() {
-        assert_eq!(NAMES, directory::METHODS);
+        let operations = RegistryMethod::ALL.iter().filter(|method| method.is_operation());
+        assert_eq!(NAMES, operations.map(|method| method.name()).collect::<Vec<_>>());
     }
 }

@@ -21,9 +21,13 @@ const RANGE_MAX: u64 = 366 * 86_400;
 const STEP_S: u64 = 60;
 /// Points of one answer, at most.
 const POINTS_MAX: u64 = 10_000;
+// The range and the step by default make an answer that is allowed.
+const _: () = assert!(DEFAULT_RANGE_S <= RANGE_MAX && DEFAULT_RANGE_S / STEP_S <= POINTS_MAX);
 /// Lines of a ranking: the default, and the maximum.
 const TOP_DEFAULT: usize = 10;
 const TOP_MAX: usize = 1_000;
+// A ranking by default is one that is allowed.
+const _: () = assert!(TOP_DEFAULT <= TOP_MAX);
 
 /// What the three operations may answer with: 108 without statistics, 111 with too many queries, 4010.
 const STATS_ERRORS: &[Error] = &[Error::NOT_AVAILABLE, Error::TOO_MANY_REQUESTS, Error::STORE_UNAVAILABLE];
