@@ -9,7 +9,7 @@ use super::router::NodeRouter;
 use super::serve::serve_node;
 use crate::net::port::Port;
 use crate::node::Node;
-use crate::shard::services::{BroadcastReply, ShardServices};
+use crate::shard::services::{OperationReplySink, ShardServices};
 use crate::transport::http::{self, HttpCaller};
 
 /// Serves by tasks on the thread that runs the shard.
@@ -24,7 +24,7 @@ impl ShardServices for ApiServices {
         tokio::task::spawn_local(http::prepare::<NodeRouter>(caller, socket, port));
     }
 
-    fn run_broadcast(&self, node: &Arc<Node>, message: Bytes, reply: BroadcastReply) {
+    fn run_broadcast(&self, node: &Arc<Node>, message: Bytes, reply: OperationReplySink) {
         serve_node(node, message, reply);
     }
 }

@@ -10,7 +10,7 @@ use crate::node::Node;
 use crate::transport::http::HttpCaller;
 
 /// Called with the result of an operation; None = nobody waits for it.
-pub(crate) type BroadcastReply = Option<Box<dyn FnOnce(Vec<u8>) + Send>>;
+pub(crate) type OperationReplySink = Option<Box<dyn FnOnce(Vec<u8>) + Send>>;
 
 /// Work that begins on the thread that runs the shard, and that the shard does not wait for.
 pub(crate) trait ShardServices: Sync {
@@ -23,7 +23,7 @@ pub(crate) trait ShardServices: Sync {
 
     /// Runs an operation that another node broadcasts to every node. `message`: see
     /// [`crate::runtime::mailbox::Message::Broadcast`].
-    fn run_broadcast(&self, node: &Arc<Node>, message: Bytes, reply: BroadcastReply);
+    fn run_broadcast(&self, node: &Arc<Node>, message: Bytes, reply: OperationReplySink);
 }
 
 /// The implementation, which lives as long as the process.
