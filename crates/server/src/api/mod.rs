@@ -1,20 +1,20 @@
-//! The server API. Imports go one way: what an operation is (`operation`), each operation (`operations`), the table of
-//! all (`table`), and what serves them (`batch`, `serve`).
+//! What answers requests: the router of HTTP, and the server API. Imports go one way: what an operation is
+//! (`operation`), each operation (`operations`), the table of all (`table`), what serves them (`batch`, `serve`), the
+//! router, and what a shard asks for (`services`).
 
 mod batch;
 mod cluster;
 mod description;
 mod json;
+mod metrics_text;
 mod operation;
 mod operations;
 mod params;
 mod reply;
+mod router;
 mod serve;
+pub(crate) mod services;
 mod table;
 
 pub use description::{COMMON_ERRORS, OperationDescription, OperationScope};
-pub(crate) use operation::OperationError;
-pub(crate) use operations::publish::is_publish;
-pub(crate) use reply::ErrorMode;
-pub(crate) use serve::{serve, serve_node};
 pub use table::operations;

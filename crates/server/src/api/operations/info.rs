@@ -8,7 +8,6 @@ use crate::api::description::OperationScope;
 use crate::api::operation::{Operation, OperationError};
 use crate::node::Node;
 use crate::runtime::mailbox::Inspection;
-use crate::runtime::metrics::NodeCollector;
 use crate::runtime::process;
 
 /// Asks for nothing; fields are ignored.
@@ -108,7 +107,7 @@ impl Operation for InfoOperation {
             num_subs: node.shards.iter().map(|shard| shard.metrics.subscriptions.get()).sum(),
             num_channels,
             uptime: up_s as u64,
-            metrics: InfoMetrics { interval: rounded(up_s, 3), items: NodeCollector::of(node).values().collect() },
+            metrics: InfoMetrics { interval: rounded(up_s, 3), items: node.collector().values().collect() },
             process: InfoProcess {
                 cpu: rounded(100.0 * process::processor_s() / up_s.max(0.001), 2),
                 rss: process::resident(),
