@@ -40,7 +40,7 @@ pub(crate) fn take_keys(words: impl Iterator<Item = OsString>) -> (Vec<OsString>
             rest.push(word);
             continue;
         }
-        let needs_value = keys::find(KEYS, path).is_some_and(|key| key.kind != ValueKind::Boolean);
+        let needs_value = keys::find(&KEYS, path).is_some_and(|key| key.kind != ValueKind::Boolean);
         let is_value = |next: &str| needs_value || !next.starts_with("--") || next.starts_with("---");
         let has_next = value.is_none() && words.peek().and_then(|next| next.to_str()).is_some_and(is_value);
         let next = if has_next { words.next().and_then(|next| next.into_string().ok()) } else { None };
@@ -102,6 +102,8 @@ pub(crate) enum CliCommand {
     Check(CheckArguments),
     /// Print a small configuration with fresh secrets.
     Genconfig(GenconfigArguments),
+    /// Print the JSON Schema of a configuration (draft 2020-12), with which an editor completes and checks its keys.
+    Configschema,
     /// Print a token for a client: to connect, or with --channel to subscribe.
     Token(TokenArguments),
     /// Publish JSON into a channel by the server API.
@@ -207,13 +209,16 @@ pub(crate) struct TokenArguments {
 /// How to reach the server API.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ApiArguments {
-    /// The server; else where the configuration says that it listens, which is http://127.0.0.1:8000
-    /// if it says nothing.
+    /// The server, http:// or https://; else where the configuration says that it listens, which is
+    /// http://127.0.0.1:8000 if it says nothing.
     #[arg(long, value_name = "URL")]
     pub(crate) api: Option<String>,
     /// Key of the server API; else the one of --config or TOUCHLINE_HTTP_API_KEY.
     #[arg(long)]
     pub(crate) key: Option<String>,
+    /// Certificates of authorities, PEM, that are trusted for https:// beside those of this system.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
     /// Configuration file of the server, with its port and its key; else the one that TOUCHLINE_CONFIG names.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -236,10 +241,13 @@ pub(crate) struct PublishArguments {
 pub(crate) struct WatchArguments {
     /// The channel.
     pub(crate) channel: String,
-    /// The server's WebSocket endpoint; else that of the configuration, which is
+    /// The server's WebSocket endpoint, ws:// or wss://; else that of the configuration, which is
     /// ws://127.0.0.1:8000/connection/websocket if it says nothing.
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
+    /// Certificates of authorities, PEM, that are trusted for wss:// beside those of this system.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
     /// Configuration file of the server, with its port; else the one that TOUCHLINE_CONFIG names.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

@@ -35,10 +35,14 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const SIGNALS_MAX: usize = 4_096;
 /// How long a load waits for streams that are being opened; then it fails.
 const LOAD_WAIT: Duration = Duration::from_secs(5);
+// A load that waits outlasts at least one more attempt to open the streams.
+const _: () = assert!(RETRY_INTERVAL.as_millis() < LOAD_WAIT.as_millis());
 /// Between two checks of the cluster's members.
 const TICK_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a node may take to reply to a probe. NATS reports at once if the node is not subscribed.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
+// Ticks send the probes and notice what has expired.
+const _: () = assert!(TICK_INTERVAL.as_millis() < PROBE_TIMEOUT.as_millis());
 /// Commands that run before the server's echo is requested.
 const BATCH: usize = 512;
 
@@ -175,17 +179,19 @@ impl ConnectedNode {
         };
         let ms = |duration: Duration| duration.as_millis() as u64;
         let timing = MembershipTiming {
-            heartbeat_ms: ms(settings.heartbeat),
-            timeout_ms: ms(settings.timeout),
-            grace_ms: ms(settings.grace),
+            heartbeat_ms: ms(settings.cluster.heartbeat_interval),
+            timeout_ms: ms(settings.cluster.node_timeout),
+            grace_ms: ms(settings.cluster.suspect_grace),
         };
-        let log = LinkLog::new(&settings.urls, !settings.tls_ca.is_empty() || !settings.tls_cert.is_empty());
+        let cluster = &settings.cluster;
+        let has_tls = !cluster.nats_tls_ca.is_empty() || !cluster.nats_tls_cert.is_empty();
+        let log = LinkLog::new(&cluster.nats_url, has_tls);
         ConnectedNode {
             members: Members::new(me, timing),
             began: Instant::now(),
             signal_sender,
             is_joined: Arc::default(),
-            subjects: Subjects::new(&settings.cluster),
+            subjects: Subjects::new(&settings.cluster.name),
             client,
             settings: Arc::new(settings),
             events,

@@ -69,8 +69,8 @@ pub enum ClusterEvent {
         /// The epoch of the stream that has stored it, without a run.
         epoch: Epoch,
     },
-    /// More is stored in a namespace than at the last such event. Publications may have been missed: [`crate::Cluster::check`]
-    /// detects that.
+    /// More is stored in a namespace than at the last such event. Publications may have been missed:
+    /// [`crate::Cluster::check`] detects that.
     Advanced {
         /// The namespace.
         namespace: NamespaceName,

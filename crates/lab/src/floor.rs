@@ -98,35 +98,35 @@ fn accept(listener: &Socket, connections: usize, transport: ClientTransport) -> 
 #[derive(Default)]
 struct ReaderThreads {
     commands: Vec<Sender<Sending>>,
-    outcomes: Option<Receiver<Result<()>>>,
+    results: Option<Receiver<Result<()>>>,
 }
 
 impl ReaderThreads {
     /// Gives each thread its share of the readers.
     fn start(mut readers: Vec<FloorReader>, threads: usize) -> Result<Self> {
-        let (outcome, outcomes) = channel();
+        let (result, results) = channel();
         let share = readers.len().div_ceil(threads.max(1));
         let (mut commands, mut first) = (Vec::new(), 0);
         while !readers.is_empty() {
             let others = readers.split_off(share.min(readers.len()));
             let mut own = std::mem::replace(&mut readers, others);
             let (command, received) = channel::<Sending>();
-            let outcome = outcome.clone();
+            let result = result.clone();
             let work = move || {
-                received.iter().map(|sending| send(&mut own, first, &sending)).try_for_each(|sent| outcome.send(sent))
+                received.iter().map(|sending| send(&mut own, first, &sending)).try_for_each(|sent| result.send(sent))
             };
             std::thread::Builder::new().name("sender".into()).spawn(work).context("failed to start a thread")?;
             commands.push(command);
             first += share;
         }
-        Ok(ReaderThreads { commands, outcomes: Some(outcomes) })
+        Ok(ReaderThreads { commands, results: Some(results) })
     }
 
     /// Lets all send, and waits for them.
     fn send(&self, sending: &Sending) -> Result<()> {
         self.commands.iter().try_for_each(|command| command.send(sending.clone()))?;
-        let outcomes = self.outcomes.iter().flat_map(Receiver::iter);
-        outcomes.take(self.commands.len()).collect()
+        let results = self.results.iter().flat_map(Receiver::iter);
+        results.take(self.commands.len()).collect()
     }
 }
 

@@ -13,7 +13,8 @@ pub struct Append {
     /// The channel.
     pub channel: ChannelName,
     /// A publication, as [`touchline_protocol::stored`] encodes it. Only its JSON object is stored;
-    /// [`crate::StoreEvent::Appended`] returns the payload unchanged. Anything else is refused as [`StoreRefusal::Invalid`].
+    /// [`crate::StoreEvent::Appended`] returns the payload unchanged. Anything else is refused as
+    /// [`StoreRefusal::Invalid`].
     pub payload: Bytes,
     /// When it was published, Unix milliseconds.
     pub time_ms: u64,

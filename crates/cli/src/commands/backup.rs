@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result, bail};
 use touchline_store::migrate::{self, PRIMARY, STATS};
 use touchline_store::{DatabaseUrl, copies};
 
-use crate::api::configured;
 use crate::arguments::{BackupArguments, DatabaseChoice};
+use crate::client::api::configured;
 
 /// Copies the database into a new file. The server may run.
 pub(crate) fn backup(arguments: &BackupArguments) -> Result<ExitCode> {

@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result};
 use touchline_config::{ConfigOutcome, Severity, Sources, process_variables, read_to_serve};
 use touchline_server::PROBES;
 
-use crate::api::named;
 use crate::arguments::CheckArguments;
+use crate::client::api::named;
 
 /// Prints the findings; fails if `touchline serve` would because of the configuration itself. What depends on the
 /// moment it does not try.

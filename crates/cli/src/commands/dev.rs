@@ -8,8 +8,8 @@ use touchline_server::{Running, Settings};
 
 use super::banner::{Reach, banner};
 use super::match_replay::{Player, Recording};
-use crate::api::{ApiClient, reachable};
 use crate::arguments::ServeArguments;
+use crate::client::api::{ApiClient, reachable};
 use crate::demo;
 
 /// How many times faster than it was the demo's match is played: one takes a few minutes.
@@ -38,7 +38,7 @@ pub(crate) fn begin(settings: &Settings, running: &Running, arguments: &ServeArg
     out.flush()?;
     recording
         .map(|recording| {
-            Player::start(ApiClient::new(&api_base, key.clone())?, demo::CHANNEL.to_owned(), recording, SPEED)
+            Player::start(ApiClient::new(&api_base, key.clone(), None)?, demo::CHANNEL.to_owned(), recording, SPEED)
         })
         .transpose()
 }

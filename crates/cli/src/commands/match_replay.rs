@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value as Json, json};
 
-use crate::api::ApiClient;
 use crate::arguments::MatchArguments;
+use crate::client::api::ApiClient;
 use crate::demo;
 
 /// Pause between the end of a match and the next kick-off.

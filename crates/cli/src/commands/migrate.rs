@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result, bail};
 use touchline_store::Schema;
 use touchline_store::migrate::{PRIMARY, STATS};
 
-use crate::api::configured;
 use crate::arguments::{DatabaseChoice, MigrateAction, MigrateArguments};
+use crate::client::api::configured;
 
 /// Does it, and shows what is there then. `status` fails if something is not made yet.
 pub(crate) fn run(arguments: &MigrateArguments) -> Result<ExitCode> {

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use serde_json::{Value as Json, json};
 
-use crate::api::ApiClient;
 use crate::arguments::PublishArguments;
+use crate::client::api::ApiClient;
 
 /// Publishes and prints the result.
 pub(crate) fn run(arguments: &PublishArguments) -> Result<ExitCode> {

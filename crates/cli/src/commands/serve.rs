@@ -11,8 +11,8 @@ use touchline_config::{Finding, Flags, Severity, Sources};
 use touchline_server::{PROBES, Running, Server, Settings, StartError};
 use touchline_store::OpenError;
 
-use crate::api::named;
 use crate::arguments::ServeArguments;
+use crate::client::api::named;
 use crate::secret::development_secrets;
 use crate::{commands::dev, descriptors, logging};
 

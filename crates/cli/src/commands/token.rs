@@ -11,8 +11,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value as Json, json};
 use touchline_server::{RefusalReport, Settings, TokenError, TokenSettings};
 
-use crate::api::configured;
 use crate::arguments::TokenArguments;
+use crate::client::api::configured;
 
 /// Prints the token alone, so that it can be used by `$(touchline token …)`.
 pub(crate) fn run(arguments: &TokenArguments) -> Result<ExitCode> {

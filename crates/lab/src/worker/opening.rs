@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::WorkerReport;
+use super::messages::WorkerReport;
 use crate::ledger::{Ledger, Times};
 
 /// An opening that makes no progress for so long has failed.

@@ -9,7 +9,7 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Socket, Type};
 
-use super::WorkerSpec;
+use super::messages::WorkerSpec;
 use crate::ledger::{Ledger, Progress};
 use crate::process::now_us;
 use crate::socket::LabStream;

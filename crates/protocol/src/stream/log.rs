@@ -1,6 +1,10 @@
 //! What is read of a channel's log, and how much of it is kept.
 
 use super::offset::Offset;
+use std::time::Duration;
+
+/// How long the idempotency key of a publication is remembered, whichever log backend keeps the channel's log.
+pub const IDEMPOTENCY_KEY_TTL: Duration = Duration::from_secs(300);
 
 /// A read of a channel's log from a log backend: what the backend is asked for, and what its answer repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -1,0 +1,177 @@
+//! Calls of the server API, by those commands that are its clients.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use rustls::ClientConfig;
+use serde_json::Value as Json;
+use touchline_config::Sources;
+use touchline_server::{PROBES, Settings};
+
+use super::http;
+use super::tls;
+use super::url::ServerUrl;
+use crate::arguments::{ApiArguments, CONFIG_VARIABLE};
+
+/// The URL of the server API, and its key.
+#[derive(Clone)]
+pub(crate) struct ApiClient {
+    base: ServerUrl,
+    key: String,
+    /// How TLS is spoken. `None` = the URL has none.
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl ApiClient {
+    /// An API at a base URL, with or without `/api` at its end. `ca` names a file with the certificates of authorities
+    /// that are trusted beside the system's.
+    ///
+    /// # Errors
+    /// When the URL is not valid, no header can carry the key, or the file cannot be read.
+    pub(crate) fn new(url: &str, key: String, ca: Option<&Path>) -> Result<Self> {
+        let mut base = ServerUrl::parse(url, "http")?;
+        if key.bytes().any(|b| !b.is_ascii_graphic()) {
+            bail!("the key of the server API has characters that no header can carry");
+        }
+        base.path = base.path.trim_end_matches('/').trim_end_matches("/api").to_owned();
+        let tls = base.is_tls.then(|| tls::client_config(ca)).transpose()?;
+        Ok(ApiClient { base, key, tls })
+    }
+
+    /// As the arguments say; a key that they don't give comes from the configuration.
+    ///
+    /// # Errors
+    /// When the URL is not valid, or the configuration or the authorities cannot be read.
+    pub(crate) fn from_arguments(arguments: &ApiArguments) -> Result<Self> {
+        let ca = arguments.ca.as_deref();
+        if let (Some(url), Some(key)) = (&arguments.api, &arguments.key) {
+            return ApiClient::new(url, key.clone(), ca);
+        }
+        let settings = configured(arguments.config.as_deref())?;
+        let url = match &arguments.api {
+            Some(url) => url.clone(),
+            None => api_endpoint(&settings)?,
+        };
+        ApiClient::new(&url, arguments.key.clone().unwrap_or(settings.http_api.key), ca)
+    }
+
+    /// Calls one operation and gives its result.
+    ///
+    /// # Errors
+    /// When the server isn't there or refuses; the API's own errors with number and text.
+    pub(crate) fn call(&self, operation: &str, request: &Json) -> Result<Json> {
+        let url = ServerUrl { path: format!("{}/api/{operation}", self.base.path), ..self.base.clone() };
+        let answer = http::post(&url, self.tls.as_ref(), &self.key, request.to_string().into_bytes())?;
+        match answer.status {
+            200..=299 => {}
+            401 => bail!(
+                "the server at {} refused the key (401): give it by --key, --config or TOUCHLINE_HTTP_API_KEY",
+                url.authority()
+            ),
+            404 => bail!("there is no server API at {} (404)", url.authority()),
+            status => bail!("the server answered {status}: {}", excerpt(&answer.body)),
+        }
+        let mut reply: Json = serde_json::from_slice(&answer.body)
+            .with_context(|| format!("the answer does not come from a server API: {}", excerpt(&answer.body)))?;
+        if let Some(error) = reply.get("error") {
+            let number = error["code"].as_u64().unwrap_or_default();
+            bail!("error {number}: {}", error["message"].as_str().unwrap_or_default());
+        }
+        Ok(reply["result"].take())
+    }
+}
+
+/// The configuration file: the one that was typed, else the one that TOUCHLINE_CONFIG names.
+pub(crate) fn named(typed: Option<&Path>) -> Option<PathBuf> {
+    typed.map(Path::to_owned).or_else(|| std::env::var_os(CONFIG_VARIABLE).map(Into::into))
+}
+
+/// Where the server API of these settings is reached from this machine: on the internal port, if there is one.
+///
+/// # Errors
+/// When `http_server.internal_address` is not valid.
+fn api_endpoint(settings: &Settings) -> Result<String> {
+    let server = &settings.http_server;
+    let internal = server.internal_bind_address().context("http_server.internal_address")?;
+    Ok(match internal.filter(|_| !settings.http_api.external) {
+        None => endpoint(settings, "http"),
+        Some(address) => url_at("http", server.has_internal_tls(), address),
+    })
+}
+
+/// Where clients reach a server with these settings from this machine: `scheme://host:port`, or `schemes://host:port`
+/// if it speaks TLS.
+pub(crate) fn endpoint(settings: &Settings, scheme: &str) -> String {
+    let server = &settings.http_server;
+    let address = server.bind_address().unwrap_or(Ipv4Addr::LOCALHOST.into());
+    let is_tls = server.tls.enabled || server.tls_autocert.enabled;
+    url_at(scheme, is_tls, SocketAddr::new(address, server.port))
+}
+
+fn url_at(scheme: &str, is_tls: bool, bound: SocketAddr) -> String {
+    format!("{scheme}{}://{}", if is_tls { "s" } else { "" }, reachable(bound))
+}
+
+/// The address to type. A server that listens on every interface is reached by the loopback address of IPv4: there
+/// `serve --dev` listens too.
+pub(crate) fn reachable(bound: SocketAddr) -> SocketAddr {
+    if bound.ip().is_unspecified() { SocketAddr::from((Ipv4Addr::LOCALHOST, bound.port())) } else { bound }
+}
+
+/// The settings of a file, if one is named, and of the environment.
+///
+/// # Errors
+/// When they have faults.
+pub(crate) fn configured(file: Option<&Path>) -> Result<Settings> {
+    let sources = Sources { file: named(file), variables: touchline_config::process_variables(), ..Sources::default() };
+    let (configuration, _) = touchline_config::read(&sources, &PROBES).into_result()?;
+    Ok(configuration.settings)
+}
+
+fn excerpt(body: &[u8]) -> String {
+    String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_api_is_where_the_settings_put_it() {
+        let asked = |change: fn(&mut Settings)| {
+            let mut settings = Settings::default();
+            settings.http_server.address = "127.0.0.1".into();
+            change(&mut settings);
+            api_endpoint(&settings).ok()
+        };
+        let internal = |settings: &mut Settings| settings.http_server.internal_port = Some(9000);
+        let with_tls = |settings: &mut Settings| settings.http_server.tls.enabled = true;
+        assert_eq!(asked(|_| {}).as_deref(), Some("http://127.0.0.1:8000"));
+        assert_eq!(asked(internal).as_deref(), Some("http://127.0.0.1:9000"));
+        assert_eq!(asked(with_tls).as_deref(), Some("https://127.0.0.1:8000"));
+        type Change = fn(&mut Settings);
+        let cases: [(Change, Option<&str>); 4] = [
+            (
+                |s| (s.http_server.internal_port, s.http_api.external) = (Some(9000), true),
+                Some("http://127.0.0.1:8000"),
+            ),
+            (|s| s.http_server.internal_address = "127.0.0.2".into(), Some("http://127.0.0.2:8000")),
+            (
+                |s| (s.http_server.internal_port, s.http_server.tls.enabled) = (Some(9000), true),
+                Some("https://127.0.0.1:9000"),
+            ),
+            (
+                |s| {
+                    (s.http_server.internal_port, s.http_server.tls.enabled) = (Some(9000), true);
+                    s.http_server.tls_external = true;
+                },
+                Some("http://127.0.0.1:9000"),
+            ),
+        ];
+        for (index, (change, expected)) in cases.into_iter().enumerate() {
+            assert_eq!(asked(change).as_deref(), expected, "case {index}");
+        }
+    }
+}

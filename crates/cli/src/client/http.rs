@@ -1,0 +1,202 @@
+//! One POST on one connection, by hyper's client: the binary has it and its TLS for ACME already, so it adds no crate,
+//! while `ureq` would.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Error, Result, anyhow, bail};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::Request;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::rt::{Read, Write};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::tls::{explain, server_name};
+use super::url::{ServerUrl, TIMEOUT};
+
+/// Largest head of an answer, bytes.
+const HEAD_LEN_MAX: usize = 64 * 1024;
+/// Largest body of an answer, bytes.
+const BODY_LEN_MAX: usize = 64 * 1024 * 1024;
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct HttpReply {
+    /// The status code.
+    pub(crate) status: u16,
+    /// The body.
+    pub(crate) body: Vec<u8>,
+}
+
+/// The limits of one request.
+#[derive(Clone, Copy)]
+struct RequestLimits {
+    /// Time for the TLS handshake, for the head of the answer, and for each piece of its body.
+    patience: Duration,
+    /// Largest body of the answer, bytes.
+    body_len_max: usize,
+}
+
+const LIMITS: RequestLimits = RequestLimits { patience: TIMEOUT, body_len_max: BODY_LEN_MAX };
+
+/// Posts JSON, with the key if there is one, and with TLS if a configuration is given.
+///
+/// # Errors
+/// When no server answers, its certificate is not trusted, the answer is not HTTP, or it is too large or too late.
+pub(crate) fn post(url: &ServerUrl, tls: Option<&Arc<ClientConfig>>, key: &str, body: Vec<u8>) -> Result<HttpReply> {
+    post_within(url, tls, key, body, LIMITS)
+}
+
+fn post_within(
+    url: &ServerUrl,
+    tls: Option<&Arc<ClientConfig>>,
+    key: &str,
+    body: Vec<u8>,
+    limits: RequestLimits,
+) -> Result<HttpReply> {
+    let mut request = Request::post(url.path.as_str())
+        .header(HOST, url.authority())
+        .header(CONTENT_TYPE, "application/json")
+        .header(CONNECTION, "close");
+    if !key.is_empty() {
+        let mut value = HeaderValue::from_str(key).context("no header can carry the key")?;
+        value.set_sensitive(true);
+        request = request.header("X-API-Key", value);
+    }
+    let request = request.body(Full::new(Bytes::from(body))).context("the request is not valid")?;
+    let stream = url.connect()?;
+    stream.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let stream = TcpStream::from_std(stream)?;
+        let answer = match tls {
+            None => exchange(stream, request, limits).await,
+            Some(config) => {
+                let connector = TlsConnector::from(Arc::clone(config));
+                let handshake = timeout(limits.patience, connector.connect(server_name(url)?, stream)).await;
+                let late = || anyhow!("{} did not agree on TLS in time", url.authority());
+                let stream = handshake.map_err(|_| late())?.map_err(|error| explain(error, url))?;
+                exchange(stream, request, limits).await
+            }
+        };
+        answer.with_context(|| format!("failed to read the answer of {}", url.authority()))
+    })
+}
+
+/// Sends a request on an open connection and reads the whole answer.
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>, limits: RequestLimits) -> Result<HttpReply>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let mut sender = open(TokioIo::new(stream)).await?;
+    let response = timeout(limits.patience, sender.send_request(request)).await.context("it did not come in time")?;
+    let (head, mut body) = response.map_err(told)?.into_parts();
+    let mut bytes = Vec::new();
+    while let Some(frame) = timeout(limits.patience, body.frame()).await.context("the rest did not come in time")? {
+        let Ok(data) = frame.map_err(told)?.into_data() else { continue };
+        if bytes.len() + data.len() > limits.body_len_max {
+            bail!("it has more than {} bytes", limits.body_len_max);
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(HttpReply { status: head.status.as_u16(), body: bytes })
+}
+
+/// Begins HTTP on a connection, which a task of the runtime drives from then on.
+async fn open<S: Read + Write + Unpin + Send + 'static>(stream: S) -> Result<SendRequest<Full<Bytes>>> {
+    let (sender, connection) = http1::Builder::new().max_buf_size(HEAD_LEN_MAX).handshake(stream).await?;
+    // Its error reaches the request, too.
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+/// Says what is wrong with an answer.
+fn told(error: hyper::Error) -> Error {
+    let text = if error.is_parse() {
+        "the other end does not speak HTTP here (is it https://?)"
+    } else if error.is_incomplete_message() {
+        "the answer broke off"
+    } else if is_reset(&error) {
+        "the connection was reset"
+    } else {
+        "the connection failed"
+    };
+    Error::new(error).context(text)
+}
+
+fn is_reset(error: &hyper::Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
+    source.is_some_and(|source| source.kind() == ErrorKind::ConnectionReset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::TcpListener;
+
+    const SMALL: RequestLimits = RequestLimits { patience: Duration::from_millis(300), body_len_max: 10 };
+
+    /// What a server that gives these bytes is understood to answer. It hangs up at once, or never.
+    fn answer(bytes: &'static [u8], hangs_up: bool) -> Result<(u16, String)> {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let server = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().expect("the client comes");
+            let mut stream = BufReader::new(stream);
+            let mut line = String::new();
+            while stream.read_line(&mut line).expect("a line") > 2 {
+                line.clear();
+            }
+            stream.get_mut().write_all(bytes).expect("the client reads");
+            if !hangs_up {
+                let _ = wait.recv();
+            }
+        });
+        let url = ServerUrl { is_tls: false, host: "127.0.0.1".into(), port, path: "/api".into() };
+        let answer = post_within(&url, None, "key", Vec::new(), SMALL);
+        drop(done);
+        server.join().expect("the server ends");
+        answer.map(|answer| (answer.status, String::from_utf8_lossy(&answer.body).into_owned()))
+    }
+
+    #[test]
+    fn answers_are_read_to_their_end() {
+        let good = |status, text: &str| Some((status, text.to_owned()));
+        for (bytes, expected) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}more", good(200, "{}")),
+            ("HTTP/1.0 401 No\r\n\r\nto the end", good(401, "to the end")),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", good(200, "{}")),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", None),
+            ("HTTP/1.1 200 OK\r\nContent-", None),
+            ("HTTP/1.1 200 OK\r\n\r\nmore than ten", None),
+            ("SSH-2.0-OpenSSH\r\n\r\n", None),
+            ("", None),
+        ] {
+            assert_eq!(answer(bytes.as_bytes(), true).ok(), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_answer_is_told() {
+        let said = |bytes, hangs_up| format!("{:#}", answer(bytes, hangs_up).expect_err("it is no answer"));
+        for (bytes, hangs_up, expected) in [
+            (&b"HTTP/1.1 200 OK\r\n\r\nmore than ten"[..], false, "more than 10 bytes"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", false, "the rest did not come in time"),
+            (b"HTTP/1.1 200", false, "did not come in time"),
+            (b"SSH-2.0-OpenSSH\r\n\r\n", true, "does not speak HTTP"),
+            (b"\x15\x03\x03\x00\x02\x02\x46", true, "is it https://?"),
+        ] {
+            let said = said(bytes, hangs_up);
+            assert!(said.contains(expected) && said.contains("the answer of 127.0.0.1:"), "{said}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! TLS to a server: whose certificates are trusted, and what a person reads when one is not.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Error, Result, bail};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
+
+use super::url::ServerUrl;
+
+/// Makes a configuration that trusts the authorities of the system (or of `SSL_CERT_FILE` and `SSL_CERT_DIR`), and
+/// those of a PEM file beside them.
+///
+/// # Errors
+/// When the file cannot be read, or holds no certificate.
+pub(crate) fn client_config(ca: Option<&Path>) -> Result<Arc<ClientConfig>> {
+    let mut roots = RootCertStore::empty();
+    // A certificate of the system that cannot be read is of no use; the others are.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if let Some(path) = ca {
+        let fault = || format!("--ca {}: cannot be read as certificates in PEM", path.display());
+        let certificates: Vec<CertificateDer<'_>> =
+            CertificateDer::pem_file_iter(path).and_then(Iterator::collect).with_context(fault)?;
+        if certificates.is_empty() {
+            bail!("--ca {}: has no certificate in PEM", path.display());
+        }
+        for certificate in certificates {
+            roots.add(certificate).with_context(fault)?;
+        }
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// The name that the certificate of a server must have.
+///
+/// # Errors
+/// When the host is neither a name of DNS nor an address.
+pub(crate) fn server_name(url: &ServerUrl) -> Result<ServerName<'static>> {
+    ServerName::try_from(url.host.clone()).with_context(|| format!("{:?} is not a valid host name", url.host))
+}
+
+/// The server's certificate is not trusted: to try again does not help.
+#[derive(Debug)]
+pub(crate) struct UntrustedCertificate(String);
+
+impl fmt::Display for UntrustedCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UntrustedCertificate {}
+
+/// Says why a TLS handshake failed.
+pub(crate) fn explain(error: io::Error, url: &ServerUrl) -> Error {
+    let authority = url.authority();
+    let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let reason = match cause {
+        Some(rustls::Error::InvalidCertificate(reason)) => reason,
+        Some(rustls::Error::InvalidMessage(_)) => {
+            return Error::new(error).context(format!("{authority} does not speak TLS"));
+        }
+        _ => return Error::new(error).context(format!("failed to agree on TLS with {authority}")),
+    };
+    Error::new(UntrustedCertificate(match reason {
+        CertificateError::UnknownIssuer => format!(
+            "the certificate of {authority} is not trusted, because its authority is unknown here: \
+             give the authority's certificate by --ca FILE"
+        ),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => format!(
+            "the certificate of {authority} is for another host ({reason}): give a URL with a host that it names \
+             (--ca FILE does not help)"
+        ),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            format!("the certificate of {authority} has expired ({reason}; --ca FILE does not help)")
+        }
+        reason => format!(
+            "the certificate of {authority} is not trusted ({reason}); \
+             --ca FILE gives the certificate of an authority that is"
+        ),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authority_is_read_from_pem() {
+        let directory = std::env::temp_dir();
+        let file = |name: &str| directory.join(format!("touchline-tls-{}-{name}.pem", std::process::id()));
+        let (good, empty, broken) = (file("good"), file("empty"), file("broken"));
+        let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate is made");
+        let pem = key.cert.pem();
+        for (path, text) in [(&good, pem.as_str()), (&empty, "nothing"), (&broken, &pem[..pem.len() / 2])] {
+            std::fs::write(path, text).expect("the temporary directory is writable");
+        }
+        assert!(client_config(Some(&good)).is_ok());
+        let said = |path: &Path| format!("{:#}", client_config(Some(path)).expect_err("it is refused"));
+        assert!(said(&empty).contains("has no certificate in PEM"), "{}", said(&empty));
+        assert!(said(&broken).contains("cannot be read as certificates"), "{}", said(&broken));
+        assert!(said(Path::new("/no/such.pem")).contains("--ca /no/such.pem"), "it names the file");
+        for path in [good, empty, broken] {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}

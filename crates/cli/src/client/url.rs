@@ -1,0 +1,122 @@
+//! The URL of a server.
+
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use hyper::Uri;
+
+/// Time to connect to one address, and then, unless it is changed, to wait for each piece that is read or written.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The address of a server, a path on it, and whether it speaks TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServerUrl {
+    /// Whether the scheme is the one with TLS.
+    pub(crate) is_tls: bool,
+    /// Host name or address, without brackets.
+    pub(crate) host: String,
+    /// Its port.
+    pub(crate) port: u16,
+    /// The path and query, beginning with `/`.
+    pub(crate) path: String,
+}
+
+impl ServerUrl {
+    /// Parses `scheme://host[:port][/path]`, or the same with `schemes://` for TLS.
+    ///
+    /// # Errors
+    /// When the text is something else, or names a user.
+    pub(crate) fn parse(text: &str, scheme: &str) -> Result<Self> {
+        let invalid = || format!("{text:?} is not a valid {scheme}:// or {scheme}s:// URL");
+        let uri: Uri = text.parse().with_context(invalid)?;
+        let is_tls = match uri.scheme_str() {
+            Some(found) if found == scheme => false,
+            Some(found) if found.strip_suffix('s') == Some(scheme) => true,
+            _ => bail!(invalid()),
+        };
+        let authority = uri.authority().with_context(invalid)?;
+        let host = authority.host();
+        let port = match authority.as_str().strip_prefix(host).map(|rest| rest.strip_prefix(':').ok_or(rest)) {
+            Some(Err("")) => 80 + u16::from(is_tls) * (443 - 80),
+            Some(Ok(port)) => port.parse().with_context(|| format!("{text:?} has no valid port"))?,
+            _ => bail!(invalid()),
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        if host.is_empty() {
+            bail!(invalid());
+        }
+        let query = uri.query().map_or(String::new(), |query| format!("?{query}"));
+        let path = format!("{}{query}", uri.path());
+        Ok(ServerUrl { is_tls, host, port, path })
+    }
+
+    /// `host:port` as a Host header has it.
+    pub(crate) fn authority(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+
+    /// Connects to the first address that answers, without TLS.
+    ///
+    /// # Errors
+    /// When none does, in time.
+    pub(crate) fn connect(&self) -> Result<TcpStream> {
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        let addresses = (self.host.as_str(), self.port)
+            .to_socket_addrs()
+            .with_context(|| format!("failed to find {}", self.host))?;
+        for address in addresses {
+            match TcpStream::connect_timeout(&address, TIMEOUT) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    stream.set_read_timeout(Some(TIMEOUT))?;
+                    stream.set_write_timeout(Some(TIMEOUT))?;
+                    return Ok(stream);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last).with_context(|| format!("failed to connect to {}", self.authority()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart() {
+        let url = |is_tls, host: &str, port, path: &str| {
+            Some(ServerUrl { is_tls, host: host.into(), port, path: path.into() })
+        };
+        for (text, expected) in [
+            ("http://localhost", url(false, "localhost", 80, "/")),
+            ("http://127.0.0.1:8000/api", url(false, "127.0.0.1", 8000, "/api")),
+            ("http://[::1]:8000", url(false, "::1", 8000, "/")),
+            ("http://[::1]", url(false, "::1", 80, "/")),
+            ("http://host?x=1", url(false, "host", 80, "/?x=1")),
+            ("https://host", url(true, "host", 443, "/")),
+            ("https://host:8443/api", url(true, "host", 8443, "/api")),
+            ("https://[::1]", url(true, "::1", 443, "/")),
+            ("ws://host", None),
+            ("httpss://host", None),
+            ("host:80", None),
+            ("http://", None),
+            ("http:///path", None),
+            ("http://host:port", None),
+            ("http://host:", None),
+            ("http://host:70000", None),
+            ("http://host/a b", None),
+            ("http://host/\r\nX: y", None),
+            ("http://user@host", None),
+            ("/path", None),
+        ] {
+            assert_eq!(ServerUrl::parse(text, "http").ok(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Makes `docs/reference/command-line.md` from the arguments, and sees that the file in the repository is up to date
+//! and that the commands in other pages exist.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, Command, CommandFactory as _};
+
+use crate::arguments::Arguments;
+
+/// Tells the test to write the page instead.
+const WRITE_DOCS: &str = "TOUCHLINE_WRITE_DOCS";
+const PAGE: &str = "docs/reference/command-line.md";
+/// What stands above the commands.
+const PROSE: &str = "\
+# Command line
+
+*Made from `crates/cli/src/arguments.rs` and `crates/lab/src/arguments.rs`; edit those, \
+then run `TOUCHLINE_WRITE_DOCS=1 cargo test -p touchline up_to_date`.*
+
+`touchline` without a command is `touchline serve --dev`; \
+with the options of `serve` that name a configuration it is `touchline serve`.
+Every command takes `--help` (`-h`), and `touchline --version` (`-V`) prints the version.
+`serve` also takes every key of [configuration.md](../configuration.md) as an option, \
+as `--http_server.internal_port 9000`; a key without a value is switched on.
+A command that fails says why on standard error and ends with 1; one that was typed wrongly ends with 2.
+
+## How a command reaches a server
+
+`publish`, `match` and `watch` are clients: \
+they take the server's port and key from a configuration, or a URL that is typed.
+With `https://` or `wss://` they speak TLS.
+They trust the authorities of the system, or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`, \
+and beside them those in the PEM file of `--ca`.
+Where the server of the configuration speaks TLS they reach it by its address: \
+give a URL with the host of its certificate if that does not name the address.
+
+```sh
+touchline publish news:live '{\"headline\": \"Kick-off\"}' --api https://live.example.com --key \"$KEY\"
+touchline watch news:live --url wss://localhost:8443/connection/websocket --ca authority.pem
+```
+";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn the_page_of_the_command_line_is_up_to_date() {
+    let (path, expected) = (root().join(PAGE), page());
+    if std::env::var_os(WRITE_DOCS).is_some() {
+        return std::fs::write(&path, expected).expect("the page is writable");
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{PAGE}: {error}"));
+    let line = 1 + found.lines().zip(expected.lines()).take_while(|(found, expected)| found == expected).count();
+    assert!(
+        found == expected,
+        "{PAGE} is stale from line {line} on: run `{WRITE_DOCS}=1 cargo test --locked -p touchline up_to_date`, \
+         look at the page and commit it"
+    );
+}
+
+fn page() -> String {
+    let command = Arguments::command();
+    let mut text = format!("{PROSE}\n## Commands\n\n| command | what it does |\n|---|---|\n");
+    for part in shown(&command) {
+        let about = part.get_about().map(ToString::to_string).unwrap_or_default();
+        let _ = writeln!(text, "| [`touchline {0}`](#touchline-{0}) | {about} |", part.get_name());
+    }
+    shown(&command).for_each(|part| section(&mut text, part, "touchline", 2));
+    text
+}
+
+/// The commands below one that are shown.
+fn shown(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|part| !part.is_hide_set())
+}
+
+/// A heading, what the command does, its arguments, and the commands below it.
+fn section(text: &mut String, command: &Command, parent: &str, level: usize) {
+    let name = format!("{parent} {}", command.get_name());
+    let about = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
+    let _ = writeln!(text, "\n{} `{name}`\n\n{}", "#".repeat(level), sentences(&about));
+    let arguments: Vec<&Arg> = command.get_arguments().filter(|argument| !argument.is_hide_set()).collect();
+    if !arguments.is_empty() {
+        text.push_str("\n| argument | default | meaning |\n|---|---|---|\n");
+        arguments.iter().for_each(|argument| row(text, argument));
+    }
+    shown(command).for_each(|part| section(text, part, &name, level + 1));
+}
+
+fn row(text: &mut String, argument: &Arg) {
+    let takes_value = argument.get_action().takes_values();
+    let names = argument.get_value_names().unwrap_or_default().join(" ");
+    let mut written = match argument.get_long() {
+        Some(long) if takes_value => format!("`--{long} {names}`"),
+        Some(long) => format!("`--{long}`"),
+        None => format!("`{names}`"),
+    };
+    if let Some(short) = argument.get_short() {
+        let _ = write!(written, ", `-{short}`");
+    }
+    if argument.is_required_set() {
+        written.push_str(", required");
+    }
+    let defaults: Vec<String> =
+        argument.get_default_values().iter().map(|value| format!("`{}`", value.to_string_lossy())).collect();
+    let has_default = takes_value && !argument.is_hide_default_value_set();
+    let default = if has_default { defaults.join(" ") } else { String::new() };
+    let help = argument.get_long_help().or(argument.get_help()).map(ToString::to_string).unwrap_or_default();
+    let mut meaning = help.replace('\n', " ");
+    let values = argument.get_possible_values();
+    if takes_value && !values.is_empty() {
+        let told: Vec<String> = values
+            .iter()
+            .map(|value| match value.get_help() {
+                Some(help) => format!("`{}`: {}", value.get_name(), help.to_string().trim_end_matches('.')),
+                None => format!("`{}`", value.get_name()),
+            })
+            .collect();
+        let _ = write!(meaning, " {}", told.join("; "));
+    }
+    let _ = writeln!(text, "| {written} | {default} | {} |", meaning.replace('|', "\\|").trim());
+}
+
+/// One sentence a line.
+fn sentences(text: &str) -> String {
+    let mut lines = String::new();
+    for paragraph in text.split("\n\n") {
+        let words: Vec<&str> = paragraph.split_whitespace().collect();
+        for (index, word) in words.iter().enumerate() {
+            lines.push_str(word);
+            let ends = word.ends_with('.');
+            let begins = words.get(index + 1).is_some_and(|next| next.starts_with(|c: char| !c.is_lowercase()));
+            lines.push(if ends && begins { '\n' } else { ' ' });
+        }
+        lines = format!("{}\n\n", lines.trim_end());
+    }
+    let lines = lines.trim_end();
+    // The library takes the last full stop away.
+    if lines.ends_with('.') { lines.to_owned() } else { format!("{lines}.") }
+}
+
+/// The commands of a line of documentation: each is the words behind `touchline`, up to what ends a command.
+fn commands_of(line: &str) -> Vec<Vec<&str>> {
+    let ends = ['`', ')', ';', '#', '>', '<', '|', '&', '"'];
+    line.split("touchline ")
+        .skip(1)
+        .map(|rest| rest.split(ends).next().unwrap_or_default().split_whitespace().collect())
+        .collect()
+}
+
+/// An option of the line that its command does not have. `None` = all exist, or the words are not a command.
+fn unknown_option(root: &Command, words: &[&str]) -> Option<String> {
+    let command = root.find_subcommand(words.first()?)?;
+    let below = words.get(1).and_then(|name| command.find_subcommand(name));
+    let knows = |command: &Command, option: &str| {
+        let has = |argument: &Arg| {
+            argument.get_long().is_some_and(|long| option == format!("--{long}"))
+                || argument.get_short().is_some_and(|short| option == format!("-{short}"))
+        };
+        command.get_arguments().any(has) || matches!(option, "--help" | "-h")
+    };
+    let options = words.iter().map(|word| word.split_once('=').map_or(*word, |(option, _)| option));
+    let mut options = options.filter(|word| word.starts_with('-') && word.len() > 1 && !word.contains('.'));
+    let is_unknown = |option: &&str| !knows(command, option) && !below.is_some_and(|below| knows(below, option));
+    options.find(is_unknown).map(|option| format!("touchline {} {option}", words[0]))
+}
+
+/// The pages of a folder and of those below it.
+fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("the folder is there").flatten() {
+        let path = entry.path();
+        if path.is_dir() && !path.ends_with("node_modules") {
+            pages(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_option_in_the_documentation_exists() {
+    let mut found = vec![root().join("README.md"), root().join("CHANGELOG.md"), root().join("ARCHITECTURE.md")];
+    ["docs", "examples"].iter().for_each(|folder| pages(&root().join(folder), &mut found));
+    let command = Arguments::command();
+    let (mut seen, mut broken) = (0, Vec::new());
+    for path in found {
+        let text = std::fs::read_to_string(&path).expect("a page is text");
+        for words in text.lines().flat_map(commands_of) {
+            seen += words.iter().filter(|word| word.starts_with("--")).count();
+            broken.extend(unknown_option(&command, &words).map(|option| format!("{}: {option}", path.display())));
+        }
+    }
+    assert!(seen > 20, "options are found: {seen}");
+    assert!(broken.is_empty(), "options that do not exist:\n  {}", broken.join("\n  "));
+}
+
+#[test]
+fn an_option_that_does_not_exist_is_found() {
+    let command = Arguments::command();
+    let unknown = |line: &str| commands_of(line).iter().find_map(|words| unknown_option(&command, words));
+    for line in [
+        "`touchline publish --ca x.pem -c y` and `--nope`",
+        "touchline serve --health.enabled --dev",
+        "touchline lab fanout --preset steady --runs 3",
+        "a touchline that is --not a command",
+    ] {
+        assert_eq!(unknown(line), None, "{line}");
+    }
+    for line in [
+        "touchline publish --nope",
+        "touchline watch a --token \"$(touchline token --usr 42)\"",
+        "touchline lab fanout --presets steady",
+        "touchline check -x",
+    ] {
+        assert!(unknown(line).is_some(), "{line}");
+    }
+}

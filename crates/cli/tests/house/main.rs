@@ -1,0 +1,11 @@
+//! The rules of the house: licences, what pure crates may not know, one direction of imports, sizes, names, prose. A
+//! rule that is broken names the place.
+
+mod directions;
+mod files;
+mod imports;
+mod licences;
+mod names;
+mod prose;
+mod purity;
+mod sizes;

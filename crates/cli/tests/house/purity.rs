@@ -1,0 +1,30 @@
+//! What pure crates may not use.
+
+use crate::files::{report, root, sources};
+
+/// What a pure crate may not use: runtimes, clocks, randomness, sockets, threads.
+const IMPURE: &[&str] =
+    &["tokio", "mio::", "std::net", "Instant::now", "SystemTime", "thread::spawn", "rand::", "std::fs"];
+const PURE: &[&str] = &["protocol", "registry", "engine"];
+
+#[test]
+fn pure_crates_know_no_runtime_no_clock_no_socket() {
+    let mut broken = Vec::new();
+    for name in PURE {
+        let directory = root().join("crates").join(name).join("src");
+        assert!(directory.join("lib.rs").is_file(), "{name} is not there");
+    }
+    for (path, text) in sources() {
+        let is_pure = PURE.iter().any(|name| path.starts_with(root().join("crates").join(name).join("src")));
+        for (number, line) in text.lines().enumerate().filter(|_| is_pure) {
+            let code = line.split("//").next().unwrap_or_default();
+            broken.extend(
+                IMPURE
+                    .iter()
+                    .filter(|word| code.contains(*word))
+                    .map(|word| format!("{}:{} {word}", path.display(), number + 1)),
+            );
+        }
+    }
+    report("impure", &broken);
+}

@@ -1,0 +1,248 @@
+//! The event loop of a worker: it carries commands out, lets subscribers read, and reports.
+
+use std::io::{BufRead as _, Write as _};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use mio::{Events, Poll, Token, Waker};
+
+use super::messages::{WorkerCommand, WorkerReport, WorkerSpec};
+use super::opening::Opener;
+use super::subscriber::{Subscriber, SubscriberResult, WorkerContext};
+use crate::ledger::Ledger;
+
+/// The poller's token of the thread that reads commands; subscribers count from zero.
+const COMMANDS: Token = Token(usize::MAX);
+const SCRATCH_SIZE: usize = 256 * 1024;
+const PROGRESS: Duration = Duration::from_millis(250);
+
+/// Runs commands until standard input ends.
+pub(crate) fn run() -> Result<()> {
+    let poll = Poll::new()?;
+    let commands = read_commands(Arc::new(Waker::new(poll.registry(), COMMANDS)?))?;
+    let Ok(WorkerCommand::Become(spec)) = commands.recv() else { return Ok(()) };
+    Worker::new(spec, poll).run_commands(&commands)
+}
+
+/// Reads commands on a thread of its own, and wakes the poller for each.
+fn read_commands(waker: Arc<Waker>) -> Result<Receiver<WorkerCommand>> {
+    let (sender, receiver) = channel();
+    let read = move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            let Ok(command) = serde_json::from_str(&line) else { break };
+            if sender.send(command).is_err() {
+                return;
+            }
+            let _ = waker.wake();
+        }
+        drop(sender);
+        let _ = waker.wake();
+    };
+    std::thread::Builder::new().name("commands".into()).spawn(read).context("failed to start a thread")?;
+    Ok(receiver)
+}
+
+struct Worker {
+    spec: WorkerSpec,
+    poll: Poll,
+    subscribers: Vec<Subscriber>,
+    tokens: Vec<String>,
+    /// Epoch of the channels' histories, for recovery.
+    epoch: String,
+    opening: Option<Opener>,
+    /// How many times the subscribers have been opened.
+    rounds: usize,
+    /// When the worker stops waiting for expected publications. None = it waits for none.
+    timeout: Option<Instant>,
+    ledger: Ledger,
+    reads: u64,
+    registering: Option<Registering>,
+    reported_at: Instant,
+}
+
+/// Registrations under way.
+struct Registering {
+    began: Instant,
+    until: Instant,
+    missing: u64,
+    registered: u64,
+}
+
+impl Worker {
+    fn new(spec: WorkerSpec, poll: Poll) -> Self {
+        let tokens = match &spec.token_secret {
+            Some(secret) => (0..spec.connections).map(|index| crate::token::sign(secret, spec.first + index)).collect(),
+            None => Vec::new(),
+        };
+        let subscribers = (0..spec.connections).map(|_| Subscriber::default()).collect();
+        let reported_at = Instant::now();
+        Worker {
+            spec,
+            poll,
+            subscribers,
+            tokens,
+            epoch: String::new(),
+            opening: None,
+            rounds: 0,
+            timeout: None,
+            ledger: Ledger::default(),
+            reads: 0,
+            registering: None,
+            reported_at,
+        }
+    }
+
+    fn run_commands(mut self, commands: &Receiver<WorkerCommand>) -> Result<()> {
+        let mut events = Events::with_capacity(1_024);
+        let mut scratch = vec![0; SCRATCH_SIZE];
+        loop {
+            match self.poll.poll(&mut events, Some(PROGRESS)) {
+                Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(error.into()),
+                _ => {}
+            }
+            for event in &events {
+                if event.token() != COMMANDS {
+                    self.serve(event.token().0, &mut scratch);
+                }
+            }
+            loop {
+                match commands.try_recv() {
+                    Ok(command) => self.begin(command)?,
+                    Err(std::sync::mpsc::TryRecvError::Empty) => break,
+                    Err(std::sync::mpsc::TryRecvError::Disconnected) => return Ok(()),
+                }
+            }
+            self.open_more();
+            self.report_progress()?;
+        }
+    }
+
+    fn begin(&mut self, command: WorkerCommand) -> Result<()> {
+        match command {
+            WorkerCommand::Become(_) => {}
+            WorkerCommand::Open { concurrency } => {
+                self.ledger.reset();
+                self.opening = Some(Opener::new(concurrency));
+                self.rounds += 1;
+            }
+            WorkerCommand::Expect { each, timeout_ms } => {
+                self.ledger.reset();
+                self.reads = 0;
+                self.timeout = Some(Instant::now() + Duration::from_millis(timeout_ms));
+                for subscriber in self.subscribers.iter_mut().filter(|subscriber| subscriber.is_live()) {
+                    self.ledger.expect(&mut subscriber.progress, each);
+                }
+                say(&WorkerReport::Expecting)?;
+            }
+            WorkerCommand::Register { timeout_ms } => self.register(Duration::from_millis(timeout_ms)),
+            WorkerCommand::Close => {
+                self.subscribers.iter_mut().for_each(Subscriber::close);
+                say(&WorkerReport::Closed { wrongs: std::mem::take(&mut self.ledger.wrongs) })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn register(&mut self, timeout: Duration) {
+        let began = Instant::now();
+        let mut registering = Registering { began, until: began + timeout, missing: 0, registered: 0 };
+        for (index, subscriber) in self.subscribers.iter_mut().enumerate() {
+            registering.missing += u64::from(subscriber.register(self.spec.first + index).is_ok());
+        }
+        self.registering = Some(registering);
+    }
+
+    /// Lets one subscriber read the bytes that have arrived.
+    fn serve(&mut self, index: usize, scratch: &mut [u8]) {
+        let Some(subscriber) = self.subscribers.get_mut(index) else { return };
+        let was_opening = subscriber.is_opening();
+        let context = WorkerContext {
+            spec: &self.spec,
+            index,
+            token: self.tokens.get(index).map(String::as_str),
+            ledger: &mut self.ledger,
+            epoch: &mut self.epoch,
+            reads: &mut self.reads,
+        };
+        match subscriber.serve(scratch, context) {
+            SubscriberResult::Nothing => {}
+            SubscriberResult::Open => {
+                if let Some(opening) = self.opening.as_mut() {
+                    opening.done(subscriber.opened_us());
+                }
+            }
+            SubscriberResult::Registered => {
+                if let Some(registering) = self.registering.as_mut() {
+                    registering.missing -= 1;
+                    registering.registered += 1;
+                }
+            }
+            SubscriberResult::Failed(why) => {
+                subscriber.close();
+                match self.opening.as_mut() {
+                    Some(opening) if was_opening => opening.failed(why),
+                    _ => self.ledger.wrongs.closed += 1,
+                }
+            }
+        }
+    }
+
+    fn open_more(&mut self) {
+        let Some(opening) = self.opening.as_mut() else { return };
+        while let Some(index) = opening.next(self.subscribers.len()) {
+            if let Err(error) = self.subscribers[index].dial(&self.spec, index, self.rounds, self.poll.registry()) {
+                opening.failed(format!("dial: {error}"));
+            }
+        }
+    }
+
+    /// Reports what is done, and the progress once every [`PROGRESS`].
+    fn report_progress(&mut self) -> Result<()> {
+        if let Some(opening) = self.opening.as_mut()
+            && opening.is_over(self.subscribers.len())
+        {
+            let report = opening.report(&mut self.ledger);
+            self.opening = None;
+            return say(&report);
+        }
+        if let Some(end) = self.timeout
+            && (self.ledger.is_complete() || Instant::now() > end)
+        {
+            self.timeout = None;
+            for subscriber in &mut self.subscribers {
+                self.ledger.end_round(&mut subscriber.progress);
+            }
+            let wrongs = std::mem::take(&mut self.ledger.wrongs);
+            let Ledger { delivered, ref times, .. } = self.ledger;
+            return say(&WorkerReport::Delivered { delivered, wrongs, times: times.to_pairs(), reads: self.reads });
+        }
+        if let Some(Registering { began, registered, .. }) =
+            self.registering.take_if(|r| r.missing == 0 || Instant::now() > r.until)
+        {
+            return say(&WorkerReport::Registered { registered, seconds: began.elapsed().as_secs_f64() });
+        }
+        if self.reported_at.elapsed() > PROGRESS {
+            self.reported_at = Instant::now();
+            if let Some(opening) = &self.opening {
+                return say(&WorkerReport::Progress {
+                    done: opening.finished() as u64,
+                    total: self.subscribers.len() as u64,
+                });
+            }
+            if self.timeout.is_some() {
+                return say(&WorkerReport::Progress { done: self.ledger.delivered, total: self.ledger.expected });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn say(report: &WorkerReport) -> Result<()> {
+    let mut line = serde_json::to_vec(report)?;
+    line.push(b'\n');
+    let mut out = std::io::stdout().lock();
+    out.write_all(&line)?;
+    Ok(out.flush()?)
+}
