@@ -19,8 +19,8 @@ pub(super) enum AheadQuery {
     Asked {
         /// The number of the load that is the result; any later load is one as well.
         load: u64,
-        /// The highest offset that a request needs, as of [`crate::history::HistoryRing::ahead`]; [`Offset::END`] = a run
-        /// is not known here.
+        /// The highest offset that a request needs, as of [`crate::history::HistoryRing::ahead`]; [`Offset::END`] = a
+        /// run is not known here.
         needed: Offset,
     },
     /// The log backend did not have the offset. It is not queried again before this time, Unix milliseconds; requests

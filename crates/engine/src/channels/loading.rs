@@ -30,6 +30,15 @@ const RUN_CHANGE_TIMEOUT_MS: u64 = 10_000;
 /// expired since, milliseconds. Loads take time, and clocks differ.
 const AGE_MARGIN_MS: u64 = 10_000;
 
+/// Which run of its log backend has assigned the offset of a publication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AssigningRun {
+    /// The current one.
+    Current,
+    /// One of the runs that the load told of.
+    Any,
+}
+
 impl Channels {
     /// Checks what the log backend has from an offset on, because it contradicts the cache. One check at a time.
     pub(super) fn verify(&mut self, channel: &ChannelName, from: Offset) {
@@ -236,7 +245,7 @@ impl Channels {
         log.ring.set_runs(runs);
         log.cache.synced_ms = now_ms;
         for (offset, payload) in loaded.kept {
-            self.append(channel, options, offset, &payload, now_ms)?;
+            self.append(channel, options, (offset, &payload), AssigningRun::Any, now_ms)?;
         }
         let Some(Channel { log: Some(log), .. }) = self.table.get_mut(channel) else { return Ok(()) };
         log.ring.raise(loaded.top);
@@ -270,10 +279,7 @@ impl Channels {
         now_ms: u64,
     ) -> Result<(), SyncEvent> {
         let Cargo::Publication(new) = cargo else { return Ok(()) };
-        if let Some(Channel { log: Some(log), .. }) = self.table.get_mut(channel) {
-            log.ring.note_run(new.offset);
-        }
-        self.append(channel, options, new.offset, &new.payload, now_ms)
+        self.append(channel, options, (new.offset, &new.payload), AssigningRun::Current, now_ms)
     }
 
     /// Appends a publication behind the cache's top. A publication that cannot be read is not skipped.
@@ -284,8 +290,8 @@ impl Channels {
         &mut self,
         channel: &ChannelName,
         options: &ChannelOptions,
-        offset: Offset,
-        payload: &Bytes,
+        (offset, payload): (Offset, &Bytes),
+        origin: AssigningRun,
         now_ms: u64,
     ) -> Result<(), SyncEvent> {
         let payload = match stored::decode(payload) {
@@ -299,6 +305,9 @@ impl Channels {
         let Some(log) = &mut known.log else { return Ok(()) };
         if offset <= log.ring.position().offset {
             return Ok(());
+        }
+        if origin == AssigningRun::Current {
+            log.ring.note_run(offset);
         }
         let (time_ms, object) = match payload {
             StoredPayload::Publication { time_ms, object } => (time_ms, object),

@@ -18,7 +18,7 @@ use touchline_protocol::{Error, Publication, encode};
 use super::backend::{BackendCommand, DurablePublication, LogBackend, Submitted};
 use super::cache::{AheadQuery, Backlog, Verification};
 use super::delivery::{deliver, deliver_publication};
-use super::sync::{Ahead, Arrival, Reach, SyncEffect, SyncEvent, SyncState, transition};
+use super::sync::{Ahead, Arrival, LogReach, SyncEffect, SyncEvent, SyncState, transition};
 use super::table::{Channel, Channels};
 use crate::history::HistoryRing;
 use crate::namespace::ChannelOptions;
@@ -233,10 +233,10 @@ impl Channels {
             return Submitted::Done(Response::Refused(error));
         }
         let (reach, unreachable) = match backend {
-            LogBackend::Store => (Reach::Store, Error::STORE_UNAVAILABLE),
-            _ if self.backends.is_linked => (Reach::Cluster, Error::CLUSTER_UNREACHABLE),
-            _ if options.has_history() => (Reach::Cut, Error::CLUSTER_UNREACHABLE),
-            _ => (Reach::Alone, Error::CLUSTER_UNREACHABLE),
+            LogBackend::Store => (LogReach::Store, Error::STORE_UNAVAILABLE),
+            _ if self.backends.is_linked => (LogReach::Cluster, Error::CLUSTER_UNREACHABLE),
+            _ if options.has_history() => (LogReach::Cut, Error::CLUSTER_UNREACHABLE),
+            _ => (LogReach::Alone, Error::CLUSTER_UNREACHABLE),
         };
         if let Some(Channel { sync: SyncState::Failed, log: Some(log), .. }) = self.table.get(channel)
             && log.cache.retry_ms <= now_ms
@@ -269,7 +269,7 @@ impl Channels {
         new: Appended,
         now_ms: u64,
     ) {
-        let Some(Channel { log: Some(log), .. }) = self.table.get_mut(channel) else { return };
+        let Some(Channel { sync, log: Some(log), .. }) = self.table.get_mut(channel) else { return };
         let top = log.ring.position();
         let arrival = match new.epoch {
             Some(epoch) if !top.epoch.can_be(&epoch) => Arrival::OfOtherEpoch,
@@ -277,7 +277,10 @@ impl Channels {
             _ if new.previous > top.offset => Arrival::BehindGap,
             _ => Arrival::Next,
         };
-        self.step(channel, options, SyncEvent::Appended(arrival), Cargo::Publication(new), now_ms);
+        // As `step` does, without looking the channel up again for every publication.
+        let (next, effects) = transition(*sync, SyncEvent::Appended(arrival));
+        *sync = next;
+        self.perform_all(channel, options, effects, Cargo::Publication(new), now_ms);
     }
 
     /// Gives an event to a channel that is in the table, and executes what it does.
@@ -286,12 +289,24 @@ impl Channels {
         channel: &ChannelName,
         options: &ChannelOptions,
         event: SyncEvent,
-        mut cargo: Cargo,
+        cargo: Cargo,
         now_ms: u64,
     ) {
         let Some(known) = self.table.get_mut(channel) else { return };
         let (next, effects) = transition(known.sync, event);
         known.sync = next;
+        self.perform_all(channel, options, effects, cargo, now_ms);
+    }
+
+    /// Executes effects in order, up to one that causes another event.
+    fn perform_all(
+        &mut self,
+        channel: &ChannelName,
+        options: &ChannelOptions,
+        effects: &[SyncEffect],
+        mut cargo: Cargo,
+        now_ms: u64,
+    ) {
         for effect in effects {
             if let Err(event) = self.perform(channel, options, *effect, &mut cargo, now_ms) {
                 return self.step(channel, options, event, cargo, now_ms);

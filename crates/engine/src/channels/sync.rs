@@ -22,7 +22,7 @@ pub(super) enum SyncState {
 
 /// What a request can expect of the channel's log backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Reach {
+pub(super) enum LogReach {
     /// It is the store.
     Store,
     /// It is the cluster, and the link is there.
@@ -97,7 +97,7 @@ pub(super) enum Growth {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum SyncEvent {
     /// A request came that needs a live channel.
-    Requested(Reach, Ahead),
+    Requested(LogReach, Ahead),
     /// The moment after a failure is over.
     RetryDue,
     /// The node gets the channel's publications from now on.
@@ -199,7 +199,7 @@ pub(super) fn transition(state: SyncState, event: SyncEvent) -> (SyncState, &'st
     use SyncEffect::*;
     use SyncEvent::*;
     use SyncState::{Failed, Idle, Live, Loading, Subscribing};
-    use {Ahead as A, Arrival as P, Growth as G, LoadResult as L, Reach as R};
+    use {Ahead as A, Arrival as P, Growth as G, LoadResult as L, LogReach as R};
     match (state, event) {
         // Requests: each is executed, waits, or is refused.
         (Live, Requested(_, A::No)) => (Live, &[Execute]),
@@ -277,7 +277,7 @@ mod tests {
     fn events() -> Vec<SyncEvent> {
         use SyncEvent::*;
         let mut all = vec![RetryDue, Contradicted, Unreadable, Missed, StreamGrown];
-        for reach in [Reach::Store, Reach::Cluster, Reach::Alone, Reach::Cut] {
+        for reach in [LogReach::Store, LogReach::Cluster, LogReach::Alone, LogReach::Cut] {
             let ahead = [Ahead::No, Ahead::Unasked, Ahead::Asked, Ahead::Failed];
             all.extend(ahead.map(|ahead| Requested(reach, ahead)));
         }
@@ -354,7 +354,7 @@ mod tests {
             assert!(is_asked, "{state:?} {event:?}");
         }
         assert_eq!(transition(SyncState::Failed, SyncEvent::RetryDue).0, SyncState::Idle);
-        let request = SyncEvent::Requested(Reach::Store, Ahead::No);
+        let request = SyncEvent::Requested(LogReach::Store, Ahead::No);
         assert_eq!(transition(SyncState::Idle, request).0, SyncState::Loading, "a failed load is tried again");
     }
 
