@@ -158,7 +158,7 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("engine/src/directory/inbox.rs", "WINDOW", "Kept messages that a client is given before it acknowledges some", "nothing: the others follow"),
     fixed("engine/src/directory/parse.rs", "PAGE_MAX", "Entries in a page of `names` or `groups`", "a cursor to the rest"),
     fixed("engine/src/tracker.rs", "NAME_MAX", "Bytes of a reported event's name", "error 107"),
-    fixed("engine/src/channels/loading.rs", "BEHIND_GAP_MAX", "Publications that wait behind a gap in a cluster", "unsubscribe 2500: it recovers"),
+    fixed("engine/src/channels/cache.rs", "BEHIND_GAP_MAX", "Publications that wait behind a gap in a cluster", "unsubscribe 2500: it recovers"),
     fixed("server/src/runtime/programs.rs", "PROGRAMS_MAX", "Names of client programs in the metrics of a shard", "nothing: it counts as `other`"),
     fixed("server/src/runtime/programs.rs", "NAME_MAX", "Bytes of such a name", "nothing: it is cut"),
     fixed("server/src/api/batch.rs", "COMMANDS_MAX", "Operations in a batch, or lines of `POST /api`", "error 107"),
