@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use touchline_protocol::stream::{ChannelName, NamespaceName, Offset};
+use touchline_protocol::stream::{ChannelName, NamespaceName, Offset, RunId, StreamPosition};
 
 use crate::errors::StreamError;
-use crate::types::{StreamAppendedAt, StreamLoad};
+use crate::types::StreamLoad;
 
-/// Takes the offset of a publication that the cluster has, and the life of its stream; or why it is not known to be
+/// Takes the position of a publication that the cluster has; or why it is not known to be
 /// stored.
-pub type OnStreamAppended = Box<dyn FnOnce(Result<StreamAppendedAt, StreamError>) + Send>;
+pub type OnStreamAppended = Box<dyn FnOnce(Result<StreamPosition, StreamError>) + Send>;
 /// Takes whether a history is removed, or why not all of it is.
 pub type OnPurged = Box<dyn FnOnce(Result<(), StreamError>) + Send>;
 /// Takes the replies of other nodes.
@@ -28,7 +28,7 @@ pub(crate) enum ClusterCommand {
     SetInterest { channel: ChannelName, is_wanted: bool },
     Load(StreamLoad),
     CheckSoon,
-    BeginRun { namespace: NamespaceName, lost: u64 },
+    BeginRun { namespace: NamespaceName, lost: RunId },
     Append { channel: ChannelName, namespace: NamespaceName, payload: Bytes, id: Box<str>, done: OnStreamAppended },
     Purge { channel: ChannelName, namespace: NamespaceName, marker: fn(Offset) -> Vec<u8>, done: OnPurged },
     Leave { done: std::sync::mpsc::Sender<()> },

@@ -134,8 +134,8 @@ impl StreamError {
     }
 }
 
-/// What the operator can do about a refusal of JetStream, behind a colon, by its text: the client has no numbers for all
-/// of them. Empty = nothing is known.
+/// What the operator can do about a refusal of JetStream, behind a colon, by its text: the client has no numbers for
+/// all of them. Empty = nothing is known.
 fn remedy(refusal: &dyn std::fmt::Display) -> String {
     let known = [
         (

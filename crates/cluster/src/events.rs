@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset};
+use touchline_protocol::stream::{ChannelName, Epoch, LoadId, NamespaceName, Offset};
 
 use crate::errors::StreamError;
 use crate::types::{StoredPublication, StreamHistory};
@@ -66,11 +66,11 @@ pub enum ClusterEvent {
         stored: StoredPublication,
         /// The channel's offset before it.
         previous: Offset,
-        /// The epoch of the stream that has stored it.
-        epoch: u64,
+        /// The epoch of the stream that has stored it, without a run.
+        epoch: Epoch,
     },
-    /// More is stored in a namespace than at the last such event. Publications may have been missed: [`crate::Cluster::check`]
-    /// detects that.
+    /// More is stored in a namespace than at the last such event. Publications may have been missed:
+    /// [`crate::Cluster::check`] detects that.
     Advanced {
         /// The namespace.
         namespace: NamespaceName,

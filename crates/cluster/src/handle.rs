@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedSender;
-use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset};
+use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset, RunId};
 
 use crate::command::{ClusterCommand, IsEnough, OnGathered, OnPurged, OnStreamAppended};
 use crate::types::StreamLoad;
@@ -76,9 +76,9 @@ impl Cluster {
         self.send(ClusterCommand::CheckSoon);
     }
 
-    /// Begins a new run of a namespace's stream if its current run is `lost`, an id as in [`crate::StreamIncarnation::run`].
+    /// Begins a new run of a namespace's stream if its current run is `lost`; 0 = its first run.
     /// The caller knows of a publication that the stream lacks.
-    pub fn begin_run(&self, namespace: NamespaceName, lost: u64) {
+    pub fn begin_run(&self, namespace: NamespaceName, lost: RunId) {
         self.send(ClusterCommand::BeginRun { namespace, lost });
     }
 

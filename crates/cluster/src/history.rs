@@ -15,16 +15,17 @@ use async_nats::jetstream::stream::{DirectGetErrorKind, LastRawMessageErrorKind,
 use async_nats::jetstream::{self, Context, ErrorCode};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use touchline_protocol::stream::Offset;
+use touchline_protocol::stream::{Offset, RunId, StreamPosition};
 
 use crate::errors::StreamError;
+use crate::incarnation::StreamIncarnation;
 use crate::marks::Marks;
 use crate::reading::{ReadRecords, ReadStep, StreamRead, StreamReadResult, StreamReader};
 use crate::settings::JoinOptions;
 use crate::storing::{self, AppendVerdict};
 use crate::stream::{self, StreamDescription};
 use crate::subject::Subjects;
-use crate::types::{StoredPublication, StreamAppendedAt, StreamIncarnation, StreamLoad};
+use crate::types::{StoredPublication, StreamLoad};
 
 /// How long a publisher waits for JetStream.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -130,7 +131,7 @@ impl Streams {
         }
     }
 
-    /// Stores a publication; the answer is its sequence and its stream's life, if JetStream has it for certain.
+    /// Stores a publication; the answer is its position, if JetStream has it for certain.
     ///
     /// # Errors
     /// Why it is not stored, or not known to be.
@@ -140,7 +141,7 @@ impl Streams {
         namespace: &str,
         payload: Bytes,
         id: &str,
-    ) -> Result<StreamAppendedAt, StreamError> {
+    ) -> Result<StreamPosition, StreamError> {
         let life = self.life(namespace).ok_or(StreamError::NotOpen)?;
         let subject = self.subjects.stored(namespace, life.epoch, channel);
         let mut headers = HeaderMap::new();
@@ -159,7 +160,7 @@ impl Streams {
                     if is_new {
                         self.marks.note(life.epoch, sequence, &payload);
                     }
-                    return Ok(StreamAppendedAt { offset: Offset(sequence), life });
+                    return Ok(StreamPosition { offset: Offset(sequence), epoch: life.epoch() });
                 }
                 AppendVerdict::SendAgain if Instant::now() + STORE_PAUSE < until => {
                     tokio::time::sleep(STORE_PAUSE).await
@@ -186,7 +187,7 @@ impl Streams {
 
     /// Begins a new run of a stream in whose run `lost` something is lost; whether another than the known one has begun
     /// now.
-    pub(crate) async fn begin_run(&self, namespace: &str, lost: u64) -> bool {
+    pub(crate) async fn begin_run(&self, namespace: &str, lost: RunId) -> bool {
         let Some(open) = self.open.get(namespace).filter(|(_, known)| known.life.run == lost) else { return false };
         match stream::begin_run(&self.context, &self.subjects, namespace, open).await {
             Ok(()) => true,

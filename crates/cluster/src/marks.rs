@@ -6,8 +6,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use touchline_protocol::stream::RunId;
 
-use crate::types::StreamIncarnation;
+use crate::incarnation::StreamIncarnation;
 
 /// Runs of one stream that are remembered.
 const LEFT_MAX: usize = 1_000;
@@ -40,10 +41,10 @@ impl Mark {
 /// What is known of one epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Known {
-    run: u64,
+    run: RunId,
     mark: Option<Mark>,
     /// Runs that were there before, the newest last.
-    left: VecDeque<u64>,
+    left: VecDeque<RunId>,
 }
 
 /// Marks of streams, by their epochs. One for each stream that is open.
@@ -111,7 +112,7 @@ impl Marks {
 mod tests {
     use super::*;
 
-    const LIFE: StreamIncarnation = StreamIncarnation { epoch: 7, run: 0 };
+    const LIFE: StreamIncarnation = StreamIncarnation { epoch: 7, run: RunId(0) };
 
     fn marks(noted: &[(u64, &'static str)]) -> Marks {
         let marks = Marks::default();
@@ -127,20 +128,20 @@ mod tests {
         assert_eq!(marks.of(LIFE), Some(five.clone()));
         marks.begin(LIFE);
         assert_eq!(marks.of(LIFE), Some(five), "opened again");
-        assert_eq!(marks.of(StreamIncarnation { run: 2, ..LIFE }), None);
-        marks.begin(StreamIncarnation { run: 2, ..LIFE });
-        assert_eq!(marks.of(StreamIncarnation { run: 2, ..LIFE }), None, "another run began");
+        assert_eq!(marks.of(StreamIncarnation { run: RunId(2), ..LIFE }), None);
+        marks.begin(StreamIncarnation { run: RunId(2), ..LIFE });
+        assert_eq!(marks.of(StreamIncarnation { run: RunId(2), ..LIFE }), None, "another run began");
         assert_eq!(marks.of(LIFE), None);
         assert!(marks.has_left(LIFE), "the stream was restored with its description");
         assert!(
-            !marks.has_left(StreamIncarnation { run: 2, ..LIFE })
-                && !marks.has_left(StreamIncarnation { run: 3, ..LIFE })
+            !marks.has_left(StreamIncarnation { run: RunId(2), ..LIFE })
+                && !marks.has_left(StreamIncarnation { run: RunId(3), ..LIFE })
         );
         marks.note(8, 1, &"one".into());
-        assert_eq!(marks.of(StreamIncarnation { epoch: 8, run: 0 }), None, "that stream is not open");
+        assert_eq!(marks.of(StreamIncarnation { epoch: 8, run: RunId(0) }), None, "that stream is not open");
         marks.keep(&[]);
         marks.note(7, 9, &"nine".into());
-        assert_eq!(marks.of(StreamIncarnation { run: 2, ..LIFE }), None, "nor is this any more");
+        assert_eq!(marks.of(StreamIncarnation { run: RunId(2), ..LIFE }), None, "nor is this any more");
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl ReadRecords {
             _ => dropped,
         });
         StreamHistory {
-            life: snapshot.life,
+            epoch: snapshot.life.epoch(),
             kept: publications,
             top: Offset(top),
             floor: Offset(floor.min(top).max(behind)),

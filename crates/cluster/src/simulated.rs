@@ -6,12 +6,13 @@
 
 use std::collections::HashMap;
 
-use touchline_protocol::stream::Offset;
+use touchline_protocol::stream::{Offset, RunId};
 
+use crate::incarnation::StreamIncarnation;
 use crate::reading::{ReadRecords, ReadStep, StreamRead, StreamReadResult, StreamReader};
 use crate::storing::{AppendVerdict, verdict};
 use crate::stream::Snapshot;
-use crate::types::{StoredPublication, StreamIncarnation};
+use crate::types::StoredPublication;
 
 /// xorshift64* (Vigna, 2014).
 struct Random(u64);
@@ -260,7 +261,7 @@ fn judge(stream: &SimulatedStream, life: u64, behind: u64, kept: ReadRecords) ->
         behind,
         &Snapshot {
             first: leader.first,
-            life: StreamIncarnation { epoch: 7, run: 0 },
+            life: StreamIncarnation { epoch: 7, run: RunId(0) },
             size_min: stream.size_min,
             is_bounded: false,
         },
@@ -318,7 +319,7 @@ fn a_channel_that_was_never_trimmed_is_had_from_the_beginning() {
         };
         let history = kept.history(
             0,
-            &Snapshot { first: 1, life: StreamIncarnation { epoch: 7, run: 0 }, size_min: 8, is_bounded: false },
+            &Snapshot { first: 1, life: StreamIncarnation { epoch: 7, run: RunId(0) }, size_min: 8, is_bounded: false },
         );
         assert_eq!((history.floor.0, history.kept.len()), (0, published), "{published}");
     }

@@ -7,12 +7,13 @@ use std::time::Duration;
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RawMessageErrorKind, Republish, StorageType, Stream};
 use async_nats::jetstream::{Context, ErrorCode};
+use touchline_protocol::stream::RunId;
 
 use crate::errors::StreamError;
+use crate::incarnation::StreamIncarnation;
 use crate::marks::Marks;
 use crate::settings::{JoinOptions, Storage, StreamSettings};
 use crate::subject::Subjects;
-use crate::types::StreamIncarnation;
 
 /// How long an idempotency key holds.
 const DUPLICATES: Duration = Duration::from_secs(300);
@@ -38,12 +39,12 @@ fn new_id() -> u64 {
 
 impl StreamDescription {
     fn new(size: usize) -> Self {
-        StreamDescription { life: StreamIncarnation { epoch: new_id(), run: 0 }, size_min: size }
+        StreamDescription { life: StreamIncarnation { epoch: new_id(), run: RunId::default() }, size_min: size }
     }
 
     /// As the stream says it.
     fn text(&self) -> String {
-        let run = if self.life.run > 0 { format!(" run={:010x}", self.life.run) } else { String::new() };
+        let run = if self.life.run.0 > 0 { format!(" run={:010x}", self.life.run.0) } else { String::new() };
         format!("touchline format={FORMAT} size_min={}{run}", self.size_min)
     }
 
@@ -66,7 +67,9 @@ impl StreamDescription {
         let size_min = words.clone().find_map(|word| word.strip_prefix("size_min=")?.parse().ok());
         let run = words.find_map(|word| u64::from_str_radix(word.strip_prefix("run=")?, 16).ok()).unwrap_or_default();
         match (epoch, size_min) {
-            (Some(epoch), Some(size_min)) => Ok(StreamDescription { life: StreamIncarnation { epoch, run }, size_min }),
+            (Some(epoch), Some(size_min)) => {
+                Ok(StreamDescription { life: StreamIncarnation { epoch, run: RunId(run) }, size_min })
+            }
             _ => Err(FOREIGN),
         }
     }
@@ -183,7 +186,7 @@ pub(crate) async fn begin_run(
     if described.life != known.life {
         return Ok(());
     }
-    described.life.run = new_id().max(1);
+    described.life.run = RunId(new_id().max(1));
     config.description = Some(described.text());
     let refused = |source| StreamError::Update { stream: name.clone(), source };
     context.update_stream(&config).await.map_err(refused)?;
@@ -264,7 +267,7 @@ mod tests {
     fn what_a_stream_says_of_itself_is_read_again() {
         // As version 0.1 writes it. Later versions must read it as it stands here.
         let read = |text| StreamDescription::read(Some(7), text);
-        let of_run = |run| StreamDescription { life: StreamIncarnation { epoch: 7, run }, size_min: 60 };
+        let of_run = |run| StreamDescription { life: StreamIncarnation { epoch: 7, run: RunId(run) }, size_min: 60 };
         assert_eq!(read("touchline format=1 size_min=60"), Ok(of_run(0)));
         assert_eq!(of_run(0).text(), "touchline format=1 size_min=60");
         assert_eq!(read("touchline format=1 new=x size_min=60 more"), Ok(of_run(0)), "what is new is passed over");

@@ -7,7 +7,7 @@ use async_nats::{Message, SubscribeError, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::task::JoinHandle;
-use touchline_protocol::stream::{ChannelName, Offset};
+use touchline_protocol::stream::{ChannelName, Epoch, Offset};
 
 use crate::connection::{ConnectedNode, NodeSignal};
 use crate::events::ClusterEvent;
@@ -152,7 +152,7 @@ impl ConnectedNode {
                             channel,
                             stored: StoredPublication { offset: Offset(offset), payload: message.payload },
                             previous: Offset(previous),
-                            epoch,
+                            epoch: Epoch::from_bits(epoch),
                         }
                     }
                     None => ClusterEvent::Ephemeral { channel, payload: message.payload },

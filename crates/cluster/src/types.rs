@@ -1,7 +1,7 @@
 //! What the cluster keeps of channels: publications, lives of streams, histories, and how they are asked for.
 
 use bytes::Bytes;
-use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset};
+use touchline_protocol::stream::{ChannelName, Epoch, LoadId, NamespaceName, Offset};
 
 /// A publication of a channel with history, as the cluster keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,21 +12,11 @@ pub struct StoredPublication {
     pub payload: Bytes,
 }
 
-/// One life of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamIncarnation {
-    /// Its epoch, 40 bits: made with the stream, and never changed.
-    pub epoch: u64,
-    /// Its run, 40 bits: another one since the stream was last found to be set back to an earlier state; 0 = it never
-    /// was.
-    pub run: u64,
-}
-
 /// The history of a channel.
 #[derive(Debug, Clone)]
 pub struct StreamHistory {
-    /// The life of the stream.
-    pub life: StreamIncarnation,
+    /// The epoch, in the run of the stream if another run than its first one has begun.
+    pub epoch: Epoch,
     /// What is kept, oldest first, from the asked offset on.
     pub kept: Vec<StoredPublication>,
     /// The channel's last offset; the stream's, if the channel is empty.
@@ -36,15 +26,6 @@ pub struct StreamHistory {
     /// What may be missing up to the floor has gone by its age, at the end of `history_ttl`: nothing is kept, and
     /// nothing but age takes the last publication of a channel away.
     pub is_aged: bool,
-}
-
-/// Where the cluster has appended a publication.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamAppendedAt {
-    /// Its offset.
-    pub offset: Offset,
-    /// The life of the stream.
-    pub life: StreamIncarnation,
 }
 
 /// What is asked for: all that is kept of a channel behind an offset.

@@ -5,9 +5,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use hashbrown::{Equivalent, HashMap};
-use touchline_protocol::stream::ChannelName;
-
-use crate::request::StreamPosition;
+use touchline_protocol::stream::{ChannelName, StreamPosition};
 
 /// How long a key is remembered, milliseconds.
 const KEEP_MS: u64 = 5 * 60 * 1_000;
@@ -56,7 +54,7 @@ impl Idempotency {
     /// The first result of a key; `None` = the key is not remembered. The inner `None` = the publish had no position.
     pub(crate) fn get(&mut self, channel: &str, key: &str, now_ms: u64) -> Option<Option<StreamPosition>> {
         self.forget(now_ms);
-        self.results.get(&KeyRef { channel, key }).cloned()
+        self.results.get(&KeyRef { channel, key }).copied()
     }
 
     /// Remembers a result.

@@ -26,6 +26,6 @@ pub use channels::Channels;
 pub use claims::{ConnectionClaims, SubscriptionClaims, TokenError, Verifier};
 pub use hub::Hub;
 pub use namespace::{ChannelOptions, ChannelSettings, Namespace, Namespaces, RecoveryMode};
-pub use request::{ConnectionId, Delivery, Request, Response, ShardId, StreamPosition};
+pub use request::{ChannelRequest, ConnectionId, Delivery, Response, ShardId};
 pub use session::{Context, Effects, RefusalReport, Session};
 pub use settings::{ClientSettings, PersonalChannel, SubscriptionTokenSettings, TokenSettings};

@@ -10,8 +10,9 @@ use touchline_engine::directory::{
     ScopeId, ScopeOptions, Target, Walk, client_text, read,
 };
 use touchline_engine::request::Subscribed;
-use touchline_engine::{Response, StreamPosition, directory};
+use touchline_engine::{Response, directory};
 use touchline_protocol::publication::Content;
+use touchline_protocol::stream::StreamPosition;
 use touchline_protocol::{ClientInfo, Error, Publication};
 use touchline_registry::{ConflictPolicyKind, OwnerId, Replica, ReplicaTiming};
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use touchline_engine::request::{ClientPosition, Epoch, History, Publish, Recover, Subscribe};
-use touchline_engine::{ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, Request, Response};
+use touchline_engine::request::{ClientPosition, History, Publish, Recover, Subscribe};
+use touchline_engine::{ChannelOptions, ChannelRequest, ChannelSettings, Channels, ConnectionId, Namespaces, Response};
 use touchline_protocol::Error;
 use touchline_protocol::publication::Content;
-use touchline_protocol::stream::{ChannelName, Offset};
+use touchline_protocol::stream::{ChannelName, Epoch, Offset};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 const META_TTL_MS: u64 = 3_600_000;
@@ -44,7 +44,7 @@ fn subscribe(channels: &mut Channels, name: &str, slot: u32, from: Option<Epoch>
         limit: 100,
         size_max: usize::MAX,
     });
-    let request = Request::Subscribe(Box::new(Subscribe { connection: subscriber(slot), recover }));
+    let request = ChannelRequest::Subscribe(Box::new(Subscribe { connection: subscriber(slot), recover }));
     match channels.execute(&name.into(), request, now_ms) {
         Response::Subscribed(subscribed) => (subscribed.position.epoch, subscribed.recovered.flatten().is_some()),
         other => panic!("{other:?}"),
@@ -52,13 +52,13 @@ fn subscribe(channels: &mut Channels, name: &str, slot: u32, from: Option<Epoch>
 }
 
 fn leave(channels: &mut Channels, name: &str, slot: u32, now_ms: u64) {
-    let request = Request::Unsubscribe { connection: subscriber(slot), is_answered: true };
+    let request = ChannelRequest::Unsubscribe { connection: subscriber(slot), is_answered: true };
     assert!(matches!(channels.execute(&name.into(), request, now_ms), Response::Done));
 }
 
 fn ask(channels: &mut Channels, name: &str, since: Option<(u64, &str)>, now_ms: u64) -> Option<Epoch> {
     let since = since.map(|(offset, epoch)| ClientPosition { offset: Offset(offset), epoch: epoch.into() });
-    let request = Request::History(Box::new(History { since, ..History::default() }));
+    let request = ChannelRequest::History(Box::new(History { since, ..History::default() }));
     match channels.execute(&name.into(), request, now_ms) {
         Response::History { position, .. } => Some(position.epoch),
         Response::Refused(_) => None,
@@ -68,8 +68,11 @@ fn ask(channels: &mut Channels, name: &str, since: Option<(u64, &str)>, now_ms: 
 
 fn publish(channels: &mut Channels, name: &str, now_ms: u64) -> u64 {
     let content = Content { data: Bytes::from_static(b"1"), ..Content::default() };
-    match channels.execute(&name.into(), Request::Publish(Box::new(Publish { content, ..Publish::default() })), now_ms)
-    {
+    match channels.execute(
+        &name.into(),
+        ChannelRequest::Publish(Box::new(Publish { content, ..Publish::default() })),
+        now_ms,
+    ) {
         Response::Published(Some(position)) => position.offset.0,
         other => panic!("{other:?}"),
     }
@@ -163,15 +166,15 @@ fn there_are_so_many_channels_and_no_more() {
     let recover = None;
     assert!(refused(channels.execute(
         &name,
-        Request::Subscribe(Box::new(Subscribe { connection: subscriber(3), recover })),
+        ChannelRequest::Subscribe(Box::new(Subscribe { connection: subscriber(3), recover })),
         NOW_MS
     )));
-    assert!(refused(channels.execute(&name, Request::Publish(Box::default()), NOW_MS)));
-    assert!(refused(channels.execute(&name, Request::History(Box::default()), NOW_MS)));
+    assert!(refused(channels.execute(&name, ChannelRequest::Publish(Box::default()), NOW_MS)));
+    assert!(refused(channels.execute(&name, ChannelRequest::History(Box::default()), NOW_MS)));
     // Existing channels go on, and a refused client that leaves before it knows removes no subscriber.
     leave(&mut channels, "new", 2, NOW_MS);
     subscribe(&mut channels, "more", 4, None, NOW_MS);
-    let left = Request::Unsubscribe { connection: subscriber(3), is_answered: false };
+    let left = ChannelRequest::Unsubscribe { connection: subscriber(3), is_answered: false };
     assert!(matches!(channels.execute(&name, left, NOW_MS), Response::Done));
     assert_eq!(channels.active().map(|(_, subscribers)| subscribers).sum::<u64>(), 2);
     assert_eq!(publish(&mut channels, "told", NOW_MS), 2);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use touchline_engine::directory::DirectoryRequest;
-use touchline_engine::request::{Publish, Request};
+use touchline_engine::request::{ChannelRequest, Publish};
 use touchline_engine::session::{Room, SessionSettings, SessionSigner, Ticket, TransportMode, Weight};
 use touchline_engine::tracker::{TrackLimits, Tracker};
 use touchline_engine::{
@@ -93,7 +93,7 @@ impl World {
                     Content { data: format!("\"{}\"", "x".repeat(PUBLICATION_SIZE)).into(), ..Content::default() };
                 channels.execute(
                     &channel.into(),
-                    Request::Publish(Box::new(Publish { content, ..Publish::default() })),
+                    ChannelRequest::Publish(Box::new(Publish { content, ..Publish::default() })),
                     1,
                 );
             }

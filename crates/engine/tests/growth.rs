@@ -9,10 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::prelude::*;
 use touchline_engine::channels::{BackendCommand, Submitted};
-use touchline_engine::request::{ChannelEvent, Epoch, Loaded, Publish, Runs, StreamPosition, Subscribe};
-use touchline_engine::{ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, Request, Response};
+use touchline_engine::request::{BackendEvent, ChannelEvent, Loaded, Publish, Subscribe, WaitingRequest};
+use touchline_engine::{ChannelOptions, ChannelRequest, ChannelSettings, Channels, ConnectionId, Namespaces, Response};
 use touchline_protocol::publication::Content;
-use touchline_protocol::stream::{ChannelName, LoadId, Offset};
+use touchline_protocol::stream::{ChannelName, Epoch, LoadId, Offset, Runs, StreamPosition};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -55,7 +55,7 @@ impl World {
         let mut world = World { channels, name: "a".into(), stored, told, asked, read, given: 0 };
         let connection = ConnectionId { shard: 0, slot: 1, generation: 1 };
         let Submitted::Wait(request) =
-            world.submit(Request::Subscribe(Box::new(Subscribe { connection, recover: None })))
+            world.submit(ChannelRequest::Subscribe(Box::new(Subscribe { connection, recover: None })))
         else {
             panic!("nothing is known of the channel yet");
         };
@@ -65,8 +65,18 @@ impl World {
         world
     }
 
-    fn submit(&mut self, request: Request) -> Submitted {
+    fn submit(&mut self, request: impl Into<WaitingRequest>) -> Submitted {
         let outcome = self.channels.submit(&self.name, request, NOW_MS);
+        self.collect();
+        outcome
+    }
+
+    fn apply(&mut self, event: BackendEvent) {
+        self.channels.apply(&self.name, event, NOW_MS);
+        self.collect();
+    }
+
+    fn collect(&mut self) {
         for act in self.channels.backend_commands() {
             let BackendCommand::LoadStored { load: LoadId { behind, number }, .. } = act else { panic!("{act:?}") };
             self.asked.push_back((behind.0, number));
@@ -76,7 +86,6 @@ impl World {
             .into_iter()
             .filter(|(_, delivery)| matches!(delivery.event, ChannelEvent::Publication { .. }))
             .count();
-        outcome
     }
 
     /// False when there is nothing of it to do.
@@ -84,7 +93,7 @@ impl World {
         match step {
             Step::Store => {
                 let content = Content { data: Bytes::from_static(b"1"), ..Content::default() };
-                let publish = Request::Publish(Box::new(Publish { content, ..Publish::default() }));
+                let publish = ChannelRequest::Publish(Box::new(Publish { content, ..Publish::default() }));
                 let Submitted::Store(storing) = self.submit(publish) else { panic!("the store keeps it") };
                 let offset = self.stored.len() as u64 + 1;
                 self.stored.push((Offset(offset), storing.payload.into()));
@@ -95,7 +104,10 @@ impl World {
                 .told
                 .pop_front()
                 .map(|top| {
-                    self.submit(Request::Advanced(StreamPosition { offset: Offset(top), epoch: Epoch::from_bits(7) }))
+                    self.apply(BackendEvent::Advanced(StreamPosition {
+                        offset: Offset(top),
+                        epoch: Epoch::from_bits(7),
+                    }))
                 })
                 .is_some(),
             Step::Read => {
@@ -116,7 +128,7 @@ impl World {
                 true
             }
             Step::Answer => {
-                self.read.pop_front().map(|loaded| self.submit(Request::Loaded(Some(Box::new(loaded))))).is_some()
+                self.read.pop_front().map(|loaded| self.apply(BackendEvent::Loaded(Some(Box::new(loaded))))).is_some()
             }
         }
     }
@@ -127,7 +139,7 @@ impl World {
     }
 
     fn top(&mut self) -> u64 {
-        match self.submit(Request::History(Box::default())) {
+        match self.submit(ChannelRequest::History(Box::default())) {
             Submitted::Done(Response::History { position, .. }) => position.offset.0,
             other => panic!("{other:?}"),
         }

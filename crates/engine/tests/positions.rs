@@ -7,13 +7,13 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use touchline_engine::channels::{BackendCommand, DurablePublication, Submitted};
 use touchline_engine::request::{
-    Appended, ChannelEvent, ClientPosition, Epoch, History, Loaded, Recover, Runs, StreamPosition, Subscribe,
+    Appended, BackendEvent, ChannelEvent, ClientPosition, History, Loaded, Recover, Subscribe, WaitingRequest,
 };
 use touchline_engine::{
-    ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, RecoveryMode, Request, Response,
+    ChannelOptions, ChannelRequest, ChannelSettings, Channels, ConnectionId, Namespaces, RecoveryMode, Response,
 };
 use touchline_protocol::Error;
-use touchline_protocol::stream::{ChannelName, LoadId, Offset, Run, RunStart};
+use touchline_protocol::stream::{ChannelName, Epoch, LoadId, Offset, Run, RunId, RunStart, Runs, StreamPosition};
 
 const NOW: u64 = 1_000_000;
 
@@ -39,7 +39,7 @@ fn object(time_ms: u64) -> Bytes {
 
 /// Runs by their numbers and ids, and where they begin in the channel.
 fn runs(known: &[(u64, u64)], first: &[(u64, u64)]) -> Runs {
-    let known = known.iter().map(|&(number, id)| Run { number, id }).collect();
+    let known = known.iter().map(|&(number, id)| Run { number, id: RunId(id) }).collect();
     let first = first.iter().map(|&(number, first)| RunStart { number, first: Offset(first) }).collect();
     Runs { known, first }
 }
@@ -63,7 +63,7 @@ fn loaded(behind: u64, top: u64) -> Loaded {
     }
 }
 
-fn subscribe(slot: u32, recover: Option<u64>, epoch: Epoch) -> Request {
+fn subscribe(slot: u32, recover: Option<u64>, epoch: Epoch) -> ChannelRequest {
     let recover = recover.map(|offset| Recover {
         offset: Offset(offset),
         epoch: epoch.as_str().into(),
@@ -71,7 +71,10 @@ fn subscribe(slot: u32, recover: Option<u64>, epoch: Epoch) -> Request {
         limit: 100,
         size_max: usize::MAX,
     });
-    Request::Subscribe(Box::new(Subscribe { connection: ConnectionId { shard: 0, slot, generation: 0 }, recover }))
+    ChannelRequest::Subscribe(Box::new(Subscribe {
+        connection: ConnectionId { shard: 0, slot, generation: 0 },
+        recover,
+    }))
 }
 
 /// A node of a cluster that follows the channel and has it up to an offset.
@@ -79,8 +82,8 @@ fn at(top: u64) -> Channels {
     let mut channels = channels(false);
     channels.set_linked(true, NOW);
     assert!(matches!(channels.submit(&name(), subscribe(0, None, epoch()), NOW), Submitted::Wait(_)));
-    channels.submit(&name(), Request::SubscribedToBackend, NOW);
-    channels.submit(&name(), Request::Loaded(Some(Box::new(loaded(0, top)))), NOW);
+    channels.apply(&name(), BackendEvent::Subscribed, NOW);
+    channels.apply(&name(), BackendEvent::Loaded(Some(Box::new(loaded(0, top)))), NOW);
     channels.submit(&name(), subscribe(0, None, epoch()), NOW);
     channels.take_ready();
     channels.backend_commands();
@@ -110,7 +113,7 @@ fn a_node_that_is_behind_queries_once_for_all_requests_that_are_ahead() {
         matches!(&asked[..], [BackendCommand::Load { load: LoadId { behind: Offset(5), .. }, .. }]),
         "one query for all: {asked:?}"
     );
-    channels.submit(&name(), Request::Loaded(Some(Box::new(loaded(5, 10)))), NOW);
+    channels.apply(&name(), BackendEvent::Loaded(Some(Box::new(loaded(5, 10)))), NOW);
     assert_eq!(channels.take_ready().len(), 1);
     for (slot, request) in (1..).zip(waiting) {
         let from = 5 + slot % 5 + 1;
@@ -126,7 +129,7 @@ fn asked(channels: &mut Channels, behind: u64) -> u64 {
     }
 }
 
-fn waits(outcome: Submitted) -> Request {
+fn waits(outcome: Submitted) -> WaitingRequest {
     let Submitted::Wait(request) = outcome else { panic!("{outcome:?}") };
     request
 }
@@ -139,9 +142,9 @@ fn a_denial_is_for_requests_from_before_the_query_and_the_next_query_waits_a_mom
     let second = waits(channels.submit(&name(), subscribe(2, Some(7), epoch()), NOW));
     assert!(channels.backend_commands().is_empty(), "one query at a time");
     // A load from before the first request is not its result.
-    channels.submit(&name(), Request::Loaded(Some(Box::new(Loaded { number: number - 1, ..loaded(5, 5) }))), NOW);
+    channels.apply(&name(), BackendEvent::Loaded(Some(Box::new(Loaded { number: number - 1, ..loaded(5, 5) }))), NOW);
     let first = waits(channels.submit(&name(), first, NOW));
-    channels.submit(&name(), Request::Loaded(Some(Box::new(Loaded { number, ..loaded(5, 5) }))), NOW);
+    channels.apply(&name(), BackendEvent::Loaded(Some(Box::new(Loaded { number, ..loaded(5, 5) }))), NOW);
     assert_eq!(channels.take_ready().len(), 2);
     assert_eq!(recovered(channels.submit(&name(), first, NOW)), (None, 1));
     let second = waits(channels.submit(&name(), second, NOW));
@@ -158,7 +161,7 @@ fn a_denial_is_for_requests_from_before_the_query_and_the_next_query_waits_a_mom
     let second = waits(channels.submit(&name(), second, NOW + 200));
     let third = waits(channels.submit(&name(), third, NOW + 200));
     let number = asked(&mut channels, 5);
-    channels.submit(&name(), Request::Loaded(Some(Box::new(Loaded { number, ..loaded(5, 7) }))), NOW + 200);
+    channels.apply(&name(), BackendEvent::Loaded(Some(Box::new(Loaded { number, ..loaded(5, 7) }))), NOW + 200);
     assert_eq!(recovered(channels.submit(&name(), second, NOW + 200)), (Some(vec![]), 0), "it is there by now");
     assert_eq!(recovered(channels.submit(&name(), third, NOW + 200)), (None, 1));
 }
@@ -170,7 +173,7 @@ struct Readers {
     top: u64,
     asked: Vec<(u64, u64)>,
     read: Vec<Loaded>,
-    waiting: Vec<(Request, u64)>,
+    waiting: Vec<(WaitingRequest, u64)>,
     slots: u32,
     denied: usize,
 }
@@ -185,7 +188,7 @@ impl Readers {
         self.settle();
     }
 
-    fn submit(&mut self, request: Request, offset: u64) {
+    fn submit(&mut self, request: impl Into<WaitingRequest>, offset: u64) {
         match self.channels.submit(&name(), request, self.now_ms) {
             Submitted::Wait(request) => self.waiting.push((request, offset)),
             done => match recovered(done).0 {
@@ -200,8 +203,8 @@ impl Readers {
         }
     }
 
-    fn tell(&mut self, request: Request) {
-        self.channels.submit(&name(), request, self.now_ms);
+    fn tell(&mut self, event: BackendEvent) {
+        self.channels.apply(&name(), event, self.now_ms);
         self.settle();
     }
 
@@ -224,7 +227,7 @@ impl Readers {
     fn step(&mut self, (kind, which): (u8, usize)) {
         match kind {
             0 | 1 => self.top += 1,
-            2 => self.tell(Request::Advanced(StreamPosition { offset: Offset(self.top), epoch: epoch() })),
+            2 => self.tell(BackendEvent::Advanced(StreamPosition { offset: Offset(self.top), epoch: epoch() })),
             3 => self.come(self.top),
             4 => self.come(NEVER),
             5 | 6 if !self.asked.is_empty() => {
@@ -233,7 +236,7 @@ impl Readers {
             }
             7 | 8 if !self.read.is_empty() => {
                 let loaded = self.read.swap_remove(which % self.read.len());
-                self.tell(Request::Loaded(Some(Box::new(loaded))));
+                self.tell(BackendEvent::Loaded(Some(Box::new(loaded))));
             }
             _ => {
                 self.now_ms += 100;
@@ -278,7 +281,7 @@ fn a_node_that_is_cut_off_or_not_answered_refuses_for_now() {
     let Submitted::Wait(request) = channels.submit(&name(), subscribe(1, Some(9), epoch()), NOW) else {
         panic!("it is not known")
     };
-    channels.submit(&name(), Request::Loaded(None), NOW);
+    channels.apply(&name(), BackendEvent::Loaded(None), NOW);
     assert_eq!(channels.take_ready().len(), 1, "the waiting request gets an error");
     assert!(unreachable(channels.submit(&name(), request, NOW)), "the log did not answer");
     channels.backend_commands();
@@ -305,7 +308,7 @@ fn a_payload_of_a_later_version_is_refused_and_not_passed_over() {
     let mut newer = object(NOW).to_vec();
     newer[0] = 2;
     let stored = Appended { offset: Offset(6), previous: Offset(5), epoch: Some(epoch()), payload: newer.into() };
-    channels.submit(&name(), Request::Appended(stored), NOW);
+    channels.apply(&name(), BackendEvent::Appended(stored), NOW);
     let told = channels.backend_commands();
     assert!(matches!(&told[..], [BackendCommand::Unreadable { unreadable, .. }] if unreadable.format == 2));
     assert!(
@@ -320,11 +323,11 @@ fn a_payload_of_a_later_version_is_refused_and_not_passed_over() {
 fn a_store_that_has_less_than_a_node_remembers_begins_a_new_run() {
     let of_run = |run: u64, behind: u64, top: u64, first: Vec<(u64, u64)>| {
         let known: Vec<_> = (1..=run).map(|number| (number, number + 40)).collect();
-        Loaded { epoch: epoch().in_run(run + 40), runs: runs(&known, &first), ..loaded(behind, top.max(behind)) }
+        Loaded { epoch: epoch().in_run(RunId(run + 40)), runs: runs(&known, &first), ..loaded(behind, top.max(behind)) }
     };
     let mut channels = channels(true);
     assert!(matches!(channels.submit(&name(), subscribe(0, None, epoch()), NOW), Submitted::Wait(_)));
-    channels.submit(&name(), Request::Loaded(Some(Box::new(of_run(1, 0, 10, vec![(1, 1)])))), NOW);
+    channels.apply(&name(), BackendEvent::Loaded(Some(Box::new(of_run(1, 0, 10, vec![(1, 1)])))), NOW);
     channels.submit(&name(), subscribe(0, None, epoch()), NOW);
     channels.backend_commands();
     channels.catch_up();
@@ -333,22 +336,26 @@ fn a_store_that_has_less_than_a_node_remembers_begins_a_new_run() {
         [BackendCommand::LoadStored { load: LoadId { behind: Offset::START, .. }, .. }]
     ));
     let shorter = Loaded { top: Offset(6), ..of_run(1, 10, 10, vec![(1, 1)]) };
-    channels.submit(&name(), Request::Loaded(Some(Box::new(shorter))), NOW);
-    assert!(matches!(&channels.backend_commands()[..], [BackendCommand::BeginRun { lost: 41, first: Offset(7), .. }]));
+    channels.apply(&name(), BackendEvent::Loaded(Some(Box::new(shorter))), NOW);
+    assert!(matches!(
+        &channels.backend_commands()[..],
+        [BackendCommand::BeginRun { lost: RunId(41), first: Offset(7), .. }]
+    ));
     assert!(
         channels.deliveries().any(|(_, delivery)| matches!(delivery.event, ChannelEvent::Broken)),
         "subscribers begin anew"
     );
     // The second run assigns 7 and 8.
-    let Submitted::Wait(request) = channels.submit(&name(), subscribe(1, Some(6), epoch().in_run(41)), NOW) else {
+    let Submitted::Wait(request) = channels.submit(&name(), subscribe(1, Some(6), epoch().in_run(RunId(41))), NOW)
+    else {
         panic!("it is not known")
     };
-    channels.submit(&name(), Request::Loaded(Some(Box::new(of_run(2, 0, 8, vec![(1, 1), (2, 7)])))), NOW);
+    channels.apply(&name(), BackendEvent::Loaded(Some(Box::new(of_run(2, 0, 8, vec![(1, 1), (2, 7)])))), NOW);
     assert_eq!(recovered(channels.submit(&name(), request, NOW)).0, Some(vec![7, 8]));
     for (offset, run, expected) in
         [(7, 41, None), (10, 41, None), (7, 42, Some(vec![8])), (3, 42, Some((4..=8).collect()))]
     {
-        let outcome = channels.submit(&name(), subscribe(2, Some(offset), epoch().in_run(run)), NOW);
+        let outcome = channels.submit(&name(), subscribe(2, Some(offset), epoch().in_run(RunId(run))), NOW);
         assert_eq!(recovered(outcome).0, expected, "{offset} of run {run}");
     }
 }
@@ -357,7 +364,7 @@ fn a_store_that_has_less_than_a_node_remembers_begins_a_new_run() {
 fn durable_at_10() -> Channels {
     let mut channels = channels(true);
     assert!(matches!(channels.submit(&name(), subscribe(0, None, epoch()), NOW), Submitted::Wait(_)));
-    channels.submit(&name(), Request::Loaded(Some(Box::new(of_run_41(0, 10)))), NOW);
+    channels.apply(&name(), BackendEvent::Loaded(Some(Box::new(of_run_41(0, 10)))), NOW);
     channels.submit(&name(), subscribe(0, None, epoch()), NOW);
     channels.take_ready();
     channels.backend_commands();
@@ -366,7 +373,7 @@ fn durable_at_10() -> Channels {
 
 fn of_run_41(behind: u64, top: u64) -> Loaded {
     let runs = runs(&[(1, 41)], &[(1, 1)]);
-    Loaded { epoch: epoch().in_run(41), runs, ..loaded(behind, top) }
+    Loaded { epoch: epoch().in_run(RunId(41)), runs, ..loaded(behind, top) }
 }
 
 fn is_broken(channels: &mut Channels) -> bool {
@@ -378,53 +385,62 @@ fn an_offset_that_is_given_a_second_time_shows_that_the_store_was_set_back() {
     let append = |time_ms| Appended {
         offset: Offset(6),
         previous: Offset(5),
-        epoch: Some(epoch().in_run(41)),
+        epoch: Some(epoch().in_run(RunId(41))),
         payload: object(time_ms),
     };
     let mut channels = durable_at_10();
-    channels.submit(&name(), Request::Appended(append(NOW)), NOW);
+    channels.apply(&name(), BackendEvent::Appended(append(NOW)), NOW);
     assert!(!is_broken(&mut channels) && channels.backend_commands().is_empty(), "it has been read before it was told");
-    channels.submit(&name(), Request::Appended(append(NOW + 1)), NOW);
+    channels.apply(&name(), BackendEvent::Appended(append(NOW + 1)), NOW);
     assert!(
-        matches!(&channels.backend_commands()[..], [BackendCommand::BeginRun { lost: 41, first: Offset(6), .. }]),
+        matches!(
+            &channels.backend_commands()[..],
+            [BackendCommand::BeginRun { lost: RunId(41), first: Offset(6), .. }]
+        ),
         "from the lowest offset that was seen on"
     );
     assert!(is_broken(&mut channels), "subscribers begin anew");
     // What it says in the same run is not believed: positions of it may be lost.
-    let request = waits(channels.submit(&name(), subscribe(1, Some(10), epoch().in_run(41)), NOW));
+    let request = waits(channels.submit(&name(), subscribe(1, Some(10), epoch().in_run(RunId(41))), NOW));
     assert!(matches!(
         &channels.backend_commands()[..],
         [BackendCommand::LoadStored { load: LoadId { behind: Offset::START, .. }, .. }]
     ));
-    channels.submit(&name(), Request::Loaded(Some(Box::new(of_run_41(0, 12)))), NOW);
+    channels.apply(&name(), BackendEvent::Loaded(Some(Box::new(of_run_41(0, 12)))), NOW);
     let outcome = channels.submit(&name(), request, NOW);
     assert!(matches!(outcome, Submitted::Done(Response::Refused(Error::STORE_UNAVAILABLE))), "{outcome:?}");
-    let request = waits(channels.submit(&name(), subscribe(1, Some(10), epoch().in_run(41)), NOW + 200));
+    let request = waits(channels.submit(&name(), subscribe(1, Some(10), epoch().in_run(RunId(41))), NOW + 200));
     let runs = runs(&[(1, 41), (2, 42)], &[(1, 1), (2, 6)]);
-    let in_new_run = Loaded { epoch: epoch().in_run(42), runs, ..loaded(0, 12) };
-    channels.submit(&name(), Request::Loaded(Some(Box::new(in_new_run))), NOW + 200);
+    let in_new_run = Loaded { epoch: epoch().in_run(RunId(42)), runs, ..loaded(0, 12) };
+    channels.apply(&name(), BackendEvent::Loaded(Some(Box::new(in_new_run))), NOW + 200);
     assert_eq!(recovered(channels.submit(&name(), request, NOW + 200)).0, None);
 }
 
 #[test]
 fn a_report_that_contradicts_the_cache_is_verified() {
     // Another epoch; fewer than are here; others than are here, though there are as many again.
-    let other_life = Loaded { epoch: epoch().in_run(42), ..loaded(10, 11) };
+    let other_life = Loaded { epoch: epoch().in_run(RunId(42)), ..loaded(10, 11) };
     let others = Loaded { kept: (6..=12).map(|offset| kept(offset, NOW + 1)).collect(), ..of_run_41(5, 12) };
     let cases = [
-        (epoch().in_run(42), 11, 10, other_life, None),
-        (epoch().in_run(41), 6, 5, Loaded { kept: vec![kept(6, NOW)], top: Offset(6), ..of_run_41(5, 6) }, Some(7)),
-        (epoch().in_run(41), 6, 5, others, Some(6)),
-        (epoch().in_run(41), 6, 5, of_run_41(5, 10), Some(0)),
+        (epoch().in_run(RunId(42)), 11, 10, other_life, None),
+        (
+            epoch().in_run(RunId(41)),
+            6,
+            5,
+            Loaded { kept: vec![kept(6, NOW)], top: Offset(6), ..of_run_41(5, 6) },
+            Some(7),
+        ),
+        (epoch().in_run(RunId(41)), 6, 5, others, Some(6)),
+        (epoch().in_run(RunId(41)), 6, 5, of_run_41(5, 10), Some(0)),
     ];
     for (life, top, behind, answer, lost_from) in cases {
         let mut channels = durable_at_10();
-        channels.submit(&name(), Request::Advanced(StreamPosition { offset: Offset(top), epoch: life }), NOW);
+        channels.apply(&name(), BackendEvent::Advanced(StreamPosition { offset: Offset(top), epoch: life }), NOW);
         let asked = channels.backend_commands();
         assert!(matches!(asked[..], [BackendCommand::LoadStored { load, .. }] if load.behind.0 == behind), "{top}");
-        channels.submit(&name(), Request::Advanced(StreamPosition { offset: Offset(top), epoch: life }), NOW);
+        channels.apply(&name(), BackendEvent::Advanced(StreamPosition { offset: Offset(top), epoch: life }), NOW);
         assert!(channels.backend_commands().is_empty(), "one look at a time");
-        channels.submit(&name(), Request::Loaded(Some(Box::new(answer))), NOW);
+        channels.apply(&name(), BackendEvent::Loaded(Some(Box::new(answer))), NOW);
         let acts = channels.backend_commands();
         match lost_from {
             Some(0) => {
@@ -437,7 +453,7 @@ fn a_report_that_contradicts_the_cache_is_verified() {
             lost_from => {
                 assert!(is_broken(&mut channels), "{lost_from:?}");
                 let told = acts.iter().find_map(|act| {
-                    if let BackendCommand::BeginRun { lost: 41, first, .. } = act { Some(first.0) } else { None }
+                    if let BackendCommand::BeginRun { lost: RunId(41), first, .. } = act { Some(first.0) } else { None }
                 });
                 assert_eq!(told, lost_from);
             }
@@ -452,9 +468,9 @@ fn a_stream_that_went_on_from_an_earlier_state_is_seen_when_the_link_comes_back(
     channels.set_linked(true, NOW);
     let number = asked(&mut channels, 4);
     let others = Loaded { kept: (5..=7).map(|offset| kept(offset, NOW + 1)).collect(), number, ..loaded(4, 7) };
-    channels.submit(&name(), Request::Loaded(Some(Box::new(others))), NOW);
+    channels.apply(&name(), BackendEvent::Loaded(Some(Box::new(others))), NOW);
     assert!(is_broken(&mut channels));
-    assert!(matches!(&channels.backend_commands()[..], [BackendCommand::BeginStreamRun { lost: 0, .. }]));
+    assert!(matches!(&channels.backend_commands()[..], [BackendCommand::BeginStreamRun { lost: RunId(0), .. }]));
 }
 
 #[test]
@@ -471,14 +487,14 @@ fn a_history_is_read_from_where_it_is_whole() {
         1,
         1,
     );
-    (0..5).for_each(|_| drop(channels.submit(&name(), Request::Publish(Box::default()), NOW)));
+    (0..5).for_each(|_| drop(channels.submit(&name(), ChannelRequest::Publish(Box::default()), NOW)));
     let mut read = |offset: u64, reverse: bool| {
         let history = History {
             since: Some(ClientPosition { offset: Offset(offset), epoch: "".into() }),
             reverse,
             ..History::default()
         };
-        match channels.submit(&name(), Request::History(Box::new(history)), NOW) {
+        match channels.submit(&name(), ChannelRequest::History(Box::new(history)), NOW) {
             Submitted::Done(Response::History { publications, .. }) => {
                 Some(publications.iter().map(|p| p.offset.0).collect::<Vec<_>>())
             }
@@ -509,14 +525,17 @@ fn a_run_that_another_node_has_begun_ends_the_one_before_where_the_store_has_oth
     let given_again = |offset: u64| kept(offset, if offset > 5 { NOW + 1 } else { NOW });
     let of_second = || {
         let runs = runs(&[(1, 41), (2, 42)], &[(1, 1)]);
-        Loaded { epoch: epoch().in_run(42), runs, kept: (1..=12).map(given_again).collect(), ..loaded(0, 12) }
+        Loaded { epoch: epoch().in_run(RunId(42)), runs, kept: (1..=12).map(given_again).collect(), ..loaded(0, 12) }
     };
-    channels.submit(&name(), Request::Loaded(Some(Box::new(of_second()))), NOW);
+    channels.apply(&name(), BackendEvent::Loaded(Some(Box::new(of_second()))), NOW);
     assert!(is_broken(&mut channels));
-    assert!(matches!(&channels.backend_commands()[..], [BackendCommand::BeginRun { lost: 41, first: Offset(6), .. }]));
-    let request = waits(channels.submit(&name(), subscribe(1, Some(10), epoch().in_run(41)), NOW));
-    channels.submit(&name(), Request::Loaded(Some(Box::new(of_second()))), NOW);
+    assert!(matches!(
+        &channels.backend_commands()[..],
+        [BackendCommand::BeginRun { lost: RunId(41), first: Offset(6), .. }]
+    ));
+    let request = waits(channels.submit(&name(), subscribe(1, Some(10), epoch().in_run(RunId(41))), NOW));
+    channels.apply(&name(), BackendEvent::Loaded(Some(Box::new(of_second()))), NOW);
     assert_eq!(recovered(channels.submit(&name(), request, NOW)).0, None, "the store may not know it yet");
-    let whole = channels.submit(&name(), subscribe(2, Some(5), epoch().in_run(41)), NOW);
+    let whole = channels.submit(&name(), subscribe(2, Some(5), epoch().in_run(RunId(41))), NOW);
     assert_eq!(recovered(whole).0, Some((6..=12).collect()));
 }

@@ -16,8 +16,8 @@ use touchline_engine::request::ChannelEvent;
 use touchline_engine::session::{Room, SessionSettings, SessionSigner, Ticket, TransportMode};
 use touchline_engine::tracker::{TrackLimits, Tracker};
 use touchline_engine::{
-    ChannelOptions, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context, Delivery,
-    Effects, Hub, Namespace, Namespaces, Request, Response, Session, SubscriptionClaims, TokenError, Verifier,
+    ChannelOptions, ChannelRequest, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context,
+    Delivery, Effects, Hub, Namespace, Namespaces, Response, Session, SubscriptionClaims, TokenError, Verifier,
 };
 
 use touchline_protocol::stream::ChannelName;
@@ -315,7 +315,7 @@ impl World {
         match random.below(12) {
             0..=2 => self.deliver(1 + random.below(6), random),
             3..=5 => {
-                let publish = Request::Publish(Box::new(touchline_engine::request::Publish {
+                let publish = ChannelRequest::Publish(Box::new(touchline_engine::request::Publish {
                     content: touchline_protocol::publication::Content { data: "1".into(), ..Default::default() },
                     ..Default::default()
                 }));
@@ -390,8 +390,11 @@ fn nothing_is_missing_doubled_or_out_of_order() {
         }
         // Everybody is where the channels are.
         for channel in CHANNELS {
-            let top = match world.channels.execute(&channel.into(), Request::History(Default::default()), world.now_ms)
-            {
+            let top = match world.channels.execute(
+                &channel.into(),
+                ChannelRequest::History(Default::default()),
+                world.now_ms,
+            ) {
                 Response::History { position, .. } => position.offset.0,
                 other => panic!("{other:?}"),
             };

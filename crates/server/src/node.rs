@@ -10,7 +10,8 @@ use tokio::sync::{oneshot, watch};
 use touchline_cluster::{Cluster, IsEnough};
 use touchline_config::Settings;
 use touchline_engine::directory::{DirectoryRequest, Requester};
-use touchline_engine::{Request, Response, ShardId, session};
+use touchline_engine::request::{BackendEvent, ChannelRequest};
+use touchline_engine::{Response, ShardId, session};
 
 use bytes::Bytes;
 use touchline_protocol::Error;
@@ -208,19 +209,25 @@ impl Node {
     }
 
     /// Sends the home of a channel a request whose reply is dropped.
-    pub(crate) fn send_home(&self, channel: ChannelName, request: Request) {
+    pub(crate) fn send_home(&self, channel: ChannelName, request: ChannelRequest) {
         let home = self.home(&channel);
         self.send(home, Message::Request { channel, request, reply_to: ReplyTo::Discard });
     }
 
-    /// The same as [`Node::send_home`] without waking the shard; [`Node::wake`] must follow.
-    pub(crate) fn enqueue_home(&self, channel: ChannelName, request: Request) {
+    /// Sends the home of a channel a report of its log backend.
+    pub(crate) fn send_event(&self, channel: ChannelName, event: BackendEvent) {
         let home = self.home(&channel);
-        self.enqueue(home, Message::Request { channel, request, reply_to: ReplyTo::Discard });
+        self.send(home, Message::Backend { channel, event });
+    }
+
+    /// The same as [`Node::send_event`] without waking the shard; [`Node::wake`] must follow.
+    pub(crate) fn enqueue_event(&self, channel: ChannelName, event: BackendEvent) {
+        let home = self.home(&channel);
+        self.enqueue(home, Message::Backend { channel, event });
     }
 
     /// Sends the home of a channel a request and waits for the reply. Only for threads of shards.
-    pub(crate) async fn request_home(&self, channel: &str, request: Request) -> Response {
+    pub(crate) async fn request_home(&self, channel: &str, request: ChannelRequest) -> Response {
         let (sender, reply) = oneshot::channel();
         let reply_to = ReplyTo::Operation(shard::here(), sender);
         self.run_inline(self.home(channel), Message::Request { channel: channel.into(), request, reply_to });

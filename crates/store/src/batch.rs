@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
-use touchline_protocol::stream::{ChannelName, LoadId, Offset};
+use touchline_protocol::stream::{ChannelName, Epoch, LoadId, Offset, RunId, Runs, StreamPosition};
 
 use crate::description::{ChannelDescription, OnSearched, Search, SearchResult};
 use crate::events::{EventSink, StoreEvent};
 use crate::inbox::{InboxMessage, OnQueued};
 use crate::metrics::StoreMetrics;
-use crate::publication::{Append, AppendedAt, OnAppended, StoredHistory};
+use crate::publication::{Append, OnAppended, StoredHistory};
 use crate::refusal::StoreRefusal;
-use crate::runs::{ChannelRuns, KnownRuns};
+use crate::runs::KnownRuns;
 use crate::tfidf::Weights;
 
 /// Takes the result of a write that has no other result than that it was done.
@@ -44,7 +44,7 @@ pub(crate) enum WriteRequest {
     /// Begins a new run if `lost` is still the current one. Offsets of the channel from `first` on are of the new run.
     BeginRun {
         channel: ChannelName,
-        lost: u64,
+        lost: RunId,
         first: Offset,
     },
     Close,
@@ -115,7 +115,7 @@ pub(crate) struct HistoryLoad {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteResult {
     /// A publication has its position. `is_new` is false if its key or its version was stored before.
-    Appended { offset: Offset, epoch: u64, run: u64, is_new: bool },
+    Appended { position: StreamPosition, is_new: bool },
     /// A channel exists.
     Made { epoch: u64, top: Offset },
     /// An inbox message was written under this id; none = the inbox is full.
@@ -129,7 +129,7 @@ pub(crate) enum WriteResult {
 /// A result that is reported once the transaction is on disk.
 pub(crate) enum Committed {
     Appended {
-        appended: AppendedAt,
+        appended: StreamPosition,
         is_new: bool,
         channel: ChannelName,
         payload: Bytes,
@@ -158,18 +158,18 @@ impl Committed {
             (write, WriteResult::Refused(refusal)) => Committed::Refused(write, refusal),
             (
                 WriteRequest::Append(Append { channel, payload, done, .. }),
-                WriteResult::Appended { offset, epoch, run, is_new },
-            ) => Committed::Appended { appended: AppendedAt { offset, epoch, run }, is_new, channel, payload, done },
+                WriteResult::Appended { position, is_new },
+            ) => Committed::Appended { appended: position, is_new, channel, payload, done },
             (
                 WriteRequest::Make(HistoryLoad { channel, id: load, .. }),
                 WriteResult::Made { epoch, top: Offset::START },
             ) => {
-                let runs = ChannelRuns { known: KnownRuns::clone(known), first: Vec::new() };
+                let runs = Runs { known: KnownRuns::clone(known), first: Vec::new() };
                 Committed::Made {
                     channel,
                     load,
                     history: Some(StoredHistory {
-                        epoch,
+                        epoch: Epoch::from_bits(epoch).in_run(runs.current()),
                         top: Offset::START,
                         floor: Offset::START,
                         kept: Vec::new(),

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use touchline_protocol::stream::{ChannelName, LoadId};
+use touchline_protocol::stream::{ChannelName, LoadId, StreamPosition};
 
-use crate::publication::{AppendedAt, StoredHistory};
+use crate::publication::StoredHistory;
 
 /// Takes every event of the store.
 pub(crate) type EventSink = Arc<dyn Fn(StoreEvent) + Send + Sync>;
@@ -18,7 +18,7 @@ pub enum StoreEvent {
         /// The channel.
         channel: ChannelName,
         /// The publication's position.
-        position: AppendedAt,
+        position: StreamPosition,
         /// The payload of the [`crate::Append`].
         payload: Bytes,
     },
@@ -39,7 +39,7 @@ pub enum StoreEvent {
         /// The channel.
         channel: ChannelName,
         /// The channel's last offset, or an earlier one, with the channel's epoch and the run.
-        position: AppendedAt,
+        position: StreamPosition,
     },
     /// Another node has removed the history of a channel.
     Cleared {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use touchline_protocol::stream::{ChannelName, LoadId, Offset};
+use touchline_protocol::stream::{ChannelName, LoadId, Offset, RunId};
 
 use crate::batch::{HistoryLoad, OnDone, ReadRequest, WriteRequest};
 use crate::description::{ChannelDescription, OnSearched, Search};
@@ -121,9 +121,9 @@ impl Store {
         self.write(WriteRequest::DiscardMessages { ids, done });
     }
 
-    /// Begins a new run if the current run is `lost`, an id as in [`crate::AppendedAt::run`]. The caller knows of a
+    /// Begins a new run if the current run is `lost`. The caller knows of a
     /// publication that the database lacks: offsets of the channel from `first` on are of the new run.
-    pub fn begin_run(&self, channel: ChannelName, lost: u64, first: Offset) {
+    pub fn begin_run(&self, channel: ChannelName, lost: RunId, first: Offset) {
         self.write(WriteRequest::BeginRun { channel, lost, first });
     }
 

@@ -2,30 +2,19 @@
 
 use bytes::Bytes;
 use touchline_protocol::stored::{StoredPayload, decode, encode_publication};
-use touchline_protocol::stream::{ChannelName, Offset, Retention};
+use touchline_protocol::stream::{ChannelName, Epoch, Offset, Retention, Runs, StreamPosition};
 
 use crate::refusal::StoreRefusal;
-use crate::runs::ChannelRuns;
-
-/// The position of a stored publication.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AppendedAt {
-    /// Its offset in its channel: 1, 2, 3 …
-    pub offset: Offset,
-    /// The channel's epoch.
-    pub epoch: u64,
-    /// The id of the current run: 40 bits.
-    pub run: u64,
-}
 
 /// Takes the result of an append.
-pub type OnAppended = Box<dyn FnOnce(Result<AppendedAt, StoreRefusal>) + Send>;
+pub type OnAppended = Box<dyn FnOnce(Result<StreamPosition, StoreRefusal>) + Send>;
 /// A publication to be stored.
 pub struct Append {
     /// The channel.
     pub channel: ChannelName,
     /// A publication, as [`touchline_protocol::stored`] encodes it. Only its JSON object is stored;
-    /// [`crate::StoreEvent::Appended`] returns the payload unchanged. Anything else is refused as [`StoreRefusal::Invalid`].
+    /// [`crate::StoreEvent::Appended`] returns the payload unchanged. Anything else is refused as
+    /// [`StoreRefusal::Invalid`].
     pub payload: Bytes,
     /// When it was published, Unix milliseconds.
     pub time_ms: u64,
@@ -89,8 +78,8 @@ pub struct KeptPublication {
 /// What the store keeps of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredHistory {
-    /// The channel's epoch.
-    pub epoch: u64,
+    /// The channel's epoch, in the current run.
+    pub epoch: Epoch,
     /// The channel's last offset; 0 = nothing was ever published.
     pub top: Offset,
     /// `kept` holds every publication after this offset.
@@ -98,7 +87,7 @@ pub struct StoredHistory {
     /// The publications, oldest first.
     pub kept: Vec<KeptPublication>,
     /// The runs of the database that assigned the channel's offsets.
-    pub runs: ChannelRuns,
+    pub runs: Runs,
 }
 
 impl StoredHistory {

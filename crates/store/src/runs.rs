@@ -5,7 +5,7 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use touchline_protocol::stream::{Run, RunStart};
+use touchline_protocol::stream::{Run, RunId};
 
 /// Runs that are remembered. Positions of earlier ones can't be recovered.
 pub(crate) const KEPT: u64 = 1_000;
@@ -14,15 +14,6 @@ const ID_BITS: u32 = 40;
 
 /// The runs that the database remembers, by rising number. The last is the current one.
 pub type KnownRuns = Arc<[Run]>;
-
-/// Which runs gave the offsets of a channel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChannelRuns {
-    /// All runs.
-    pub known: KnownRuns,
-    /// Where runs begin in the channel, by rising number.
-    pub first: Vec<RunStart>,
-}
 
 /// The runs of the database as this process knows them.
 #[derive(Debug, Default)]
@@ -43,6 +34,6 @@ impl RunBook {
 }
 
 /// A new run's id: 40 random bits.
-pub(crate) fn new_id() -> u64 {
-    RandomState::new().hash_one(0) >> (u64::BITS - ID_BITS)
+pub(crate) fn new_id() -> RunId {
+    RunId(RandomState::new().hash_one(0) >> (u64::BITS - ID_BITS))
 }

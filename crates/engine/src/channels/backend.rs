@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use touchline_protocol::stored::{self, Unreadable};
-use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset, Retention};
+use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset, Retention, RunId};
 
-use crate::request::{Request, Response};
+use crate::request::{Response, WaitingRequest};
 
 /// What gives a channel its order, and keeps its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,14 +20,14 @@ pub(crate) enum LogBackend {
 /// What a channel's home wants done by a log backend, the cluster or the store.
 #[derive(Debug)]
 pub enum BackendCommand {
-    /// Subscribe the node to a channel in the cluster, or end that. [`Request::SubscribedToBackend`] answers.
+    /// Subscribe the node to a channel in the cluster, or end that. [`crate::request::BackendEvent::Subscribed`] answers.
     SetInterest {
         /// The channel.
         channel: ChannelName,
         /// Whether the home wants the channel's publications.
         is_wanted: bool,
     },
-    /// Read the log of a channel in the cluster. [`Request::Loaded`] answers.
+    /// Read the log of a channel in the cluster. [`crate::request::BackendEvent::Loaded`] answers.
     Load {
         /// The channel.
         channel: ChannelName,
@@ -45,7 +45,7 @@ pub enum BackendCommand {
         /// What to read.
         load: LoadId,
     },
-    /// Read the log of a channel in the store. [`Request::Loaded`] answers.
+    /// Read the log of a channel in the store. [`crate::request::BackendEvent::Loaded`] answers.
     LoadStored {
         /// The channel.
         channel: ChannelName,
@@ -64,8 +64,8 @@ pub enum BackendCommand {
     BeginRun {
         /// The channel.
         channel: ChannelName,
-        /// The id of the run that lost something, 40 bits.
-        lost: u64,
+        /// The run that lost something.
+        lost: RunId,
         /// From this offset on, nothing of the channel is of the lost run.
         first: Offset,
     },
@@ -73,8 +73,8 @@ pub enum BackendCommand {
     BeginStreamRun {
         /// The namespace.
         namespace: NamespaceName,
-        /// The id of the run that lost something, 40 bits; 0 = it is the stream's first run.
-        lost: u64,
+        /// The run that lost something; 0 = it is the stream's first run.
+        lost: RunId,
     },
     /// Log that a payload of the channel cannot be read.
     Unreadable {
@@ -91,7 +91,7 @@ pub enum Submitted {
     /// It is done; the response.
     Done(Response),
     /// It waits until the channel is live: submit it again after [`super::Channels::take_ready`] names the channel.
-    Wait(Request),
+    Wait(WaitingRequest),
     /// The cluster must append a publication to the stream of the channel's namespace.
     Append {
         /// The namespace.

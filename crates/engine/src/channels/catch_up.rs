@@ -3,13 +3,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset};
+use touchline_protocol::stream::{ChannelName, Epoch, LoadId, NamespaceName, Offset, StreamPosition};
 
 use super::backend::LogBackend;
 use super::loading::{AheadQuery, Verification};
-use super::replicated::{Loading, SyncState};
-use super::{BackendCommand, Channel, Channels, Submitted};
-use crate::request::{Epoch, Response, StreamPosition};
+use super::replicated_log::{Loading, SyncState};
+use super::{BackendCommand, Channel, Channels};
 
 /// All channels, sorted by name. A hash map iterates in another order in each process; a simulation must repeat.
 fn in_order(table: &mut HashMap<ChannelName, Channel>) -> impl Iterator<Item = (&ChannelName, &mut Channel)> {
@@ -103,7 +102,7 @@ impl Channels {
                 let floor = log.ring.floor();
                 self.load(name, floor);
             }
-            _ => drop(self.catch_up_to(name, Offset::END)),
+            _ => self.catch_up_to(name, Offset::END),
         }
     }
 
@@ -134,7 +133,7 @@ impl Channels {
 
     /// Another node has stored a publication. If it is of another epoch, or its offset is in the cache, the home checks
     /// the log backend: the report may be late, or the log backend may have been restored to an earlier state.
-    pub(super) fn handle_advanced(&mut self, channel: &ChannelName, advanced: StreamPosition) -> Submitted {
+    pub(super) fn handle_advanced(&mut self, channel: &ChannelName, advanced: StreamPosition) {
         let StreamPosition { offset: top, epoch } = advanced;
         if let Some(Channel { sync: SyncState::Live | SyncState::Loading(_), log: Some(log), .. }) =
             self.table.get(channel)
@@ -143,16 +142,15 @@ impl Channels {
             let is_of_other = epoch != Epoch::default() && epoch != position.epoch;
             if is_of_other || top < position.offset {
                 self.verify(channel, if is_of_other { position.offset.next() } else { top });
-                return Submitted::Done(Response::Done);
+                return;
             }
         }
-        self.catch_up_to(channel, top)
+        self.catch_up_to(channel, top);
     }
 
     /// Loads what the cache does not have of a channel whose log has an offset `top`.
-    pub(super) fn catch_up_to(&mut self, channel: &ChannelName, top: Offset) -> Submitted {
-        let done = Submitted::Done(Response::Done);
-        let Some(Channel { sync, log: Some(log), .. }) = self.table.get_mut(channel) else { return done };
+    pub(super) fn catch_up_to(&mut self, channel: &ChannelName, top: Offset) {
+        let Some(Channel { sync, log: Some(log), .. }) = self.table.get_mut(channel) else { return };
         let behind = log.ring.position().offset;
         match sync {
             SyncState::Live if behind < top => {
@@ -162,6 +160,5 @@ impl Channels {
             SyncState::Loading(loading) => loading.top = loading.top.max(top),
             _ => {}
         }
-        done
     }
 }

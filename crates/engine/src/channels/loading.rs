@@ -12,14 +12,14 @@ use bytes::Bytes;
 use touchline_protocol::Publication;
 use touchline_protocol::publication::LogPosition;
 use touchline_protocol::stored::{self, StoredPayload};
-use touchline_protocol::stream::{ChannelName, Offset};
+use touchline_protocol::stream::{ChannelName, Epoch, Offset};
 
 use super::backend::LogBackend;
-use super::replicated::{LOAD_RETRY_MS, Loading, SyncState};
-use super::{BackendCommand, Channel, Channels, Submitted, deliver, deliver_publication};
+use super::replicated_log::{LOAD_RETRY_MS, Loading, SyncState};
+use super::{BackendCommand, Channel, Channels, deliver, deliver_publication};
 use crate::history::HistoryRing;
 use crate::namespace::ChannelOptions;
-use crate::request::{Appended, ChannelEvent, Epoch, Loaded, Request, Response};
+use crate::request::{Appended, ChannelEvent, ChannelRequest, Loaded};
 
 /// The greatest number of publications of a channel that wait behind a gap.
 const BEHIND_GAP_MAX: usize = 10_000;
@@ -117,12 +117,12 @@ impl Channels {
     pub(super) fn ahead_query(
         &mut self,
         channel: &ChannelName,
-        request: &Request,
+        request: &ChannelRequest,
         first_load: u64,
         now_ms: u64,
     ) -> Option<AheadQuery> {
         let log = self.table.get_mut(channel)?.log.as_mut()?;
-        let (offset, epoch) = position_of(request)?;
+        let (offset, epoch) = request.position()?;
         let ahead = log.ring.ahead(offset, epoch)?;
         if log.last_load >= first_load {
             // The log backend was read since the request came, and does not have the offset.
@@ -141,9 +141,9 @@ impl Channels {
     }
 
     /// Queries the log backend for what is behind the cache's top.
-    pub(super) fn query_backend(&mut self, channel: &ChannelName, request: &Request) {
+    pub(super) fn query_backend(&mut self, channel: &ChannelName, request: &ChannelRequest) {
         let Some(log) = self.table.get_mut(channel).and_then(|known| known.log.as_mut()) else { return };
-        let ahead = position_of(request).and_then(|(offset, epoch)| log.ring.ahead(offset, epoch));
+        let ahead = request.position().and_then(|(offset, epoch)| log.ring.ahead(offset, epoch));
         log.ahead =
             AheadQuery::Asked { load: self.backends.next_load(), needed: ahead.map_or(Offset::END, needed_offset) };
         let top = log.ring.position().offset;
@@ -167,9 +167,8 @@ impl Channels {
         options: &ChannelOptions,
         new: Appended,
         now_ms: u64,
-    ) -> Submitted {
-        let done = Submitted::Done(Response::Done);
-        let Some(Channel { sync, log: Some(log), .. }) = self.table.get_mut(channel) else { return done };
+    ) {
+        let Some(Channel { sync, log: Some(log), .. }) = self.table.get_mut(channel) else { return };
         let top = log.ring.position();
         match sync {
             SyncState::Live if new.epoch.is_some_and(|epoch| !top.epoch.can_be(&epoch)) => {
@@ -192,7 +191,6 @@ impl Channels {
             SyncState::Loading(loading) => loading.top = loading.top.max(new.offset),
             SyncState::Subscribing | SyncState::Idle | SyncState::Failed(_) => {}
         }
-        done
     }
 
     /// Handles a load: the whole log of a new channel, the publications of a gap, or the result of a query. `None` =
@@ -203,9 +201,8 @@ impl Channels {
         options: &ChannelOptions,
         loaded: Option<Box<Loaded>>,
         now_ms: u64,
-    ) -> Submitted {
-        let done = Submitted::Done(Response::Done);
-        let Some(Channel { sync, log: Some(log), .. }) = self.table.get_mut(channel) else { return done };
+    ) {
+        let Some(Channel { sync, log: Some(log), .. }) = self.table.get_mut(channel) else { return };
         let mut none = Loading::default();
         let loading = match sync {
             SyncState::Loading(loading) => loading,
@@ -215,34 +212,33 @@ impl Channels {
                 log.ahead = AheadQuery::Failed(now_ms + LOAD_RETRY_MS);
                 log.verification = Verification::default();
                 self.make_ready(channel);
-                return done;
+                return;
             }
             SyncState::Live => {
                 // Whether it was the check or another load: the next contradiction is checked.
                 log.verification = Verification::default();
-                return done;
+                return;
             }
-            _ => return done,
+            _ => return,
         };
         if loaded.as_ref().is_some_and(|loaded| loaded.behind > log.ring.position().offset) {
             // An earlier cache of this channel requested it; the load that this cache requested is under way.
-            return done;
+            return;
         }
         let Loading { waiting, top: advanced } = std::mem::take(loading);
         let Some(loaded) = loaded else {
             // The load failed. Subscribers must subscribe anew, and requests that wait are refused: none gets a wrong
             // reply.
             self.detach(channel, SyncState::Failed(now_ms + LOAD_RETRY_MS));
-            return done;
+            return;
         };
         if self.apply_load(channel, options, *loaded, now_ms) {
             for new in waiting.into_values() {
                 self.handle_appended(channel, options, new, now_ms);
             }
             // What came meanwhile may be missing in the load.
-            return self.catch_up_to(channel, advanced);
+            self.catch_up_to(channel, advanced);
         }
-        done
     }
 
     /// Applies a load to the cache. Returns whether the cache is live afterwards.
@@ -436,13 +432,4 @@ fn contradicts(ring: &HistoryRing, channel: &str, offset: Offset, payload: &[u8]
 /// The offset that a request needs, from the result of [`HistoryRing::ahead`]; `u64::MAX` = it is not known.
 fn needed_offset(ahead: Offset) -> Offset {
     if ahead == Offset::START { Offset::END } else { ahead }
-}
-
-/// The position from which a request continues; `None` = the request has none.
-pub(super) fn position_of(request: &Request) -> Option<(Offset, &str)> {
-    match request {
-        Request::Subscribe(subscribe) => subscribe.recover.as_ref().map(|from| (from.offset, &*from.epoch)),
-        Request::History(history) => history.since.as_ref().map(|since| (since.offset, &*since.epoch)),
-        _ => None,
-    }
 }

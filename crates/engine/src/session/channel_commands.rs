@@ -8,7 +8,7 @@ use touchline_protocol::{Disconnect, Error, data};
 use super::refusal::{NO_HISTORY, NO_PRESENCE};
 use super::{Action, Context, ReplyKind, Session, Ticket, Weight};
 use crate::directory::DirectoryRequest;
-use crate::request::{ClientPosition, History, Publish, Request, Response};
+use crate::request::{ChannelRequest, ClientPosition, History, Publish, Response};
 
 impl Session {
     pub(super) fn publish(&mut self, command: u32, request: PublishCommand<'_>, context: &mut Context<'_>) {
@@ -23,7 +23,7 @@ impl Session {
             Ok(content) => {
                 let publish = Publish { content, ..Publish::default() };
                 let ticket = Ticket::Reply { command, weight: Weight::Small };
-                self.request(channel.into(), ticket, Request::Publish(Box::new(publish)), context);
+                self.request(channel.into(), ticket, ChannelRequest::Publish(Box::new(publish)), context);
             }
             Err(error) => context.effects.refuse(command, error),
         }
@@ -95,7 +95,12 @@ impl Session {
             reverse: request.reverse,
             size_max: Some(context.node.client.answer_max_size),
         };
-        self.request(channel.into(), Ticket::Reply { command, weight }, Request::History(Box::new(history)), context);
+        self.request(
+            channel.into(),
+            Ticket::Reply { command, weight },
+            ChannelRequest::History(Box::new(history)),
+            context,
+        );
     }
 }
 

@@ -31,7 +31,7 @@ use crate::directory::{DirectoryRequest, Requester, Scopes, client_text};
 use crate::duration::millis;
 use crate::hub::{Hub, LocalChannel, Membership};
 use crate::namespace::Namespaces;
-use crate::request::{ConnectionId, Request, Response};
+use crate::request::{ChannelRequest, ConnectionId, Response};
 use crate::settings::ClientSettings;
 use crate::tracker::{TrackLimits, Tracker};
 
@@ -158,7 +158,7 @@ pub struct Outbound {
     /// The ticket comes back with the reply; `None` = there is no reply.
     pub ticket: Option<Ticket>,
     /// The request.
-    pub request: Request,
+    pub request: ChannelRequest,
 }
 
 /// What a home's or the directory's reply is for.
@@ -560,7 +560,7 @@ impl Session {
     }
 
     /// Sends a command's request to a channel's home.
-    fn request(&mut self, channel: ChannelName, ticket: Ticket, request: Request, context: &mut Context<'_>) {
+    fn request(&mut self, channel: ChannelName, ticket: Ticket, request: ChannelRequest, context: &mut Context<'_>) {
         if let Ticket::Reply { weight, .. } = ticket {
             self.flow.begin(weight);
         }
@@ -584,7 +584,7 @@ impl Context<'_> {
         self.now_ms / 1_000
     }
 
-    fn request(&mut self, channel: ChannelName, ticket: Option<Ticket>, request: Request) {
+    fn request(&mut self, channel: ChannelName, ticket: Option<Ticket>, request: ChannelRequest) {
         self.effects.requests.push(Outbound { channel, ticket, request });
     }
 }

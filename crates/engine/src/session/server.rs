@@ -64,7 +64,11 @@ impl Session {
         let Some(index) = self.activate(serial, &response, context) else { return };
         let Response::Subscribed(subscribed) = response else { return };
         let subscription = &self.subscriptions[index];
-        let position = if subscription.is_positioned { subscribed.position } else { crate::StreamPosition::default() };
+        let position = if subscription.is_positioned {
+            subscribed.position
+        } else {
+            touchline_protocol::stream::StreamPosition::default()
+        };
         let result = SubscribeResult {
             recoverable: subscription.is_recoverable,
             positioned: subscription.is_positioned,

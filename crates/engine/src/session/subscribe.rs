@@ -15,7 +15,7 @@ use crate::claims::{BoolValue, Overrides, SubscriptionClaims, TokenError, expiry
 use crate::directory::DirectoryRequest;
 use crate::hub::DeliveryOptions;
 use crate::namespace::{ChannelOptions, WATCH_CHANNEL_PREFIX};
-use crate::request::{ClientPosition, Recover, Request, Response, Subscribe, Subscribed};
+use crate::request::{ChannelRequest, ClientPosition, Recover, Response, Subscribe, Subscribed};
 
 /// The options of a subscription that is permitted.
 #[derive(Debug, Default)]
@@ -256,7 +256,7 @@ impl Session {
                 .then(|| Box::new(Extra { chan_info: grant.chan_info, data: grant.data, filter: grant.filter })),
         });
         let name = context.hub.name(local).clone();
-        context.request(name, Some(make_ticket(self.next_serial)), Request::Subscribe(Box::new(request)));
+        context.request(name, Some(make_ticket(self.next_serial)), ChannelRequest::Subscribe(Box::new(request)));
         Ok(())
     }
 
@@ -364,7 +364,7 @@ impl Session {
                 DirectoryRequest::Exit { channel: name.clone() },
             ));
         }
-        context.request(name, None, Request::Unsubscribe { connection: context.id, is_answered });
+        context.request(name, None, ChannelRequest::Unsubscribe { connection: context.id, is_answered });
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use touchline_engine::request::{Epoch, Loaded, Runs};
-use touchline_protocol::stream::{ChannelName, Offset};
+use touchline_engine::request::Loaded;
+use touchline_protocol::stream::{ChannelName, Epoch, Offset, RunId, Runs};
 
 pub(crate) const SIZE: usize = 8;
 /// Publications of a channel that the stream holds: where a client stands that has missed as many as the history has is
@@ -23,7 +23,7 @@ pub(crate) struct Stream {
 impl Stream {
     pub(crate) fn epoch(&self) -> Epoch {
         let epoch = Epoch::from_bits(7);
-        if self.run == 0 { epoch } else { epoch.in_run(self.run) }
+        if self.run == 0 { epoch } else { epoch.in_run(RunId(self.run)) }
     }
 
     /// The state of so many publications ago.

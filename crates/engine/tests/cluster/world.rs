@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use touchline_engine::channels::{BackendCommand, Submitted};
-use touchline_engine::request::{Appended, ChannelEvent, Epoch, Publish, Recover, Subscribe};
+use touchline_engine::request::{Appended, BackendEvent, ChannelEvent, Publish, Recover, Subscribe, WaitingRequest};
 use touchline_engine::{
-    ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, RecoveryMode, Request, Response,
+    ChannelOptions, ChannelRequest, ChannelSettings, Channels, ConnectionId, Namespaces, RecoveryMode, Response,
 };
 use touchline_protocol::publication::Content;
-use touchline_protocol::stream::{ChannelName, LoadId, Offset};
+use touchline_protocol::stream::{ChannelName, Epoch, LoadId, Offset, RunId};
 
 use crate::random::Random;
 use crate::stream::{Mark, SIZE, Stream, data_of};
@@ -53,11 +53,11 @@ pub(crate) struct Node {
     run: u64,
     interests: Vec<ChannelName>,
     /// What comes in, in order: republished, and the server's echo.
-    inbox: Vec<(u64, ChannelName, Request)>,
+    inbox: Vec<(u64, ChannelName, BackendEvent)>,
     /// Loads under way.
     loads: Vec<Asked>,
     /// Requests that wait until a channel is live, with the requesting fan and the number of its visit.
-    waiting: HashMap<ChannelName, Vec<(Request, Visit)>>,
+    waiting: HashMap<ChannelName, Vec<(WaitingRequest, Visit)>>,
     fans: Vec<Fan>,
     pub(crate) wrongs: [u64; 3],
 }
@@ -176,7 +176,7 @@ impl World {
     fn publish(&mut self, index: usize, channel: &ChannelName) {
         self.published += 1;
         let content = Content { data: self.published.to_string().into(), ..Content::default() };
-        let publish = Request::Publish(Box::new(Publish { content, ..Publish::default() }));
+        let publish = ChannelRequest::Publish(Box::new(Publish { content, ..Publish::default() }));
         let outcome = self.nodes[index].channels.submit(channel, publish, self.now_ms);
         let Submitted::Append { payload, .. } = outcome else {
             assert!(!self.nodes[index].is_linked, "{outcome:?}");
@@ -198,7 +198,7 @@ impl World {
                 node.inbox.push((
                     at_ms,
                     channel.clone(),
-                    Request::Appended(Appended {
+                    BackendEvent::Appended(Appended {
                         offset: Offset(offset),
                         previous: Offset(previous),
                         epoch: None,
@@ -225,7 +225,7 @@ impl World {
             limit: 1_000,
             size_max: usize::MAX,
         });
-        let request = Request::Subscribe(Box::new(Subscribe { connection: known.connection, recover }));
+        let request = ChannelRequest::Subscribe(Box::new(Subscribe { connection: known.connection, recover }));
         self.submit(index, self.nodes[index].fans[fan].channel.clone(), request, visit);
         self.settle(index);
     }
@@ -268,21 +268,21 @@ impl World {
         let is_answered = known.state == State::Live;
         known.state = State::Away;
         let (request, visit) =
-            (Request::Unsubscribe { connection: known.connection, is_answered }, (fan, known.visits));
+            (ChannelRequest::Unsubscribe { connection: known.connection, is_answered }, (fan, known.visits));
         self.submit(index, self.nodes[index].fans[fan].channel.clone(), request, visit);
         self.settle(index);
     }
 
     /// As a shard does: requests to a channel that is not live yet wait, in order.
-    fn submit(&mut self, index: usize, channel: ChannelName, request: Request, visit: Visit) {
+    fn submit(&mut self, index: usize, channel: ChannelName, request: impl Into<WaitingRequest>, visit: Visit) {
+        let request = request.into();
         let is_loss_unknowable = self.is_loss_unknowable();
         let node = &mut self.nodes[index];
         if let Some(waiting) = node.waiting.get_mut(&channel) {
             return waiting.push((request, visit));
         }
-        let asked = if let Request::Retry(_, asked) = &request { asked } else { &request };
-        let recover = match asked {
-            Request::Subscribe(subscribe) => subscribe.recover.as_ref().map(|from| from.offset.0),
+        let recover = match request.request() {
+            ChannelRequest::Subscribe(subscribe) => subscribe.recover.as_ref().map(|from| from.offset.0),
             _ => None,
         };
         let (fan, is_current) = (visit.0, node.fans[visit.0].visits == visit.1);
@@ -398,7 +398,7 @@ impl World {
                         node.interests.retain(|known| *known != channel);
                         node.interests.push(channel.clone());
                         let at_ms = node.inbox.last().map_or(0, |(at, ..)| *at).max(self.now_ms + delay_ms);
-                        node.inbox.push((at_ms, channel, Request::SubscribedToBackend));
+                        node.inbox.push((at_ms, channel, BackendEvent::Subscribed));
                     }
                     BackendCommand::LoadStored { .. } => unreachable!("nothing is durable here"),
                     BackendCommand::SetInterest { channel, is_wanted: false } => {
@@ -410,7 +410,7 @@ impl World {
                     BackendCommand::Check { channel, load: LoadId { behind, number }, .. } => {
                         node.loads.push((self.now_ms + delay_ms, channel, (behind.0, number), true))
                     }
-                    BackendCommand::BeginStreamRun { lost, .. } => is_new_run |= lost == self.stream.run,
+                    BackendCommand::BeginStreamRun { lost, .. } => is_new_run |= lost == RunId(self.stream.run),
                     BackendCommand::Broadcast { .. }
                     | BackendCommand::BeginRun { .. }
                     | BackendCommand::Unreadable { .. } => {
@@ -433,11 +433,11 @@ impl World {
         self.now_ms += ms;
         for index in 0..NODES {
             while self.nodes[index].inbox.first().is_some_and(|(at, ..)| *at <= self.now_ms) {
-                let (_, channel, request) = self.nodes[index].inbox.remove(0);
-                if let Request::Appended(stored) = &request {
+                let (_, channel, event) = self.nodes[index].inbox.remove(0);
+                if let BackendEvent::Appended(stored) = &event {
                     self.note(index, stored.offset.0, Some(&stored.payload));
                 }
-                self.submit_incoming(index, &channel, request);
+                self.apply_incoming(index, &channel, event);
             }
             while let Some(at) = self.nodes[index].loads.iter().position(|(at, ..)| *at <= self.now_ms) {
                 let (_, channel, (behind, number), is_check) = self.nodes[index].loads.swap_remove(at);
@@ -452,16 +452,15 @@ impl World {
                 } else if !fails && self.stream.all.get(&channel).is_none_or(Vec::is_empty) {
                     self.note(index, self.stream.last, None);
                 }
-                self.submit_incoming(index, &channel, Request::Loaded(loaded));
+                self.apply_incoming(index, &channel, BackendEvent::Loaded(loaded));
             }
             self.nodes[index].channels.expire(self.now_ms);
             self.settle(index);
         }
     }
 
-    fn submit_incoming(&mut self, index: usize, channel: &ChannelName, request: Request) {
-        let outcome = self.nodes[index].channels.submit(channel, request, self.now_ms);
-        assert!(matches!(outcome, Submitted::Done(_)), "{outcome:?}");
+    fn apply_incoming(&mut self, index: usize, channel: &ChannelName, event: BackendEvent) {
+        self.nodes[index].channels.apply(channel, event, self.now_ms);
         self.settle(index);
     }
 

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use touchline_engine::channels::{clearing, removal};
-use touchline_engine::request::{Appended, Epoch, Loaded, StreamPosition};
-use touchline_engine::{ChannelOptions, Request};
-use touchline_protocol::stream::Offset;
+use touchline_engine::request::{Appended, BackendEvent, Loaded};
+use touchline_engine::{ChannelOptions, ChannelRequest};
+use touchline_protocol::stream::{Epoch, Offset, StreamPosition};
 
 use crate::world::{
     START_MS, World, epoch, give_up, grown, history, load, loaded, payload, publish, publish_with, read, recover,
@@ -21,7 +21,7 @@ fn at(offset: u64) -> String {
 fn following(top: u64) -> World {
     let mut world = World::in_cluster(history());
     assert_eq!(world.submit(subscribe(1)), ["waits", "follow a"]);
-    assert_eq!(world.submit(Request::SubscribedToBackend), [r#"load a of "" behind 0"#]);
+    assert_eq!(world.submit(BackendEvent::Subscribed), [r#"load a of "" behind 0"#]);
     assert_eq!(world.submit(load(loaded(0, top))), [format!("subscribed{}", at(top))]);
     world
 }
@@ -36,27 +36,27 @@ fn a_publication_goes_to_the_cluster_and_is_delivered_when_it_comes_back() {
     assert_eq!(world.submit(stored(0, 9)), [""; 0], "it is here");
     assert_eq!(world.submit(stored(9, 12)), ["to shard 0, a of 1: 12 at 12"]);
     assert_eq!(world.submit(read(None)), [format!("history [9, 12]{}", at(12))]);
-    assert_eq!(world.submit(Request::HistoryRemove), [r#"the cluster removes of """#]);
-    assert_eq!(world.submit_to("plain:a", Request::HistoryRemove), ["refused: 108 not available"]);
+    assert_eq!(world.submit(ChannelRequest::HistoryRemove), [r#"the cluster removes of """#]);
+    assert_eq!(world.submit_to("plain:a", ChannelRequest::HistoryRemove), ["refused: 108 not available"]);
     assert_eq!(world.submit_to("plain:a", read(None)), ["refused: 108 not available"]);
     assert_eq!(world.submit_to("nowhere:a", publish(1)), ["refused: 102 unknown channel"]);
     world.link(false);
     assert_eq!(world.submit(publish(8)), [UNREACHABLE]);
-    assert_eq!(world.submit(Request::HistoryRemove), [UNREACHABLE]);
+    assert_eq!(world.submit(ChannelRequest::HistoryRemove), [UNREACHABLE]);
 }
 
 #[test]
 fn what_is_not_kept_is_passed_on_and_a_node_that_is_cut_off_serves_its_own() {
     let mut world = World::in_cluster(ChannelOptions::default());
     assert_eq!(world.submit(subscribe(1)), ["waits", "follow a"]);
-    assert_eq!(world.submit(Request::SubscribedToBackend), ["subscribed"]);
-    assert_eq!(world.submit(Request::SubscribedToBackend), [""; 0], "once");
+    assert_eq!(world.submit(BackendEvent::Subscribed), ["subscribed"]);
+    assert_eq!(world.submit(BackendEvent::Subscribed), [""; 0], "once");
     assert_eq!(world.submit(publish(7)), ["published", r#"pass on in a: {"data":7}"#]);
-    assert_eq!(world.submit(Request::Ephemeral(payload(7, START_MS))), ["to shard 0, a of 1: 7 at 0"]);
+    assert_eq!(world.submit(BackendEvent::Ephemeral(payload(7, START_MS))), ["to shard 0, a of 1: 7 at 0"]);
     let mut newer = payload(7, START_MS).to_vec();
     newer[0] = 3;
-    assert_eq!(world.submit(Request::Ephemeral(newer.into())), ["a has a payload of format 3"]);
-    assert_eq!(world.submit_to("b", Request::Ephemeral(payload(7, START_MS))), [""; 0], "no subscribers are here");
+    assert_eq!(world.submit(BackendEvent::Ephemeral(newer.into())), ["a has a payload of format 3"]);
+    assert_eq!(world.submit_to("b", BackendEvent::Ephemeral(payload(7, START_MS))), [""; 0], "no subscribers are here");
     let keyed = || publish_with(8, |publish| publish.idempotency_key = "k".into());
     assert_eq!(world.submit(keyed()), ["published", r#"pass on in a: {"data":8}"#]);
     assert_eq!(world.submit(keyed()), ["published"], "once");
@@ -64,7 +64,7 @@ fn what_is_not_kept_is_passed_on_and_a_node_that_is_cut_off_serves_its_own() {
     assert_eq!(world.submit(publish(9)), ["published", "to shard 0, a of 1: 9 at 0"]);
     assert_eq!(world.submit_to("b", subscribe(1)), ["subscribed"], "it is this node's alone");
     assert_eq!(world.link(true), ["follow b"], "until the link is there");
-    assert_eq!(world.submit_to("b", Request::SubscribedToBackend), [""; 0]);
+    assert_eq!(world.submit_to("b", BackendEvent::Subscribed), [""; 0]);
     assert_eq!(world.submit_to("b", unsubscribe(1)), ["done", "follow b no more"]);
 }
 
@@ -73,8 +73,8 @@ fn a_publication_beside_the_history_is_passed_on_too() {
     let mut world = following(3);
     let beside = publish_with(7, |publish| publish.skip_history = true);
     assert_eq!(world.submit(beside), ["published", r#"pass on in a: {"data":7}"#]);
-    assert_eq!(world.submit(Request::Ephemeral(payload(7, START_MS))), ["to shard 0, a of 1: 7 at 0"]);
-    assert_eq!(world.submit(Request::Ephemeral(clearing())), [""; 0]);
+    assert_eq!(world.submit(BackendEvent::Ephemeral(payload(7, START_MS))), ["to shard 0, a of 1: 7 at 0"]);
+    assert_eq!(world.submit(BackendEvent::Ephemeral(clearing())), [""; 0]);
     assert_eq!(world.submit(read(None)), [format!("history []{}", at(3))], "the history was removed");
 }
 
@@ -94,8 +94,8 @@ fn requests_wait_in_order_until_what_is_kept_is_here() {
     assert_eq!(world.submit(read(None)), ["waits", "follow a"]);
     assert_eq!(world.submit(recover(1, 2, epoch().as_str())), ["waits"], "it is asked for already");
     assert_eq!(world.submit(load(loaded(0, 3))), [""; 0], "nothing was asked yet");
-    assert_eq!(world.submit(Request::SubscribedToBackend), [r#"load a of "" behind 0"#]);
-    assert_eq!(world.submit(Request::SubscribedToBackend), [""; 0]);
+    assert_eq!(world.submit(BackendEvent::Subscribed), [r#"load a of "" behind 0"#]);
+    assert_eq!(world.submit(BackendEvent::Subscribed), [""; 0]);
     assert_eq!(world.submit(subscribe(2)), ["waits"]);
     // What is published while it is read comes after it, and once.
     assert_eq!(world.submit(stored(3, 4)), [""; 0]);
@@ -178,7 +178,7 @@ fn subscribers_begin_anew_when_something_is_lost() {
         // They leave and come back; the first one requests a new load.
         assert_eq!(world.submit(recover(2, 5, epoch().as_str())), ["waits", "follow a"]);
         assert_eq!(world.submit(unsubscribe(1)), ["done"]);
-        assert_eq!(world.submit(Request::SubscribedToBackend), [r#"load a of "" behind 0"#]);
+        assert_eq!(world.submit(BackendEvent::Subscribed), [r#"load a of "" behind 0"#]);
         let fresh = Loaded { floor: Offset(6), ..loaded(6, 8) };
         let lines = world.submit(load(Loaded { behind: Offset(0), ..fresh }));
         assert_eq!(lines, [format!("subscribed{}, nothing recovered", at(8))]);
@@ -191,11 +191,11 @@ fn subscribers_begin_anew_when_something_is_lost() {
     // A publication of another epoch says the same.
     let of_other =
         Appended { offset: Offset(9), previous: Offset(7), epoch: Some(other), payload: payload(9, START_MS) };
-    assert_eq!(world.submit(Request::Appended(of_other)), ["to shard 0, a of 1: broken"]);
+    assert_eq!(world.submit(BackendEvent::Appended(of_other)), ["to shard 0, a of 1: broken"]);
     let mut world = following(5);
     let of_same =
         Appended { offset: Offset(6), previous: Offset(5), epoch: Some(epoch()), payload: payload(6, START_MS) };
-    assert_eq!(world.submit(Request::Appended(of_same)), ["to shard 0, a of 1: 6 at 6"]);
+    assert_eq!(world.submit(BackendEvent::Appended(of_same)), ["to shard 0, a of 1: 6 at 6"]);
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn a_cache_without_subscribers_is_made_anew_without_an_event() {
     // The history may be shorter than what the position says.
     let mut world = World::in_cluster(history());
     world.submit(subscribe(1));
-    world.submit(Request::SubscribedToBackend);
+    world.submit(BackendEvent::Subscribed);
     let empty = Loaded { kept: Vec::new(), top: Offset(12), floor: Offset(12), ..loaded(0, 0) };
     assert_eq!(world.submit(load(empty)), [format!("subscribed{}", at(12))]);
     assert_eq!(world.submit(recover(2, 12, "")), [format!("subscribed{}, recovered []", at(12))]);
@@ -233,8 +233,8 @@ fn a_cache_without_subscribers_is_made_anew_without_an_event() {
 fn a_failed_load_refuses_waiting_requests_and_is_repeated_after_a_moment() {
     let mut world = World::in_cluster(history());
     world.submit(subscribe(1));
-    world.submit(Request::SubscribedToBackend);
-    assert_eq!(world.submit(Request::Loaded(None)), [UNREACHABLE]);
+    world.submit(BackendEvent::Subscribed);
+    assert_eq!(world.submit(BackendEvent::Loaded(None)), [UNREACHABLE]);
     world.now_ms += 199;
     assert_eq!(world.submit(subscribe(2)), [UNREACHABLE]);
     world.now_ms += 1;
@@ -242,13 +242,13 @@ fn a_failed_load_refuses_waiting_requests_and_is_repeated_after_a_moment() {
     // In the middle of it subscribers get an event, and subscribe anew.
     let mut world = following(5);
     world.submit(stored(6, 7));
-    assert_eq!(world.submit(Request::Loaded(None)), ["to shard 0, a of 1: broken"]);
-    assert_eq!(world.submit(Request::Loaded(None)), [""; 0]);
+    assert_eq!(world.submit(BackendEvent::Loaded(None)), ["to shard 0, a of 1: broken"]);
+    assert_eq!(world.submit(BackendEvent::Loaded(None)), [""; 0]);
     assert_eq!(world.submit(stored(5, 6)), [""; 0], "a publication behind a gap is not delivered");
     assert_eq!(world.submit(recover(1, 5, "")), [UNREACHABLE]);
     // Without a request nothing has failed.
     let mut world = following(5);
-    assert_eq!(world.submit(Request::Loaded(None)), [""; 0]);
+    assert_eq!(world.submit(BackendEvent::Loaded(None)), [""; 0]);
     assert_eq!(world.submit(recover(2, 9, epoch().as_str())), ["waits", r#"load a of "" behind 5"#]);
 }
 
@@ -271,7 +271,7 @@ fn a_payload_that_cannot_be_read_ends_the_cache() {
     // A history that was removed up to 4, by an entry of its own at 6.
     let mut world = following(5);
     let clear = Appended { offset: Offset(6), previous: Offset(5), epoch: None, payload: removal(Offset(4)).into() };
-    assert_eq!(world.submit(Request::Appended(clear)), [""; 0]);
+    assert_eq!(world.submit(BackendEvent::Appended(clear)), [""; 0]);
     assert_eq!(world.submit(read(None)), [format!("history []{}", at(6))]);
     assert_eq!(
         world.submit(recover(2, 4, "")),
@@ -289,7 +289,7 @@ fn a_refused_client_that_leaves_before_it_knows_removes_no_subscriber() {
     assert_eq!(world.submit_to("kept:b", subscribe(3)), [UNREACHABLE]);
     world.link(true);
     world.submit_to("kept:b", subscribe(4));
-    world.submit_to("kept:b", Request::SubscribedToBackend);
+    world.submit_to("kept:b", BackendEvent::Subscribed);
     world.submit_to("kept:b", load(loaded(0, 1)));
     let audience =
         |world: &World| world.channels.active().find(|(name, _)| &***name == "kept:b").map(|(_, count)| count);
@@ -316,7 +316,7 @@ fn a_refusal_is_remembered_for_ten_seconds() {
         world.submit_to("kept:b", subscribe(9));
         world.link(true);
         world.submit_to("kept:b", subscribe(4));
-        world.submit_to("kept:b", Request::SubscribedToBackend);
+        world.submit_to("kept:b", BackendEvent::Subscribed);
         world.submit_to("kept:b", load(loaded(0, 1)));
         world.submit_to("kept:b", give_up(2));
         assert_eq!(world.channels.active().any(|(name, _)| &**name == "kept:b"), is_remembered, "{later_ms}");
@@ -331,8 +331,8 @@ fn a_link_that_comes_back_makes_every_cache_catch_up() {
     {
         world.submit_to(channel, request);
     }
-    world.submit_to("plain:b", Request::SubscribedToBackend);
-    world.submit_to("kept:e", Request::SubscribedToBackend);
+    world.submit_to("plain:b", BackendEvent::Subscribed);
+    world.submit_to("kept:e", BackendEvent::Subscribed);
     // One is live, one waits for its subscription with a history and one without, one loads.
     let mut lines = world.link(false);
     lines.sort();
@@ -340,7 +340,7 @@ fn a_link_that_comes_back_makes_every_cache_catch_up() {
     let mut lines = world.link(true);
     lines.sort();
     assert_eq!(lines, ["follow plain:d", r#"load a of "" behind 4"#], "the newest that is here is compared");
-    assert_eq!(world.submit_to("plain:d", Request::SubscribedToBackend), [""; 0]);
+    assert_eq!(world.submit_to("plain:d", BackendEvent::Subscribed), [""; 0]);
     // What was published meanwhile is delivered, and what comes now waits for it.
     assert_eq!(world.submit(stored(7, 8)), [""; 0]);
     let delivered = [6, 7, 8].map(|offset| format!("to shard 0, a of 1: {offset} at {offset}"));
@@ -371,7 +371,7 @@ fn requests_that_rest_after_a_denial_are_refused_when_the_link_is_gone() {
 fn a_top_that_may_be_that_of_the_stream_proves_nothing() {
     let mut world = World::in_cluster(history());
     world.submit(subscribe(1));
-    world.submit(Request::SubscribedToBackend);
+    world.submit(BackendEvent::Subscribed);
     assert!(!world.channels.is_live("a"));
     assert_eq!(world.submit(load(Loaded { top: Offset(9), ..loaded(0, 6) })), [format!("subscribed{}", at(9))]);
     assert!(world.channels.is_live("a") && !world.channels.is_live("b"));
@@ -443,7 +443,7 @@ fn a_publication_that_is_not_here_was_let_go_of_or_is_new() {
     // Of these it has received all.
     let mut world = World::in_cluster(history());
     world.submit(subscribe(1));
-    world.submit(Request::SubscribedToBackend);
+    world.submit(BackendEvent::Subscribed);
     let kept = [1, 2, 5].map(|offset| (Offset(offset), payload(offset, START_MS))).to_vec();
     world.submit(load(Loaded { kept, ..loaded(0, 5) }));
     assert_eq!(world.submit(grown(4)), [r#"load a of "" behind 3"#]);
@@ -462,7 +462,7 @@ fn a_report_of_another_epoch_is_verified() {
         (Epoch::default(), 4, true),
     ] {
         let mut world = following(5);
-        let lines = world.submit(Request::Advanced(StreamPosition { offset: Offset(top), epoch }));
+        let lines = world.submit(BackendEvent::Advanced(StreamPosition { offset: Offset(top), epoch }));
         assert_eq!(!lines.is_empty(), is_looked_at, "{top} of {:?}: {lines:?}", epoch.as_str());
     }
 }
@@ -472,7 +472,7 @@ fn a_stream_that_has_grown_makes_its_own_caches_load() {
     let mut world = following(5);
     for channel in ["kept:b", "kept:c", "plain:d"] {
         world.submit_to(channel, subscribe(1));
-        world.submit_to(channel, Request::SubscribedToBackend);
+        world.submit_to(channel, BackendEvent::Subscribed);
     }
     world.submit_to("kept:b", load(loaded(0, 2)));
     world.channels.check_namespace(&"".into());
@@ -522,7 +522,7 @@ fn so_many_refusals_are_remembered_and_the_oldest_is_forgotten_first() {
     world.link(true);
     let subscriber = MOST + 1;
     world.submit_to("kept:b", subscribe(subscriber));
-    world.submit_to("kept:b", Request::SubscribedToBackend);
+    world.submit_to("kept:b", BackendEvent::Subscribed);
     world.submit_to("kept:b", load(loaded(0, 1)));
     let is_active = |world: &World| world.channels.active().any(|(name, _)| &**name == "kept:b");
     for slot in [1, MOST] {
@@ -545,7 +545,7 @@ fn a_client_that_is_refused_again_is_remembered_from_the_second_time_on() {
     world.submit_to("kept:b", subscribe(9));
     world.link(true);
     world.submit_to("kept:b", subscribe(4));
-    world.submit_to("kept:b", Request::SubscribedToBackend);
+    world.submit_to("kept:b", BackendEvent::Subscribed);
     world.submit_to("kept:b", load(loaded(0, 1)));
     world.submit_to("kept:b", give_up(2));
     assert!(world.channels.active().any(|(name, _)| &**name == "kept:b"), "the subscriber is left alone");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use touchline_engine::request::{ClientPosition, History, Recover, Subscribe};
-use touchline_engine::{ChannelOptions, Channels, RecoveryMode, Request};
+use touchline_engine::{ChannelOptions, ChannelRequest, Channels, RecoveryMode};
 use touchline_protocol::publication::EncodedPush;
 use touchline_protocol::stream::Offset;
 
@@ -16,7 +16,8 @@ fn publications_have_one_order_and_reach_each_shard_that_has_subscribers() {
     let mut world = World::with(history(), 3, |_| {}, |channels| channels);
     let [first, second, _] = EPOCHS;
     for (shard, slot) in [(0, 1), (2, 1), (2, 2)] {
-        let request = Request::Subscribe(Box::new(Subscribe { connection: connection(shard, slot), recover: None }));
+        let request =
+            ChannelRequest::Subscribe(Box::new(Subscribe { connection: connection(shard, slot), recover: None }));
         assert_eq!(world.submit(request), [format!("subscribed at 0 of {first}")]);
     }
     assert_eq!(
@@ -45,7 +46,7 @@ fn a_channel_without_history_keeps_nothing_and_is_gone_with_its_last_subscriber(
     assert_eq!(world.submit(subscribe(1)), ["subscribed"]);
     assert_eq!(world.submit(publish(8)), ["published", "to shard 0, a of 1: 8 at 0"]);
     assert_eq!(world.submit(recover(2, 0, "")), ["subscribed"], "there is nothing to recover");
-    for request in [read(None), Request::HistoryRemove] {
+    for request in [read(None), ChannelRequest::HistoryRemove] {
         assert_eq!(world.submit(request), ["refused: 108 not available"]);
     }
     assert_eq!(world.submit(unsubscribe(1)), ["done"]);
@@ -59,7 +60,7 @@ fn a_channel_without_history_keeps_nothing_and_is_gone_with_its_last_subscriber(
 #[test]
 fn joins_and_leaves_reach_the_subscribers_of_a_channel_that_is_known() {
     let mut world = World::alone(history());
-    let push = || Request::Announce(Arc::new(EncodedPush::encode(10, |out| out.extend_from_slice(b"\"ann\""))));
+    let push = || ChannelRequest::Announce(Arc::new(EncodedPush::encode(10, |out| out.extend_from_slice(b"\"ann\""))));
     assert_eq!(world.submit(push()), ["done"]);
     assert!(world.channels.is_empty(), "a word about it does not make a channel");
     world.submit(subscribe(1));
@@ -83,7 +84,7 @@ fn what_is_kept_is_read_from_any_position() {
     }
     let mut ask = |limit: Option<usize>, since: Option<u64>, reverse: bool, size_max: Option<usize>| {
         let since = since.map(|offset| ClientPosition { offset: Offset(offset), epoch: epoch.into() });
-        world.submit(Request::History(Box::new(History { limit, since, reverse, size_max }))).remove(0)
+        world.submit(ChannelRequest::History(Box::new(History { limit, since, reverse, size_max }))).remove(0)
     };
     assert_eq!(ask(Some(0), None, false, None), format!("history [] {at}"));
     assert_eq!(ask(Some(2), None, false, None), format!("history [3, 4] {at}"));
@@ -116,10 +117,10 @@ fn what_is_kept_is_read_from_any_position() {
     assert_eq!(ask(None, None, false, Some(0)), format!("history [3] {at}"));
     assert_eq!(ask(None, None, false, Some(2 * size)), format!("history [3, 4] {at}"));
     assert_eq!(ask(None, None, false, Some(2 * size - 1)), format!("history [3] {at}"));
-    assert_eq!(world.submit(Request::HistoryRemove), ["done"]);
+    assert_eq!(world.submit(ChannelRequest::HistoryRemove), ["done"]);
     assert_eq!(world.submit(read(None)), [format!("history [] {at}")], "the position stays");
     assert_eq!(world.submit(publish(8)), [format!("published at 8 of {epoch}")]);
-    assert_eq!(world.submit_to("b", Request::HistoryRemove), ["done"]);
+    assert_eq!(world.submit_to("b", ChannelRequest::HistoryRemove), ["done"]);
     assert_eq!(world.channels.len(), 1);
 }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use touchline_engine::channels::DurablePublication;
-use touchline_engine::request::Loaded;
-use touchline_engine::{ChannelOptions, Channels, Request};
-use touchline_protocol::stream::Offset;
+use touchline_engine::request::{BackendEvent, Loaded};
+use touchline_engine::{ChannelOptions, ChannelRequest, Channels};
+use touchline_protocol::stream::{Offset, RunId};
 
 use crate::world::{
     START_MS, World, epoch, grown, history, load, loaded, publish, publish_with, read, recover, runs, stored,
@@ -34,12 +34,12 @@ fn a_publication_goes_to_the_store_with_all_that_it_must_know() {
     });
     let expected = r#"the store keeps 5 for 60000 and 90000 ms, at 1000000, key "k", version 3 of "e": {"data":7}"#;
     assert_eq!(world.submit(request), [expected]);
-    assert_eq!(world.submit(Request::HistoryRemove), ["the store removes"]);
+    assert_eq!(world.submit(ChannelRequest::HistoryRemove), ["the store removes"]);
     assert!(world.channels.is_empty(), "a home without subscribers keeps nothing");
     // What is not durable is this home's own.
     assert_eq!(world.submit_to("kept:a", publish(1)).len(), 1);
     assert_eq!(world.submit_to("kept:a", subscribe(1)).len(), 1);
-    assert_eq!(world.submit_to("kept:a", Request::HistoryRemove), ["done"]);
+    assert_eq!(world.submit_to("kept:a", ChannelRequest::HistoryRemove), ["done"]);
     // What skips the history is delivered at once.
     let mut world = following(2);
     let beside = publish_with(8, |publish| publish.skip_history = true);
@@ -71,7 +71,7 @@ fn a_store_that_fails_refuses_for_a_moment() {
     let mut world = World::with_store(history());
     assert_eq!(world.submit(read(None)), ["waits", "load a behind 0"]);
     assert_eq!(world.submit(subscribe(1)), ["waits"]);
-    assert_eq!(world.submit(Request::Loaded(None)), [UNAVAILABLE, UNAVAILABLE]);
+    assert_eq!(world.submit(BackendEvent::Loaded(None)), [UNAVAILABLE, UNAVAILABLE]);
     world.now_ms += 199;
     assert_eq!(world.submit(read(None)), [UNAVAILABLE]);
     world.now_ms += 1;
@@ -79,7 +79,7 @@ fn a_store_that_fails_refuses_for_a_moment() {
     // A query because of a client that is ahead is not different.
     let mut world = following(2);
     assert_eq!(world.submit(recover(2, 4, epoch().as_str())), ["waits", "load a behind 2"]);
-    assert_eq!(world.submit(Request::Loaded(None)), [UNAVAILABLE]);
+    assert_eq!(world.submit(BackendEvent::Loaded(None)), [UNAVAILABLE]);
     world.now_ms += 199;
     assert_eq!(world.submit(recover(2, 4, epoch().as_str())), [UNAVAILABLE]);
     world.now_ms += 1;
@@ -121,11 +121,15 @@ fn a_client_ahead_of_all_that_there_is_is_denied_by_the_store_alone_which_is_ask
 #[test]
 fn a_store_that_was_set_back_is_told_and_everybody_begins_anew() {
     let runs = || runs(&[(1, 41)], &[(1, 1)]);
-    let of_run = |behind: u64, top: u64| Loaded { epoch: epoch().in_run(41), runs: runs(), ..loaded(behind, top) };
+    let of_run =
+        |behind: u64, top: u64| Loaded { epoch: epoch().in_run(RunId(41)), runs: runs(), ..loaded(behind, top) };
     for is_subscribed in [true, false] {
         let mut world = World::with_store(history());
         world.submit(subscribe(1));
-        assert_eq!(world.submit(load(of_run(0, 6))), [format!("subscribed at 6 of {}", epoch().in_run(41).as_str())]);
+        assert_eq!(
+            world.submit(load(of_run(0, 6))),
+            [format!("subscribed at 6 of {}", epoch().in_run(RunId(41)).as_str())]
+        );
         if !is_subscribed {
             world.submit(unsubscribe(1));
         }
@@ -145,7 +149,7 @@ fn a_store_that_was_set_back_is_told_and_everybody_begins_anew() {
     // A cluster's stream has positions that others' publications took: it is not set back.
     let mut world = World::in_cluster(history());
     world.submit(subscribe(1));
-    world.submit(Request::SubscribedToBackend);
+    world.submit(BackendEvent::Subscribed);
     world.submit(load(of_run(0, 6)));
     assert_eq!(world.submit(stored(8, 9)), [r#"load a of "" behind 6"#]);
     let shorter = Loaded { top: Offset(5), ..of_run(6, 6) };
@@ -181,7 +185,7 @@ fn a_verification_without_a_result_is_repeated() {
     let mut world = following(2);
     assert_eq!(world.submit(grown(1)), ["load a behind 0"]);
     assert_eq!(world.submit(grown(1)), [""; 0], "one look at a time");
-    assert_eq!(world.submit(Request::Loaded(None)), [""; 0]);
+    assert_eq!(world.submit(BackendEvent::Loaded(None)), [""; 0]);
     assert_eq!(world.submit(grown(1)), ["load a behind 0"]);
 }
 
@@ -225,9 +229,9 @@ fn a_publication_tells_where_the_run_before_it_ended() {
     world.submit(subscribe(1));
     // The second run has begun, and has assigned no offset in this channel.
     let runs = runs(&[(1, 41), (2, 42)], &[(1, 1)]);
-    world.submit(load(Loaded { epoch: epoch().in_run(42), runs, ..loaded(0, 6) }));
-    let at = |offset: u64| format!("subscribed at {offset} of {}", epoch().in_run(42).as_str());
-    let of_first = |offset: u64| recover(2, offset, epoch().in_run(41).as_str());
+    world.submit(load(Loaded { epoch: epoch().in_run(RunId(42)), runs, ..loaded(0, 6) }));
+    let at = |offset: u64| format!("subscribed at {offset} of {}", epoch().in_run(RunId(42)).as_str());
+    let of_first = |offset: u64| recover(2, offset, epoch().in_run(RunId(41)).as_str());
     assert_eq!(world.submit(of_first(6)), [format!("{}, recovered []", at(6))]);
     assert_eq!(world.submit(stored(5, 6)), [""; 0], "a word that comes late is of the first run");
     assert_eq!(world.submit(of_first(6)), [format!("{}, recovered []", at(6))]);

@@ -7,13 +7,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use touchline_engine::channels::{BackendCommand, DurablePublication, Submitted};
 use touchline_engine::request::{
-    Appended, ChannelEvent, ClientPosition, Epoch, History, Loaded, Publish, Recover, Runs, StreamPosition, Subscribe,
+    Appended, BackendEvent, ChannelEvent, ClientPosition, History, Loaded, Publish, Recover, Subscribe, WaitingRequest,
 };
 use touchline_engine::{
-    ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespace, Namespaces, RecoveryMode, Request, Response,
+    ChannelOptions, ChannelRequest, ChannelSettings, Channels, ConnectionId, Namespace, Namespaces, RecoveryMode,
+    Response,
 };
 use touchline_protocol::publication::Content;
-use touchline_protocol::stream::{ChannelName, LoadId, Offset, Retention, Run, RunStart};
+use touchline_protocol::stream::{
+    ChannelName, Epoch, LoadId, Offset, Retention, Run, RunId, RunStart, Runs, StreamPosition,
+};
 
 pub(crate) const START_MS: u64 = 1_000_000;
 /// The seed of all homes, and the first epoch that comes of it (SplitMix64, whose first three numbers for this seed are
@@ -25,7 +28,7 @@ pub(crate) struct World {
     pub(crate) now_ms: u64,
     pub(crate) channels: Channels,
     /// Requests that wait until their channel is live, in order.
-    waiting: VecDeque<(ChannelName, Request)>,
+    waiting: VecDeque<(ChannelName, WaitingRequest)>,
     /// The number of the last load that was requested.
     asked: u64,
 }
@@ -44,12 +47,12 @@ pub(crate) fn connection(shard: u16, slot: u32) -> ConnectionId {
     ConnectionId { shard, slot, generation: 1 }
 }
 
-pub(crate) fn subscribe(slot: u32) -> Request {
-    Request::Subscribe(Box::new(Subscribe { connection: connection(0, slot), recover: None }))
+pub(crate) fn subscribe(slot: u32) -> ChannelRequest {
+    ChannelRequest::Subscribe(Box::new(Subscribe { connection: connection(0, slot), recover: None }))
 }
 
 /// A subscriber that has all up to an offset.
-pub(crate) fn recover(slot: u32, offset: u64, epoch: &str) -> Request {
+pub(crate) fn recover(slot: u32, offset: u64, epoch: &str) -> ChannelRequest {
     recover_with(
         slot,
         Recover {
@@ -62,32 +65,32 @@ pub(crate) fn recover(slot: u32, offset: u64, epoch: &str) -> Request {
     )
 }
 
-pub(crate) fn recover_with(slot: u32, recover: Recover) -> Request {
-    Request::Subscribe(Box::new(Subscribe { connection: connection(0, slot), recover: Some(recover) }))
+pub(crate) fn recover_with(slot: u32, recover: Recover) -> ChannelRequest {
+    ChannelRequest::Subscribe(Box::new(Subscribe { connection: connection(0, slot), recover: Some(recover) }))
 }
 
-pub(crate) fn unsubscribe(slot: u32) -> Request {
-    Request::Unsubscribe { connection: connection(0, slot), is_answered: true }
+pub(crate) fn unsubscribe(slot: u32) -> ChannelRequest {
+    ChannelRequest::Unsubscribe { connection: connection(0, slot), is_answered: true }
 }
 
 /// One that its session wanted before it knew what had become of its subscribe.
-pub(crate) fn give_up(slot: u32) -> Request {
-    Request::Unsubscribe { connection: connection(0, slot), is_answered: false }
+pub(crate) fn give_up(slot: u32) -> ChannelRequest {
+    ChannelRequest::Unsubscribe { connection: connection(0, slot), is_answered: false }
 }
 
-pub(crate) fn publish(data: u32) -> Request {
+pub(crate) fn publish(data: u32) -> ChannelRequest {
     publish_with(data, |_| {})
 }
 
-pub(crate) fn publish_with(data: u32, change: impl FnOnce(&mut Publish)) -> Request {
+pub(crate) fn publish_with(data: u32, change: impl FnOnce(&mut Publish)) -> ChannelRequest {
     let content = Content { data: data.to_string().into(), ..Content::default() };
     let mut publish = Publish { content, ..Publish::default() };
     change(&mut publish);
-    Request::Publish(Box::new(publish))
+    ChannelRequest::Publish(Box::new(publish))
 }
 
-pub(crate) fn read(since: Option<(u64, &str)>) -> Request {
-    Request::History(Box::new(History {
+pub(crate) fn read(since: Option<(u64, &str)>) -> ChannelRequest {
+    ChannelRequest::History(Box::new(History {
         since: since.map(|(offset, epoch)| ClientPosition { offset: Offset(offset), epoch: epoch.into() }),
         ..History::default()
     }))
@@ -98,8 +101,8 @@ pub(crate) fn payload(offset: u64, time_ms: u64) -> Bytes {
     DurablePublication::payload(time_ms, format!(r#"{{"data":{offset}}}"#).as_bytes())
 }
 
-pub(crate) fn stored(previous: u64, offset: u64) -> Request {
-    Request::Appended(Appended {
+pub(crate) fn stored(previous: u64, offset: u64) -> BackendEvent {
+    BackendEvent::Appended(Appended {
         offset: Offset(offset),
         previous: Offset(previous),
         epoch: None,
@@ -109,7 +112,7 @@ pub(crate) fn stored(previous: u64, offset: u64) -> Request {
 
 /// Runs by their numbers and ids, and where they begin in the channel.
 pub(crate) fn runs(known: &[(u64, u64)], first: &[(u64, u64)]) -> Runs {
-    let known = known.iter().map(|&(number, id)| Run { number, id }).collect();
+    let known = known.iter().map(|&(number, id)| Run { number, id: RunId(id) }).collect();
     let first = first.iter().map(|&(number, first)| RunStart { number, first: Offset(first) }).collect();
     Runs { known, first }
 }
@@ -130,12 +133,30 @@ pub(crate) fn loaded(behind: u64, top: u64) -> Loaded {
 }
 
 /// A channel of the same epoch that other nodes have brought to an offset.
-pub(crate) fn grown(top: u64) -> Request {
-    Request::Advanced(StreamPosition { offset: Offset(top), epoch: epoch() })
+pub(crate) fn grown(top: u64) -> BackendEvent {
+    BackendEvent::Advanced(StreamPosition { offset: Offset(top), epoch: epoch() })
 }
 
-pub(crate) fn load(loaded: Loaded) -> Request {
-    Request::Loaded(Some(Box::new(loaded)))
+pub(crate) fn load(loaded: Loaded) -> BackendEvent {
+    BackendEvent::Loaded(Some(Box::new(loaded)))
+}
+
+/// What comes to a home.
+pub(crate) enum Input {
+    Request(WaitingRequest),
+    Event(BackendEvent),
+}
+
+impl From<ChannelRequest> for Input {
+    fn from(request: ChannelRequest) -> Self {
+        Input::Request(request.into())
+    }
+}
+
+impl From<BackendEvent> for Input {
+    fn from(event: BackendEvent) -> Self {
+        Input::Event(event)
+    }
 }
 
 impl World {
@@ -172,14 +193,17 @@ impl World {
         World { now_ms: START_MS, channels, waiting: VecDeque::new(), asked: 0 }
     }
 
-    /// A request to the channel `a`: all that comes of it.
-    pub(crate) fn submit(&mut self, request: Request) -> Vec<String> {
-        self.submit_to("a", request)
+    /// A request to the channel `a`, or a report about it: all that comes of it.
+    pub(crate) fn submit(&mut self, input: impl Into<Input>) -> Vec<String> {
+        self.submit_to("a", input)
     }
 
-    pub(crate) fn submit_to(&mut self, channel: &str, request: Request) -> Vec<String> {
+    pub(crate) fn submit_to(&mut self, channel: &str, input: impl Into<Input>) -> Vec<String> {
         let mut lines = Vec::new();
-        self.take(&channel.into(), request, &mut lines);
+        match input.into() {
+            Input::Request(request) => self.take(&channel.into(), request, &mut lines),
+            Input::Event(event) => self.channels.apply(&channel.into(), event, self.now_ms),
+        }
         self.settle(lines)
     }
 
@@ -240,18 +264,8 @@ impl World {
         }
     }
 
-    fn take(&mut self, channel: &ChannelName, request: Request, lines: &mut Vec<String>) {
-        // A report has no reply.
-        let is_told = matches!(
-            request,
-            Request::Appended(_)
-                | Request::Loaded(_)
-                | Request::Advanced(..)
-                | Request::SubscribedToBackend
-                | Request::Ephemeral(_)
-        );
+    fn take(&mut self, channel: &ChannelName, request: WaitingRequest, lines: &mut Vec<String>) {
         match self.channels.submit(channel, request, self.now_ms) {
-            Submitted::Done(Response::Done) if is_told => {}
             Submitted::Done(response) => lines.push(answer(response)),
             Submitted::Wait(request) => {
                 self.waiting.push_back((channel.clone(), request));
@@ -297,10 +311,10 @@ fn act(act: BackendCommand) -> (String, Option<u64>) {
         }
         BackendCommand::Broadcast { channel, payload } => format!("pass on in {channel}: {}", object(payload)),
         BackendCommand::BeginRun { channel, lost: run, first } => {
-            format!("{channel} was set back in run {run} from {first} on")
+            format!("{channel} was set back in run {} from {first} on", run.0)
         }
         BackendCommand::BeginStreamRun { namespace, lost: run } => {
-            format!("the stream of {namespace:?} was set back in run {run}")
+            format!("the stream of {namespace:?} was set back in run {}", run.0)
         }
         BackendCommand::Unreadable { channel, unreadable } => {
             format!("{channel} has a payload of format {}", unreadable.format)
@@ -343,7 +357,7 @@ fn answer(response: Response) -> String {
     }
 }
 
-fn position(position: &touchline_engine::StreamPosition) -> String {
+fn position(position: &touchline_protocol::stream::StreamPosition) -> String {
     match position.epoch.as_str() {
         "" => String::new(),
         epoch => format!(" at {} of {epoch}", position.offset),

@@ -26,8 +26,8 @@ use touchline_engine::session::{
 };
 use touchline_engine::tracker::{TrackLimits, Tracker};
 use touchline_engine::{
-    ChannelOptions, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context, Delivery,
-    Effects, Hub, Namespace, Namespaces, Request, Response, Session, SubscriptionClaims, TokenError, Verifier,
+    ChannelOptions, ChannelRequest, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context,
+    Delivery, Effects, Hub, Namespace, Namespaces, Response, Session, SubscriptionClaims, TokenError, Verifier,
 };
 use touchline_protocol::message::Encoding;
 use touchline_protocol::publication::{Content, Delta};
@@ -328,7 +328,7 @@ impl Story {
     }
 
     pub(crate) fn publish_content(&mut self, channel: &str, content: Content) {
-        let publish = Request::Publish(Box::new(Publish { content, ..Publish::default() }));
+        let publish = ChannelRequest::Publish(Box::new(Publish { content, ..Publish::default() }));
         self.channels.execute(&channel.into(), publish, self.now_ms);
         self.post();
         self.carry();
@@ -449,7 +449,7 @@ impl Story {
                         .push_back(Queued::Answer(asker, answer.map_or_else(Response::Refused, Response::Directory)));
                 }
                 DirectoryEffect::Announce(channel, push) => {
-                    self.channels.execute(&channel, Request::Announce(push), self.now_ms);
+                    self.channels.execute(&channel, ChannelRequest::Announce(push), self.now_ms);
                     self.post();
                 }
                 DirectoryEffect::Push(owner, message) => self.give(owner, message_push(&message).json()),

@@ -2,14 +2,11 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use touchline_cluster::{
-    Cluster, ClusterEvent, Joining, Storage, StreamIncarnation, StreamSettings, join as join_cluster,
-};
+use touchline_cluster::{Cluster, ClusterEvent, Joining, Storage, StreamSettings, join as join_cluster};
 use touchline_config::Settings;
-use touchline_engine::Request;
 use touchline_engine::directory::Directory;
-use touchline_engine::request::{Appended, Epoch, Loaded, Runs};
-use touchline_protocol::stream::{ChannelName, LoadId};
+use touchline_engine::request::{Appended, BackendEvent, Loaded};
+use touchline_protocol::stream::{ChannelName, LoadId, Runs};
 
 use crate::node::Node;
 use crate::registry::actor::RegistryMessage;
@@ -92,15 +89,9 @@ fn read_emulated(message: &[u8]) -> Option<(&str, &[u8])> {
     Some((std::str::from_utf8(&rest[..end]).ok()?, &rest[end + 1..]))
 }
 
-/// The epoch of the channels in one run of their stream.
-pub(crate) fn epoch_of(StreamIncarnation { epoch, run }: StreamIncarnation) -> Epoch {
-    let epoch = Epoch::from_bits(epoch);
-    if run == 0 { epoch } else { epoch.in_run(run) }
-}
-
 /// Forwards an event of the cluster to the shards or the registry.
 pub(crate) fn handle(node: &Node, event: ClusterEvent) {
-    let to_channel = |channel: ChannelName, request: Request| node.send_home(channel, request);
+    let to_channel = |channel: ChannelName, event: BackendEvent| node.send_event(channel, event);
     match event {
         ClusterEvent::Joined(nodes) => {
             node.set_version_conflict(None);
@@ -137,23 +128,22 @@ pub(crate) fn handle(node: &Node, event: ClusterEvent) {
             node.send_to_registry(RegistryMessage::DirectoryMessage { from, message })
         }
         ClusterEvent::Broadcast { message, reply } => node.send(0, Message::Broadcast { message, reply }),
-        ClusterEvent::Ephemeral { channel, payload } => to_channel(channel, Request::Ephemeral(payload)),
+        ClusterEvent::Ephemeral { channel, payload } => to_channel(channel, BackendEvent::Ephemeral(payload)),
         ClusterEvent::Appended { channel, stored, previous, epoch } => {
-            let epoch = Some(Epoch::from_bits(epoch));
+            let epoch = Some(epoch);
             to_channel(
                 channel,
-                Request::Appended(Appended { offset: stored.offset, previous, epoch, payload: stored.payload }),
+                BackendEvent::Appended(Appended { offset: stored.offset, previous, epoch, payload: stored.payload }),
             );
         }
-        ClusterEvent::Subscribed { channel } => to_channel(channel, Request::SubscribedToBackend),
+        ClusterEvent::Subscribed { channel } => to_channel(channel, BackendEvent::Subscribed),
         ClusterEvent::Loaded { channel, load: LoadId { behind, number }, history } => {
             let loaded = history.map(|history| {
                 let kept = history.kept.into_iter().map(|stored| (stored.offset, stored.payload)).collect();
-                let epoch = epoch_of(history.life);
-                let (top, floor, is_aged) = (history.top, history.floor, history.is_aged);
+                let (epoch, top, floor, is_aged) = (history.epoch, history.top, history.floor, history.is_aged);
                 Box::new(Loaded { epoch, behind, number, kept, top, floor, is_aged, runs: Runs::default() })
             });
-            to_channel(channel, Request::Loaded(loaded));
+            to_channel(channel, BackendEvent::Loaded(loaded));
         }
     }
 }

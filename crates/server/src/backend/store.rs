@@ -6,14 +6,14 @@ use std::sync::Arc;
 use touchline_config::Settings;
 use touchline_engine::channels::{DurablePublication, clearing};
 use touchline_engine::duration::millis;
-use touchline_engine::request::{Appended, Epoch, Loaded, Runs, StreamPosition};
-use touchline_engine::{Namespaces, Request, Response};
+use touchline_engine::request::{Appended, BackendEvent, Loaded};
+use touchline_engine::{Namespaces, Response};
 use touchline_protocol::Error;
-use touchline_protocol::stream::{ChannelName, LoadId, Offset};
+use touchline_protocol::stream::{ChannelName, LoadId, Offset, RunId, StreamPosition};
 use touchline_store::stats::StatsOptions as StatsOpening;
 use touchline_store::{
-    Append, AppendedAt, InboxMessage, OpenError, PrimaryOptions as Opening, RetentionOf, Store, StoreEvent,
-    StoreRefusal, StoredHistory,
+    Append, InboxMessage, OpenError, PrimaryOptions as Opening, RetentionOf, Store, StoreEvent, StoreRefusal,
+    StoredHistory,
 };
 
 use crate::node::Node;
@@ -95,9 +95,8 @@ pub(crate) fn stats_opening(settings: &Settings) -> Result<Option<StatsOpening>,
 pub(crate) fn append(node: &Arc<Node>, channel: &ChannelName, publication: DurablePublication, reply_to: ReplyTo) {
     let Some(store) = node.store() else { return };
     let of_node = Arc::clone(node);
-    let done = move |result: Result<AppendedAt, StoreRefusal>| {
-        let published =
-            |at: AppendedAt| Response::Published(Some(StreamPosition { offset: at.offset, epoch: epoch_of(at) }));
+    let done = move |result: Result<StreamPosition, StoreRefusal>| {
+        let published = |at: StreamPosition| Response::Published(Some(at));
         of_node.enqueue_reply(reply_to, result.map_or_else(|refusal| Response::Refused(refused(refusal)), published));
     };
     store.append(Append {
@@ -118,7 +117,7 @@ pub(crate) fn remove(node: &Arc<Node>, channel: &ChannelName, reply_to: ReplyTo)
     let (of_node, of_channel) = (Arc::clone(node), channel.clone());
     let done = move |result: Result<(), StoreRefusal>| {
         if result.is_ok() {
-            of_node.send_home(of_channel, Request::Ephemeral(clearing()));
+            of_node.send_event(of_channel, BackendEvent::Ephemeral(clearing()));
         }
         of_node.reply(reply_to, result.map_or_else(|refusal| Response::Refused(refused(refusal)), |()| Response::Done));
     };
@@ -133,7 +132,7 @@ pub(crate) fn load(node: &Node, channel: ChannelName, load: LoadId) {
 
 /// Begins a new run of a channel, because the run `lost` has lost acknowledged publications. `first`: the first offset
 /// of the new run.
-pub(crate) fn begin_run(node: &Node, channel: ChannelName, lost: u64, first: Offset) {
+pub(crate) fn begin_run(node: &Node, channel: ChannelName, lost: RunId, first: Offset) {
     if let Some(store) = node.store() {
         store.begin_run(channel, lost, first);
     }
@@ -183,18 +182,11 @@ pub(crate) fn refused(refusal: StoreRefusal) -> Error {
     }
 }
 
-fn epoch_of(at: AppendedAt) -> Epoch {
-    Epoch::from_bits(at.epoch).in_run(at.run)
-}
-
 /// Forwards an event of the store to the shards or the registry.
 fn handle(node: &Node, event: StoreEvent) {
     match event {
-        StoreEvent::Advanced { channel, position } => node.send_home(
-            channel,
-            Request::Advanced(StreamPosition { offset: position.offset, epoch: epoch_of(position) }),
-        ),
-        StoreEvent::Cleared { channel } => node.send_home(channel, Request::Ephemeral(clearing())),
+        StoreEvent::Advanced { channel, position } => node.send_event(channel, BackendEvent::Advanced(position)),
+        StoreEvent::Cleared { channel } => node.send_event(channel, BackendEvent::Ephemeral(clearing())),
         StoreEvent::Missed => node.send_to_shards(|| Message::CatchUp),
         StoreEvent::MessageQueued { scope, name } => {
             node.send_to_registry(RegistryMessage::MessageQueued { scope, name })
@@ -203,10 +195,10 @@ fn handle(node: &Node, event: StoreEvent) {
             node.send_to_registry(RegistryMessage::InboxMessages { scope, name, messages })
         }
         StoreEvent::Appended { channel, position, payload } => {
-            let (offset, epoch) = (position.offset, Some(epoch_of(position)));
-            node.enqueue_home(
+            let (offset, epoch) = (position.offset, Some(position.epoch));
+            node.enqueue_event(
                 channel,
-                Request::Appended(Appended { offset, previous: offset.previous(), epoch, payload }),
+                BackendEvent::Appended(Appended { offset, previous: offset.previous(), epoch, payload }),
             );
         }
         StoreEvent::BatchReported => node.wake(),
@@ -216,10 +208,8 @@ fn handle(node: &Node, event: StoreEvent) {
                     .into_iter()
                     .map(|kept| (kept.offset, DurablePublication::payload(kept.time_ms, &kept.object)))
                     .collect();
-                let runs = Runs { known: runs.known, first: runs.first };
-                let run = runs.known.last().map(|run| run.id).unwrap_or_default();
                 Box::new(Loaded {
-                    epoch: Epoch::from_bits(epoch).in_run(run),
+                    epoch,
                     behind: load.behind,
                     number: load.number,
                     kept,
@@ -229,7 +219,7 @@ fn handle(node: &Node, event: StoreEvent) {
                     runs,
                 })
             });
-            node.send_home(channel, Request::Loaded(loaded));
+            node.send_event(channel, BackendEvent::Loaded(loaded));
         }
     }
 }

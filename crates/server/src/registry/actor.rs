@@ -14,7 +14,7 @@ use bytes::Bytes;
 use touchline_cluster::Cluster;
 use touchline_engine::directory::{Directory, DirectoryEffect, DirectoryRequest, Requester, ScopeMetrics};
 use touchline_engine::request::Publish;
-use touchline_engine::{Request, Response, ShardId};
+use touchline_engine::{ChannelRequest, Response, ShardId};
 use touchline_protocol::Disconnect;
 use touchline_protocol::publication::{Content, EncodedPush};
 use touchline_registry::OwnerId;
@@ -273,11 +273,11 @@ impl RegistryActor {
                     node.command_client(owner, ClientCommand::Disconnect(Disconnect::FORCE_NO_RECONNECT))
                 }
                 DirectoryEffect::Announce(channel, frame) => {
-                    node.send_home(channel, Request::Announce(frame));
+                    node.send_home(channel, ChannelRequest::Announce(frame));
                 }
                 DirectoryEffect::PublishChanges(channel, json) => {
                     let content = Content { data: json.into(), ..Content::default() };
-                    let request = Request::Publish(Box::new(Publish { content, ..Publish::default() }));
+                    let request = ChannelRequest::Publish(Box::new(Publish { content, ..Publish::default() }));
                     node.send_home(channel, request);
                 }
                 DirectoryEffect::SendToScope { scope, to, message } => {

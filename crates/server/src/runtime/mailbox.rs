@@ -6,8 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use touchline_engine::directory::DirectoryRequest;
+use touchline_engine::request::{BackendEvent, ChannelRequest};
 use touchline_engine::session::{ServerSubscription, Ticket};
-use touchline_engine::{ConnectionId, Delivery, Request, Response, ShardId};
+use touchline_engine::{ConnectionId, Delivery, Response, ShardId};
 use touchline_protocol::Disconnect;
 use touchline_protocol::publication::EncodedPush;
 use touchline_protocol::stream::{ChannelName, NamespaceName};
@@ -27,7 +28,9 @@ pub(crate) enum Message {
     /// A connection whose client address a trusted proxy has told (PROXY protocol).
     Introduced { socket: std::net::TcpStream, remote: Remote, side: PortRole, is_for_lines: bool },
     /// A request to the home of a channel.
-    Request { channel: ChannelName, request: Request, reply_to: ReplyTo },
+    Request { channel: ChannelName, request: ChannelRequest, reply_to: ReplyTo },
+    /// A report of a log backend to the home of a channel.
+    Backend { channel: ChannelName, event: BackendEvent },
     /// A reply from the home of a channel, or from the registry, to a session of this shard.
     SessionReply { connection: ConnectionId, ticket: Ticket, response: Response },
     /// A reply to an operation that waits on this shard's thread: only that thread wakes it without a system call.

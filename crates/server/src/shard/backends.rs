@@ -7,17 +7,17 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
-use touchline_cluster::{StreamAppendedAt, StreamError};
+use touchline_cluster::StreamError;
 use touchline_engine::channels::{BackendCommand, Submitted, removal};
-use touchline_engine::request::StreamPosition;
-use touchline_engine::{ConnectionId, Request, Response};
+use touchline_engine::request::{ChannelRequest, WaitingRequest};
+use touchline_engine::{ConnectionId, Response};
 use touchline_protocol::Error;
 use touchline_protocol::publication::Content;
 use touchline_protocol::stored::Unreadable;
-use touchline_protocol::stream::ChannelName;
+use touchline_protocol::stream::{ChannelName, StreamPosition};
 
 use super::Shard;
-use crate::backend::{nats, store};
+use crate::backend::store;
 use crate::runtime::mailbox::ReplyTo;
 
 /// The most that a message to the other nodes adds to the content of a publication, bytes: names of fields, numbers,
@@ -45,31 +45,31 @@ fn report_unreadable(channel: &str, Unreadable { format }: Unreadable, now_ms: u
 /// The requests to one channel that wait until it is live, in order.
 #[derive(Default)]
 pub(super) struct WaitingRequests {
-    requests: Vec<(Request, ReplyTo)>,
+    requests: Vec<(WaitingRequest, ReplyTo)>,
     /// The subscribers that subscribe or unsubscribe by one of them, so that the next request need not be compared with
     /// all that wait.
     subscribers: HashSet<ConnectionId>,
 }
 
 impl WaitingRequests {
-    fn push(&mut self, request: Request, reply_to: ReplyTo) {
-        self.subscribers.extend(request.subscriber());
+    fn push(&mut self, request: WaitingRequest, reply_to: ReplyTo) {
+        self.subscribers.extend(request.request().subscriber());
         self.requests.push((request, reply_to));
     }
 }
 
 impl Shard {
     /// Runs a request to a channel, now or as soon as the channel is live.
-    pub(super) fn submit(&mut self, channel: &ChannelName, request: Request, reply_to: ReplyTo) {
+    pub(super) fn submit(&mut self, channel: &ChannelName, request: WaitingRequest, reply_to: ReplyTo) {
         // The requests of a session about one channel stay in order. In a channel that is live, a request waits only
         // behind requests of the same subscriber.
-        if let Some(subscriber) = request.subscriber()
+        if let Some(subscriber) = request.request().subscriber()
             && let Some(waiting) = self.waiting.get_mut(channel)
             && (!self.channels.is_live(channel) || waiting.subscribers.contains(&subscriber))
         {
             return waiting.push(request, reply_to);
         }
-        if self.node.cluster.is_some() && self.is_too_large(channel, &request) {
+        if self.node.cluster.is_some() && self.is_too_large(channel, request.request()) {
             return self.node.reply(reply_to, Response::Refused(Error::BAD_REQUEST));
         }
         match self.channels.submit(channel, request, self.now_ms) {
@@ -84,12 +84,9 @@ impl Shard {
                 let Some(cluster) = &self.node.cluster else { return };
                 let node = Arc::clone(&self.node);
                 // The cluster logs why a publication is not stored.
-                let done = move |appended: Result<StreamAppendedAt, StreamError>| {
+                let done = move |appended: Result<StreamPosition, StreamError>| {
                     let response = match appended {
-                        Ok(StreamAppendedAt { offset, life }) => {
-                            let epoch = nats::epoch_of(life);
-                            Response::Published(Some(StreamPosition { offset, epoch }))
-                        }
+                        Ok(position) => Response::Published(Some(position)),
                         Err(_) => Response::Refused(Error::CLUSTER_UNREACHABLE),
                     };
                     node.reply(reply_to, response);
@@ -116,8 +113,8 @@ impl Shard {
 
     /// Whether a publication is larger than one message to the other nodes may be. Those of durable channels go to the
     /// database and have no such limit.
-    fn is_too_large(&self, channel: &str, request: &Request) -> bool {
-        let Request::Publish(publish) = request else { return false };
+    fn is_too_large(&self, channel: &str, request: &ChannelRequest) -> bool {
+        let ChannelRequest::Publish(publish) = request else { return false };
         let Content { data, tags, info, .. } = &publish.content;
         let tags = tags.iter().map(|(key, value)| 2 * (key.len() + value.len())).sum::<usize>();
         let info = info.as_ref().map_or(0, |info| {

@@ -336,7 +336,11 @@ impl Shard {
     fn serve_message(&mut self, message: Message) {
         match message {
             Message::Request { channel, request, reply_to } => {
-                self.submit(&channel, request, reply_to);
+                self.submit(&channel, request.into(), reply_to);
+                self.run_backend_commands();
+            }
+            Message::Backend { channel, event } => {
+                self.channels.apply(&channel, event, self.now_ms);
                 self.run_backend_commands();
             }
             Message::SessionReply { connection, ticket, response } => self.guarded(connection.slot, |shard, slot| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_postgres::Client;
-use touchline_protocol::stream::Run;
+use touchline_protocol::stream::{Run, RunId};
 
 use super::failure::PostgresError;
 use crate::runs::{self, KnownRuns};
@@ -29,10 +29,10 @@ impl Lease {
 
     /// Registers the node on a new connection. A new run begins if the database may have been set back, or if the
     /// current run is `bad_run` (0 = none). Returns all runs that the database remembers.
-    pub(super) async fn enter(&mut self, client: &Client, bad_run: u64) -> Result<KnownRuns, PostgresError> {
+    pub(super) async fn enter(&mut self, client: &Client, bad_run: RunId) -> Result<KnownRuns, PostgresError> {
         let enter = "SELECT touchline.enter($1, $2, $3, $4)";
         let row =
-            client.query_one(enter, &[&self.node, &self.beat, &(runs::new_id() as i64), &(bad_run as i64)]).await?;
+            client.query_one(enter, &[&self.node, &self.beat, &(runs::new_id().0 as i64), &(bad_run.0 as i64)]).await?;
         self.beat = row.get(0);
         self.renew_at = Instant::now() + RENEWAL;
         known(client).await
@@ -63,5 +63,8 @@ impl Lease {
 /// All runs that the database remembers.
 pub(super) async fn known(client: &Client) -> Result<KnownRuns, PostgresError> {
     let rows = client.query("SELECT number, id FROM touchline.run ORDER BY number", &[]).await?;
-    Ok(rows.iter().map(|row| Run { number: row.get::<_, i64>(0) as u64, id: row.get::<_, i64>(1) as u64 }).collect())
+    Ok(rows
+        .iter()
+        .map(|row| Run { number: row.get::<_, i64>(0) as u64, id: RunId(row.get::<_, i64>(1) as u64) })
+        .collect())
 }

@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use touchline_protocol::stream::Offset;
+use touchline_protocol::stream::{Epoch, Offset, RunId, StreamPosition};
 
 use super::address::PostgresAddress;
 use super::connection::PostgresClient;
 use super::failure::PostgresError;
 use super::inbox;
 use crate::events::{EventSink, StoreEvent};
-use crate::publication::AppendedAt;
 
 /// Between two attempts to connect.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -74,7 +73,10 @@ fn read(text: &str, me: &str) -> Option<StoreEvent> {
     }
     let mut numbers = what.splitn(3, '/').map(|number| number.parse::<i64>().ok().map(|number| number as u64));
     let (offset, epoch, run) = (numbers.next()??, numbers.next()??, numbers.next()??);
-    Some(StoreEvent::Advanced { channel, position: AppendedAt { offset: Offset(offset), epoch, run } })
+    Some(StoreEvent::Advanced {
+        channel,
+        position: StreamPosition { offset: Offset(offset), epoch: Epoch::from_bits(epoch).in_run(RunId(run)) },
+    })
 }
 
 #[cfg(test)]
@@ -83,7 +85,7 @@ mod tests {
 
     #[test]
     fn notifications_of_other_nodes_are_read() {
-        let expected = AppendedAt { offset: Offset(7), epoch: u64::MAX - 1, run: 5 };
+        let expected = StreamPosition { offset: Offset(7), epoch: Epoch::from_bits(u64::MAX - 1).in_run(RunId(5)) };
         let Some(StoreEvent::Advanced { channel, position }) = read("a 7/-2/5 match: 1", "b") else {
             panic!("a notification of new publications")
         };

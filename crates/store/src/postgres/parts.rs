@@ -2,7 +2,7 @@
 
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
-use touchline_protocol::stream::Offset;
+use touchline_protocol::stream::{Epoch, Offset, RunId, StreamPosition};
 
 use super::failure::{PostgresError, refusal_of};
 use super::{directory, inbox};
@@ -91,7 +91,13 @@ impl Items<'_> {
             let (number, offset, epoch, run): (i64, i64, i64, i64) = (row.get(0), row.get(1), row.get(2), row.get(3));
             if let Some(item) = items.get(number as usize - 1) {
                 let (offset, epoch, run) = (offset as u64, epoch as u64, run as u64);
-                results[*item] = WriteResult::Appended { offset: Offset(offset), epoch, run, is_new: row.get(4) };
+                results[*item] = {
+                    let epoch = Epoch::from_bits(epoch).in_run(RunId(run));
+                    WriteResult::Appended {
+                        position: StreamPosition { offset: Offset(offset), epoch },
+                        is_new: row.get(4),
+                    }
+                };
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, WeakSender};
 use tokio_postgres::{Client, Row};
-use touchline_protocol::stream::{Offset, Run, RunStart};
+use touchline_protocol::stream::{Epoch, Offset, Run, RunId, RunStart, Runs};
 
 use super::address::PostgresAddress;
 use super::connection::{PostgresClient, with_timeout};
@@ -20,7 +20,7 @@ use crate::metrics::StoreMetrics;
 use crate::publication::{KeptPublication, StoredHistory};
 use crate::refusal::StoreRefusal;
 use crate::rows::readable;
-use crate::runs::{ChannelRuns, KnownRuns, RunBook};
+use crate::runs::{KnownRuns, RunBook};
 
 /// A channel and its history in one statement, so both are of one moment; one row without a publication if the history
 /// is empty. A node that catches up also gets publications beyond the channel's size that are not deleted yet: its
@@ -146,12 +146,11 @@ pub(super) async fn history(
     let numbers = |column: usize| {
         first.get::<_, Option<Vec<i64>>>(column).unwrap_or_default().into_iter().map(|number| number as u64)
     };
-    let newest = Run { number: first.try_get::<_, i64>(7)? as u64, id: first.try_get::<_, i64>(8)? as u64 };
+    let newest = Run { number: first.try_get::<_, i64>(7)? as u64, id: RunId(first.try_get::<_, i64>(8)? as u64) };
     let start = |(number, first)| RunStart { number, first: Offset(first) };
-    let runs = ChannelRuns {
-        known: known(client, book, newest).await?,
-        first: numbers(9).zip(numbers(10)).map(start).collect(),
-    };
+    let runs =
+        Runs { known: known(client, book, newest).await?, first: numbers(9).zip(numbers(10)).map(start).collect() };
+    let epoch = Epoch::from_bits(epoch).in_run(runs.current());
     Ok(Some(StoredHistory { epoch, top: Offset(top), floor: Offset(floor), kept, runs }.whole()))
 }
 

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::Instant;
 use tokio_postgres::Statement;
+use touchline_protocol::stream::RunId;
 
 use super::address::PostgresAddress;
 use super::connection::{PostgresClient, with_timeout};
@@ -180,7 +181,7 @@ impl PostgresWriter {
                     link.check(&PRIMARY, self.migrates).await?;
                     self.is_checked = true;
                 }
-                self.runs.set(self.lease.enter(&link.client, 0).await?);
+                self.runs.set(self.lease.enter(&link.client, RunId::default()).await?);
                 // Without the lease other nodes did not notify this one; and after a change of the run, its caches may
                 // be of a state that is lost.
                 (self.events)(StoreEvent::Missed);
@@ -225,7 +226,7 @@ impl PostgresWriter {
 
     /// Begins a new run if `bad_run` is still the current one; 0 = the database decides whether a new run is needed.
     /// The caches of this node may be of the run before, or behind.
-    async fn begin_run(&mut self, bad_run: u64, at: Option<(&str, u64)>) -> Result<(), PostgresError> {
+    async fn begin_run(&mut self, bad_run: RunId, at: Option<(&str, u64)>) -> Result<(), PostgresError> {
         self.link().await?;
         let Some((PostgresClient { client }, _)) = &self.link else { return Ok(()) };
         client.batch_execute("BEGIN").await?;
@@ -356,7 +357,7 @@ impl PostgresWriter {
         {
             // A publication that is under way may not have notified this node. `enter` waits until that publication is
             // committed, so this node reads it afterwards.
-            self.begin_run(0, None).await?;
+            self.begin_run(RunId::default(), None).await?;
         }
         let (PostgresClient { client }, _) = self.link().await?;
         if was_failing {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
-use touchline_protocol::stream::{ChannelName, Offset, Run};
+use touchline_protocol::stream::{ChannelName, Epoch, Offset, Run, StreamPosition};
 
 use crate::batch::WriteResult;
 use crate::publication::Append;
@@ -72,7 +72,8 @@ impl ChannelRows {
     ) -> rusqlite::Result<WriteResult> {
         let channel = find_or_make(&mut self.known, connection, &append.channel, epoch)?;
         let Run { number, id: run } = self.run;
-        let earlier = |offset| WriteResult::Appended { offset, epoch: channel.epoch, run, is_new: false };
+        let epoch = Epoch::from_bits(channel.epoch).in_run(run);
+        let earlier = |offset| WriteResult::Appended { position: StreamPosition { offset, epoch }, is_new: false };
         if !append.key.is_empty() {
             let known = "SELECT offset FROM idempotency WHERE channel = ?1 AND key = ?2 AND expires_ms > ?3";
             let known = connection
@@ -128,7 +129,7 @@ impl ChannelRows {
         if !std::mem::replace(&mut channel.is_changed, true) {
             self.changed.push(append.channel.clone());
         }
-        Ok(WriteResult::Appended { offset: Offset(channel.top), epoch: channel.epoch, run, is_new: true })
+        Ok(WriteResult::Appended { position: StreamPosition { offset: Offset(channel.top), epoch }, is_new: true })
     }
 
     /// Makes a channel if it does not exist; it is deleted at `due_ms` if nothing is published.

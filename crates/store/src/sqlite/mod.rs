@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use rusqlite::{Connection, TransactionBehavior};
-use touchline_protocol::stream::Run;
+use touchline_protocol::stream::{Run, RunId};
 
 use self::connection::{open, thread};
 use crate::batch::{ReadRequest, WriteRequest};
@@ -131,11 +131,11 @@ impl SqlitePrimary {
 fn begin_run(connection: &mut Connection) -> rusqlite::Result<KnownRuns> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction
-        .execute("INSERT INTO run (number, id) SELECT coalesce(max(number), 0) + 1, ?1 FROM run", [runs::new_id()])?;
+        .execute("INSERT INTO run (number, id) SELECT coalesce(max(number), 0) + 1, ?1 FROM run", [runs::new_id().0])?;
     transaction.execute("DELETE FROM run WHERE number <= (SELECT max(number) FROM run) - ?1", [runs::KEPT])?;
     let known = transaction
         .prepare("SELECT number, id FROM run ORDER BY number")?
-        .query_map([], |row| Ok(Run { number: row.get(0)?, id: row.get(1)? }))?
+        .query_map([], |row| Ok(Run { number: row.get(0)?, id: RunId(row.get(1)?) }))?
         .collect::<rusqlite::Result<KnownRuns>>()?;
     transaction.commit()?;
     Ok(known)

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
 
 use rusqlite::{Connection, OptionalExtension as _};
-use touchline_protocol::stream::{Offset, RunStart};
+use touchline_protocol::stream::{Epoch, Offset, RunStart, Runs};
 
 use super::connection::connect;
 use super::failure::{note_damage, unreadable};
@@ -20,7 +20,7 @@ use crate::panics::caught;
 use crate::publication::{KeptPublication, StoredHistory};
 use crate::refusal::StoreRefusal;
 use crate::rows::{intact, readable};
-use crate::runs::{ChannelRuns, KnownRuns};
+use crate::runs::KnownRuns;
 
 /// One of the threads that read.
 pub(super) struct SqliteReader {
@@ -115,14 +115,7 @@ pub(super) fn history(
         Ok(KeptPublication { offset: Offset(offset), time_ms: row.get(1)?, object })
     })?;
     let kept = kept.collect::<rusqlite::Result<_>>()?;
-    Ok(Some(
-        StoredHistory {
-            epoch,
-            top: Offset(top),
-            floor: Offset(floor),
-            kept,
-            runs: ChannelRuns { known: KnownRuns::clone(known), first },
-        }
-        .whole(),
-    ))
+    let runs = Runs { known: KnownRuns::clone(known), first };
+    let epoch = Epoch::from_bits(epoch).in_run(runs.current());
+    Ok(Some(StoredHistory { epoch, top: Offset(top), floor: Offset(floor), kept, runs }.whole()))
 }

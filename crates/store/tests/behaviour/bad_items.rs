@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use touchline_store::{Append, AppendedAt, ChannelDescription, InboxMessage, PrimaryOptions, StoreRefusal};
+use touchline_protocol::stream::StreamPosition;
+use touchline_store::{Append, ChannelDescription, InboxMessage, PrimaryOptions, StoreRefusal};
 
 use crate::stage::{HOUR_MS, Stage, TIMEOUT, behind, now_ms, offsets, on_both, publication, retention, tells};
 
@@ -64,7 +65,7 @@ fn a_bad_publication_fails_alone() {
                 .enumerate()
                 .filter(|(n, _)| n % 2 == channel)
                 .filter_map(|(_, o)| o.ok())
-                .map(|AppendedAt { offset, .. }| offset.0)
+                .map(|StreamPosition { offset, .. }| offset.0)
                 .collect()
         };
         assert_eq!(offsets_of(0), (1..=18).collect::<Vec<_>>(), "in order and without a gap");

@@ -5,6 +5,7 @@ mod directory;
 mod history;
 mod inbox;
 mod nodes;
+mod opening;
 #[path = "../../../lab/src/postgres.rs"]
 mod postgres;
 mod runs;

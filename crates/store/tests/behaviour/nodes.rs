@@ -84,7 +84,11 @@ fn a_node_that_stops_gives_its_lease_up() {
         assert_eq!(postgres.sql("SELECT count(*) FROM touchline.lease"), "0");
         let two = node("two", url);
         let second = two.append(publication("a", 2)).expect("it is stored");
-        assert_ne!(second.run, first.run, "no node knows what happened to the database meanwhile");
+        assert_ne!(
+            second.epoch.run_id(),
+            first.epoch.run_id(),
+            "no node knows what happened to the database meanwhile"
+        );
         two.store.close();
     });
 }
@@ -95,7 +99,7 @@ fn is_begun_anew_after(name: &str, loss: &str) {
         let first = stage.append(publication("a", 1)).expect("it is stored");
         postgres.sql(loss);
         stage.wait_until("it goes on in a new run", |stage| {
-            stage.append(publication("b", 1)).is_ok_and(|appended| appended.run != first.run)
+            stage.append(publication("b", 1)).is_ok_and(|appended| appended.epoch.run_id() != first.epoch.run_id())
         });
         stage.wait_until("and is healthy", |stage| stage.store.metrics().is_healthy());
         assert_eq!(offsets(&stage.kept("b")), [1]);

@@ -3,19 +3,19 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use touchline_protocol::stream::{Offset, Run};
+use touchline_protocol::stream::{Epoch, Offset, Run, RunId, StreamPosition};
 use touchline_store::{PrimaryOptions, StoredHistory};
 
 use crate::stage::{HOUR_MS, Stage, behind, execute, offsets, on_both, publication, retention, settings};
 
 /// The last offset of a run that is one of today's history; none = the run is not known.
-fn end(history: &StoredHistory, run: u64) -> Option<u64> {
+fn end(history: &StoredHistory, run: RunId) -> Option<u64> {
     let Run { number, .. } = history.runs.known.iter().find(|known| known.id == run)?;
     let next = history.runs.first.iter().find(|later| later.number > *number);
     Some(next.map_or(history.top.0, |next| next.first.0 - 1))
 }
 
-fn current(history: &StoredHistory) -> u64 {
+fn current(history: &StoredHistory) -> RunId {
     history.runs.known.last().expect("there is one").id
 }
 
@@ -26,7 +26,7 @@ fn a_restored_backup_marks_the_positions_that_are_lost() {
     let open = || Stage::open(&settings(&format!("sqlite:{}", path("primary.db").display())));
     let stage = open();
     let appended: Vec<_> = (1..=5).map(|n| stage.append(publication("a", n)).expect("it is stored")).collect();
-    let first = appended[0].run;
+    let first = appended[0].epoch.run_id();
     let backup = rusqlite::Connection::open(path("primary.db")).expect("it opens");
     backup.execute("VACUUM INTO ?1", [path("copy.db").to_str().expect("it is text")]).expect("it is copied");
     drop(backup);
@@ -34,7 +34,7 @@ fn a_restored_backup_marks_the_positions_that_are_lost() {
     stage.store.close();
     let second = open();
     assert_eq!(end(&second.load("a", 0, 100), first), Some(10), "all positions stay valid after a restart");
-    let of_second = second.append(publication("a", 11)).expect("it is stored").run;
+    let of_second = second.append(publication("a", 11)).expect("it is stored").epoch.run_id();
     assert_ne!(of_second, first);
     assert_eq!(end(&second.load("a", 0, 100), first), Some(10));
     second.store.close();
@@ -69,7 +69,7 @@ fn runs_are_forgotten_with_the_publications_that_they_gave() {
     let history = stage.load("a", 0, 4);
     assert_eq!(offsets(&stage.kept("a")), [17, 18, 19, 20]);
     assert!(history.runs.first.len() <= 6, "{:?}", history.runs.first);
-    let known: Vec<u64> = history.runs.known.iter().map(|run| run.id).collect();
+    let known: Vec<RunId> = history.runs.known.iter().map(|run| run.id).collect();
     let ends: Vec<_> = known.iter().map(|run| end(&history, *run)).collect();
     assert_eq!(ends[15..], [Some(16), Some(17), Some(18), Some(19), Some(20), Some(20)], "exact for all that is kept");
     assert!(
@@ -126,8 +126,11 @@ fn rows_of_the_first_version_are_read() {
         execute(given, &["UPDATE touchline.run SET number = 40, id = 1099511627775"]);
         let stage = Stage::open(given);
         let history = stage.load("news", 0, 100);
-        assert_eq!((history.epoch, history.top.0, history.floor.0), (7, 2, 0));
-        assert_eq!(end(&history, 1_099_511_627_775), Some(2));
+        assert_eq!(
+            (history.epoch, history.top.0, history.floor.0),
+            (Epoch::from_bits(7).in_run(RunId(1_099_511_627_775)), 2, 0)
+        );
+        assert_eq!(end(&history, RunId(1_099_511_627_775)), Some(2));
         let texts: Vec<_> =
             history.kept.iter().map(|kept| String::from_utf8_lossy(&kept.object).into_owned()).collect();
         assert_eq!(texts, [r#"{"data":1}"#, r#"{"data":2,"new":[]}"#], "with what is not known here");
@@ -154,10 +157,10 @@ fn nodes_on_one_postgresql_share_a_run_and_notify_each_other() {
         let one = Stage::open(&of("one"));
         let first = one.append(publication("a", 1)).expect("it is stored");
         let two = Stage::open(&of("two"));
-        assert_eq!(two.append(publication("a", 2)).expect("it is stored").run, first.run, "another node is there");
+        assert_eq!(two.append(publication("a", 2)).expect("it is stored").epoch, first.epoch, "another node is there");
         one.wait_until("the publication of the other node is reported", |one| {
             let events = one.events.lock().expect("no test thread panics while it holds the lock");
-            let second = touchline_store::AppendedAt { offset: Offset(2), ..first };
+            let second = StreamPosition { offset: Offset(2), ..first };
             events.try_iter().any(
                 |event| matches!(event, touchline_store::StoreEvent::Advanced { position, .. } if position == second),
             )
@@ -175,12 +178,12 @@ fn nodes_on_one_postgresql_share_a_run_and_notify_each_other() {
              AND application_name = 'touchline'",
         );
         one.wait_until("a new run begins", |one| {
-            one.append(publication("b", 1)).is_ok_and(|appended| appended.run != first.run)
+            one.append(publication("b", 1)).is_ok_and(|appended| appended.epoch.run_id() != first.epoch.run_id())
         });
         let again = one.append(publication("a", 20)).expect("it is stored");
         assert_eq!(again.offset, Offset(2));
         let history = one.load("a", 0, 100);
-        assert_eq!((end(&history, first.run), end(&history, again.run)), (Some(1), Some(2)));
+        assert_eq!((end(&history, first.epoch.run_id()), end(&history, again.epoch.run_id())), (Some(1), Some(2)));
         one.store.close();
         two.store.close();
     });

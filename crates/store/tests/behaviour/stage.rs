@@ -7,10 +7,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use touchline_protocol::stored::encode_publication;
-use touchline_protocol::stream::{LoadId, Offset, Retention};
-use touchline_store::{
-    Append, AppendedAt, DatabaseUrl, PrimaryOptions, Store, StoreEvent, StoreRefusal, StoredHistory,
-};
+use touchline_protocol::stream::{LoadId, Offset, Retention, StreamPosition};
+use touchline_store::{Append, DatabaseUrl, PrimaryOptions, Store, StoreEvent, StoreRefusal, StoredHistory};
 
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) const HOUR_MS: u64 = 3_600_000;
@@ -91,7 +89,7 @@ impl Stage {
         Stage { store: Store::open(settings, sink).expect("the store opens"), events: Mutex::new(events) }
     }
 
-    pub(crate) fn append(&self, mut append: Append) -> Result<AppendedAt, StoreRefusal> {
+    pub(crate) fn append(&self, mut append: Append) -> Result<StreamPosition, StoreRefusal> {
         let (sender, reply) = channel();
         append.done = tells(&sender);
         self.store.append(append);

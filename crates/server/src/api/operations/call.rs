@@ -7,7 +7,7 @@ use touchline_engine::directory::METHODS;
 use touchline_protocol::Error;
 
 use super::channel_directory::{OfChannel, SearchRequest, SetRequest};
-use super::channels::{ChannelRequest, ChannelsRequest};
+use super::channels::{ChannelsRequest, OneChannelRequest};
 use super::connections::{DisconnectRequest, RefreshRequest, SubscribeRequest, UnsubscribeRequest};
 use super::history::HistoryRequest;
 use super::publish::{BroadcastRequest, PublishRequest};
@@ -34,10 +34,10 @@ enum CallRequest<'a> {
     Unsubscribe(UnsubscribeRequest),
     Disconnect(DisconnectRequest),
     Refresh(RefreshRequest<'a>),
-    Presence(ChannelRequest),
-    PresenceStats(ChannelRequest),
+    Presence(OneChannelRequest),
+    PresenceStats(OneChannelRequest),
     History(HistoryRequest),
-    HistoryRemove(ChannelRequest),
+    HistoryRemove(OneChannelRequest),
     ChannelSet(SetRequest),
     ChannelGet(OfChannel),
     ChannelRemove(OfChannel),

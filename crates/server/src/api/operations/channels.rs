@@ -15,7 +15,7 @@ use crate::runtime::mailbox::Inspection;
 #[derive(Deserialize, Default)]
 #[serde(default)]
 #[serde(expecting = "an object")]
-pub(super) struct ChannelRequest {
+pub(super) struct OneChannelRequest {
     #[serde(deserialize_with = "nullable")]
     pub(super) channel: String,
 }

@@ -3,12 +3,12 @@
 use serde::Deserialize;
 use touchline_engine::request::ClientPosition;
 use touchline_engine::request::History;
-use touchline_engine::{Request, Response};
+use touchline_engine::{ChannelRequest, Response};
 use touchline_protocol::data::object;
 use touchline_protocol::stream::Offset;
 use touchline_protocol::{Error, encode};
 
-use super::channels::ChannelRequest;
+use super::channels::OneChannelRequest;
 use super::{Json, done, nullable};
 use crate::node::Node;
 
@@ -43,7 +43,7 @@ pub(super) async fn history(node: &Node, request: HistoryRequest) -> Result<Json
         reverse: request.reverse,
         size_max: None,
     };
-    match node.request_home(&request.channel, Request::History(Box::new(history))).await {
+    match node.request_home(&request.channel, ChannelRequest::History(Box::new(history))).await {
         Response::History { publications, position } => {
             let mut out = Vec::new();
             encode::history(&mut out, publications.iter().map(|p| &**p), position.epoch.as_str(), position.offset.0);
@@ -55,8 +55,8 @@ pub(super) async fn history(node: &Node, request: HistoryRequest) -> Result<Json
 }
 
 /// Errors: 102, 107, 108. The position stays.
-pub(super) async fn history_remove(node: &Node, request: ChannelRequest) -> Result<Json, Error> {
-    match node.request_home(&request.channel, Request::HistoryRemove).await {
+pub(super) async fn history_remove(node: &Node, request: OneChannelRequest) -> Result<Json, Error> {
+    match node.request_home(&request.channel, ChannelRequest::HistoryRemove).await {
         Response::Done => Ok(done()),
         Response::Refused(error) => Err(error),
         _ => Err(Error::INTERNAL),

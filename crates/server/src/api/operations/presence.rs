@@ -6,18 +6,18 @@ use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
 use super::Json;
-use super::channels::ChannelRequest;
+use super::channels::OneChannelRequest;
 use crate::node::Node;
 
 /// Errors: 102, 107, 108. Result: `presence`, by client id. For a channel with more clients than
 /// `client.presence_max_clients` it is a sample, marked as one, with the exact number.
-pub(super) async fn presence(node: &Node, request: ChannelRequest) -> Result<Json, Error> {
+pub(super) async fn presence(node: &Node, request: OneChannelRequest) -> Result<Json, Error> {
     let limit = node.settings.client.presence_max_clients;
     run(node, &request.channel, DirectoryRequest::Presence { channel: request.channel.as_str().into(), limit }).await
 }
 
 /// Errors: 102, 107, 108. Result: `num_clients`, `num_users`.
-pub(super) async fn presence_stats(node: &Node, request: ChannelRequest) -> Result<Json, Error> {
+pub(super) async fn presence_stats(node: &Node, request: OneChannelRequest) -> Result<Json, Error> {
     run(node, &request.channel, DirectoryRequest::PresenceStats { channel: request.channel.as_str().into() }).await
 }
 

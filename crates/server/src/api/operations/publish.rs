@@ -2,11 +2,12 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use touchline_engine::request::{Publish, StreamPosition};
-use touchline_engine::{Request, Response};
+use touchline_engine::request::Publish;
+use touchline_engine::{ChannelRequest, Response};
 use touchline_protocol::Error;
 use touchline_protocol::encode::ObjectWriter;
 use touchline_protocol::publication::{Content, Tags};
+use touchline_protocol::stream::StreamPosition;
 
 use super::{Json, nullable, payload, plain, write_result, yield_sometimes};
 use crate::node::Node;
@@ -129,7 +130,7 @@ async fn publish_one(node: &Node, channel: &str, publish: Publish) -> Result<Jso
     if node.is_overloaded() {
         return Err(Error::TOO_MANY_REQUESTS);
     }
-    match node.request_home(channel, Request::Publish(Box::new(publish))).await {
+    match node.request_home(channel, ChannelRequest::Publish(Box::new(publish))).await {
         Response::Published(position) => Ok(published(position)),
         Response::Refused(error) => Err(error),
         _ => Err(Error::INTERNAL),

@@ -7,14 +7,14 @@ mod catch_up;
 mod empties;
 mod loading;
 mod remembered_refusals;
-mod replicated;
+mod replicated_log;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use touchline_protocol::publication::{EncodedPush, LogPosition};
-use touchline_protocol::stream::{ChannelName, Offset, Retention};
+use touchline_protocol::stream::{ChannelName, Epoch, Offset, Retention, RunId, StreamPosition};
 use touchline_protocol::{Error, Publication};
 
 use crate::history::HistoryRing;
@@ -23,12 +23,11 @@ use crate::namespace::{ChannelOptions, Namespaces};
 pub use backend::{BackendCommand, DurablePublication, Submitted};
 use empties::Empties;
 use loading::{AheadQuery, Verification};
-use replicated::{Backends, SyncState};
-pub use replicated::{clearing, removal};
+use replicated_log::{Backends, SyncState};
+pub use replicated_log::{clearing, removal};
 
 use crate::request::{
-    ChannelEvent, ConnectionId, Delivery, Epoch, History, Publish, Request, Response, ShardId, StreamPosition,
-    Subscribe, Subscribed,
+    ChannelEvent, ChannelRequest, ConnectionId, Delivery, History, Publish, Response, ShardId, Subscribe, Subscribed,
 };
 
 /// The shortest time between two checks of a channel's expiry, milliseconds. Busy channels trim themselves when they
@@ -75,7 +74,7 @@ struct ChannelLog {
     lost: (Epoch, u64),
     /// The run that has lost publications, and the first offset that is no longer part of it. The log backend may learn
     /// it a moment later.
-    ended: Option<(u64, Offset)>,
+    ended: Option<(RunId, Offset)>,
     /// The number of the last load that the cache contains; 0 = nothing was loaded, or the log is in memory.
     last_load: u64,
     /// When that load was applied, or when the link was lost since, Unix milliseconds: until then the cache missed
@@ -127,32 +126,26 @@ impl Channels {
     }
 
     /// Executes a request. The reply goes to the requester first, then the [`Channels::deliveries`] go to the shards.
-    pub fn execute(&mut self, channel: &ChannelName, request: Request, now_ms: u64) -> Response {
+    pub fn execute(&mut self, channel: &ChannelName, request: ChannelRequest, now_ms: u64) -> Response {
         let namespaces = Arc::clone(&self.namespaces);
         let options = match namespaces.resolve(channel) {
             Ok(options) => options,
             Err(error) => return Response::Refused(error),
         };
         match request {
-            Request::Subscribe(subscribe) => self.subscribe(channel, options, *subscribe, now_ms),
+            ChannelRequest::Subscribe(subscribe) => self.subscribe(channel, options, *subscribe, now_ms),
             // The refusal was sent, but the session had not received it when it left.
-            Request::Unsubscribe { connection, is_answered: false } if self.was_refused(connection, channel) => {
+            ChannelRequest::Unsubscribe { connection, is_answered: false } if self.was_refused(connection, channel) => {
                 Response::Done
             }
-            Request::Unsubscribe { connection, .. } => self.unsubscribe(channel, connection, now_ms),
-            Request::Retry(_, request) => self.execute(channel, *request, now_ms),
-            Request::Announce(push) => self.announce(channel, push),
-            Request::Ephemeral(_)
-            | Request::Appended(_)
-            | Request::Advanced(..)
-            | Request::SubscribedToBackend
-            | Request::Loaded(_) => Response::Done,
-            Request::Publish(publish) => self.publish(channel, options, *publish, now_ms),
-            Request::History(_) | Request::HistoryRemove if !options.has_history() => {
+            ChannelRequest::Unsubscribe { connection, .. } => self.unsubscribe(channel, connection, now_ms),
+            ChannelRequest::Announce(push) => self.announce(channel, push),
+            ChannelRequest::Publish(publish) => self.publish(channel, options, *publish, now_ms),
+            ChannelRequest::History(_) | ChannelRequest::HistoryRemove if !options.has_history() => {
                 Response::Refused(Error::NOT_AVAILABLE)
             }
-            Request::History(history) => self.history(channel, options, &history, now_ms),
-            Request::HistoryRemove => self.history_remove(channel),
+            ChannelRequest::History(history) => self.history(channel, options, &history, now_ms),
+            ChannelRequest::HistoryRemove => self.history_remove(channel),
         }
     }
 
@@ -307,7 +300,7 @@ impl Channels {
         };
         let position = (!position.epoch.as_str().is_empty()).then_some(position);
         if !key.is_empty() {
-            self.idempotency.put(name, key, position.clone(), now_ms);
+            self.idempotency.put(name, key, position, now_ms);
         }
         Response::Published(position)
     }
@@ -467,13 +460,13 @@ impl Channels {
         }
         log.ring.trim(now_ms);
         // The log of a replicated channel is a cache, which is dropped when it is unused.
-        let is_cache =
-            !matches!(channel.sync, SyncState::Idle) && log.retention.meta_ttl_ms == replicated::UNUSED_CACHE_TTL_MS;
+        let is_cache = !matches!(channel.sync, SyncState::Idle)
+            && log.retention.meta_ttl_ms == replicated_log::UNUSED_CACHE_TTL_MS;
         let next_ms = match log.ring.next_expiry_ms() {
             Some(_) if is_cache && !has_subscribers && log.forgotten_ms <= now_ms => return self.forget(&name),
             Some(at) if is_cache => at.min(log.forgotten_ms),
             Some(at) => at,
-            None if has_subscribers && log.retention.meta_ttl_ms == replicated::UNUSED_CACHE_TTL_MS => {
+            None if has_subscribers && log.retention.meta_ttl_ms == replicated_log::UNUSED_CACHE_TTL_MS => {
                 now_ms.saturating_add(log.retention.meta_ttl_ms)
             }
             // A publication, or the end of the last subscription, schedules the next check.

@@ -15,11 +15,11 @@ use touchline_protocol::stream::{ChannelName, LoadId, Offset};
 use touchline_protocol::{Error, Publication, encode};
 
 use super::backend::{BackendCommand, DurablePublication, LogBackend, Submitted};
-use super::loading::{AheadQuery, position_of};
+use super::loading::AheadQuery;
 use super::remembered_refusals::RefusedSubscribes;
 use super::{Channel, Channels, deliver_publication};
 use crate::namespace::{ChannelOptions, WATCH_CHANNEL_PREFIX};
-use crate::request::{Appended, ConnectionId, Publish, Request, Response};
+use crate::request::{Appended, BackendEvent, ChannelRequest, ConnectionId, Publish, Response, WaitingRequest};
 
 /// Bytes that a publication's object has besides its data, at most.
 const OBJECT_OVERHEAD: usize = 64;
@@ -113,8 +113,9 @@ impl Channels {
         self
     }
 
-    /// Executes a request, or returns what has to be done first.
-    pub fn submit(&mut self, channel: &ChannelName, request: Request, now_ms: u64) -> Submitted {
+    /// Executes a request, which may have waited, or returns what has to be done first.
+    pub fn submit(&mut self, channel: &ChannelName, request: impl Into<WaitingRequest>, now_ms: u64) -> Submitted {
+        let WaitingRequest { request, first_load } = request.into();
         if !self.backends.has_cluster && !self.backends.has_store {
             return Submitted::Done(self.execute(channel, request, now_ms));
         }
@@ -127,26 +128,38 @@ impl Channels {
         if backend == LogBackend::Memory {
             return Submitted::Done(self.execute(channel, request, now_ms));
         }
-        let first_load = self.backends.next_load();
+        let first_load = first_load.unwrap_or(self.backends.next_load());
         match request {
-            Request::Publish(publish) => self.publish_replicated(channel, options, backend, &publish, now_ms),
-            Request::HistoryRemove if backend == LogBackend::Store => Submitted::Remove,
-            Request::HistoryRemove if options.has_history() => {
+            ChannelRequest::Publish(publish) => self.publish_replicated(channel, options, backend, &publish, now_ms),
+            ChannelRequest::HistoryRemove if backend == LogBackend::Store => Submitted::Remove,
+            ChannelRequest::HistoryRemove if options.has_history() => {
                 self.if_linked(|channels| Submitted::Purge(channels.namespaces.namespace_of(channel).into()))
             }
-            Request::Subscribe(_) => self.when_live(channel, options, backend, (request, first_load), now_ms),
-            Request::Retry(first_load, request) => {
-                self.when_live(channel, options, backend, (*request, first_load), now_ms)
-            }
-            Request::History(_) if options.has_history() => {
+            ChannelRequest::Subscribe(_) => self.when_live(channel, options, backend, (request, first_load), now_ms),
+            ChannelRequest::History(_) if options.has_history() => {
                 self.when_live(channel, options, backend, (request, first_load), now_ms)
             }
-            Request::Ephemeral(payload) => self.handle_ephemeral(channel, &payload),
-            Request::Appended(appended) => self.handle_appended(channel, options, appended, now_ms),
-            Request::Advanced(top) => self.handle_advanced(channel, top),
-            Request::SubscribedToBackend => self.handle_subscribed(channel, options),
-            Request::Loaded(loaded) => self.handle_loaded(channel, options, loaded, now_ms),
-            request => Submitted::Done(self.execute(channel, request, now_ms)),
+            ChannelRequest::Unsubscribe { .. }
+            | ChannelRequest::Announce(_)
+            | ChannelRequest::History(_)
+            | ChannelRequest::HistoryRemove => Submitted::Done(self.execute(channel, request, now_ms)),
+        }
+    }
+
+    /// Applies a report of a log backend to the cache of a channel. A report about a channel whose log is in memory
+    /// does nothing.
+    pub fn apply(&mut self, channel: &ChannelName, event: BackendEvent, now_ms: u64) {
+        let namespaces = Arc::clone(&self.namespaces);
+        let Ok(options) = namespaces.resolve(channel) else { return };
+        if self.backends.log_backend(channel, options) == LogBackend::Memory {
+            return;
+        }
+        match event {
+            BackendEvent::Ephemeral(payload) => self.handle_ephemeral(channel, &payload),
+            BackendEvent::Appended(appended) => self.handle_appended(channel, options, appended, now_ms),
+            BackendEvent::Advanced(top) => self.handle_advanced(channel, top),
+            BackendEvent::Subscribed => self.handle_subscribed(channel, options),
+            BackendEvent::Loaded(loaded) => self.handle_loaded(channel, options, loaded, now_ms),
         }
     }
 
@@ -268,16 +281,11 @@ impl Channels {
         channel: &ChannelName,
         options: &ChannelOptions,
         backend: LogBackend,
-        (request, first_load): (Request, u64),
+        (request, first_load): (ChannelRequest, u64),
         now_ms: u64,
     ) -> Submitted {
-        let subscriber = if let Request::Subscribe(subscribe) = &request { Some(subscribe.connection) } else { None };
-        let outcome = match self.execute_or_synchronize(channel, options, backend, (request, first_load), now_ms) {
-            Submitted::Wait(request) if position_of(&request).is_some() => {
-                Submitted::Wait(Request::Retry(first_load, Box::new(request)))
-            }
-            outcome => outcome,
-        };
+        let subscriber = request.subscriber();
+        let outcome = self.execute_or_synchronize(channel, options, backend, (request, first_load), now_ms);
         if let Some(connection) = subscriber {
             self.note_refusal(connection, channel, &outcome, now_ms);
         }
@@ -289,7 +297,7 @@ impl Channels {
         channel: &ChannelName,
         options: &ChannelOptions,
         backend: LogBackend,
-        (request, first_load): (Request, u64),
+        (request, first_load): (ChannelRequest, u64),
         now_ms: u64,
     ) -> Submitted {
         if let Err(error) = self.make_room(channel) {
@@ -325,7 +333,7 @@ impl Channels {
                 self.command(BackendCommand::SetInterest { channel: channel.clone(), is_wanted: true });
             }
         }
-        Submitted::Wait(request)
+        Submitted::Wait(WaitingRequest { request, first_load: Some(first_load) })
     }
 
     /// Forgets a channel that is not live and has no subscribers.
@@ -337,8 +345,8 @@ impl Channels {
         }
     }
 
-    fn handle_subscribed(&mut self, channel: &ChannelName, options: &ChannelOptions) -> Submitted {
-        let Some(known) = self.table.get_mut(channel) else { return Submitted::Done(Response::Done) };
+    fn handle_subscribed(&mut self, channel: &ChannelName, options: &ChannelOptions) {
+        let Some(known) = self.table.get_mut(channel) else { return };
         if matches!(known.sync, SyncState::Subscribing) {
             if options.has_history() {
                 known.sync = SyncState::Loading(Loading::default());
@@ -348,7 +356,6 @@ impl Channels {
                 self.make_ready(channel);
             }
         }
-        Submitted::Done(Response::Done)
     }
 
     /// Whether the cache of a channel is up to date. A request that waits all the same is ahead of the cache.
@@ -360,8 +367,8 @@ impl Channels {
         self.backends.ready.push(channel.clone());
     }
 
-    fn handle_ephemeral(&mut self, channel: &ChannelName, payload: &[u8]) -> Submitted {
-        let Some(known) = self.table.get_mut(channel) else { return Submitted::Done(Response::Done) };
+    fn handle_ephemeral(&mut self, channel: &ChannelName, payload: &[u8]) {
+        let Some(known) = self.table.get_mut(channel) else { return };
         match stored::decode(payload) {
             Ok(StoredPayload::Publication { object, .. }) => {
                 let publication = Publication::wrap(channel, object, None);
@@ -370,11 +377,10 @@ impl Channels {
             Ok(StoredPayload::Clear(_)) => known.log.iter_mut().for_each(|log| log.ring.clear()),
             Err(unreadable) => self.command(BackendCommand::Unreadable { channel: channel.clone(), unreadable }),
         }
-        Submitted::Done(Response::Done)
     }
 }
 
-/// The payload of a [`Request::Ephemeral`] that reports that the history of its channel was removed.
+/// The payload of a [`BackendEvent::Ephemeral`] that reports that the history of its channel was removed.
 pub fn clearing() -> Bytes {
     stored::encode_clear(Offset::END).into()
 }

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use touchline_protocol::{Offset, Publication};
+use touchline_protocol::Publication;
+use touchline_protocol::stream::{Epoch, Offset, Runs, StreamPosition};
 
 use crate::namespace::RecoveryMode;
-use crate::request::{Epoch, Recover, Runs, StreamPosition};
+use crate::request::Recover;
 
 /// A ring of publications with rising offsets that ends at the channel's top. In a cluster offsets are those of a
 /// stream that many channels share, so they have gaps; but no publication behind `floor` is missing.
@@ -230,8 +231,15 @@ impl HistoryRing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::tests::runs;
     use touchline_protocol::publication::{Content, LogPosition};
+    use touchline_protocol::stream::{Run, RunId, RunStart};
+
+    /// Runs by their numbers and ids, and where they begin in the channel.
+    fn runs(known: &[(u64, u64)], first: &[(u64, u64)]) -> Runs {
+        let known = known.iter().map(|&(number, id)| Run { number, id: RunId(id) }).collect();
+        let first = first.iter().map(|&(number, first)| RunStart { number, first: Offset(first) }).collect();
+        Runs { known, first }
+    }
 
     fn ring(published: u64, size: usize) -> HistoryRing {
         let mut ring = HistoryRing::new(Epoch::from_bits(1));
@@ -293,14 +301,14 @@ mod tests {
         // Runs 1, 2 and 4 gave offsets from 1, 4 and 8 on, run 3 none; run 9 is of a state that is lost.
         let channel = Epoch::from_bits(1);
         let mut ring = ring(10, 20);
-        ring.epoch = channel.in_run(4);
+        ring.epoch = channel.in_run(RunId(4));
         ring.set_runs(runs(&[1, 2, 3, 4].map(|number| (number, number)), &[(1, 1), (2, 4), (4, 8)]));
         let ends = [(1, Some(3)), (2, Some(7)), (3, Some(7)), (4, Some(10)), (9, None)];
         for (run, end) in ends {
             for offset in 0..=11 {
                 let from = Recover {
                     offset: Offset(offset),
-                    epoch: channel.in_run(run).as_str().into(),
+                    epoch: channel.in_run(RunId(run)).as_str().into(),
                     mode: RecoveryMode::Stream,
                     limit: 300,
                     size_max: usize::MAX,
@@ -323,7 +331,10 @@ mod tests {
             !ring.is_position(Offset(1), channel.as_str()),
             "a position without a run is of another kind of channel"
         );
-        assert!(!ring.is_position(Offset(1), Epoch::from_bits(2).in_run(4).as_str()), "another epoch of the channel");
+        assert!(
+            !ring.is_position(Offset(1), Epoch::from_bits(2).in_run(RunId(4)).as_str()),
+            "another epoch of the channel"
+        );
     }
 
     #[test]
@@ -478,11 +489,11 @@ mod tests {
             assert_eq!(ring.ahead(Offset(offset), of), expected.map(Offset), "{offset} of {of}");
         }
         // A run that is not known here may have begun a moment ago, wherever something is.
-        assert_eq!(ring.ahead(Offset(1), Epoch::from_bits(1).in_run(9).as_str()), Some(Offset(0)));
+        assert_eq!(ring.ahead(Offset(1), Epoch::from_bits(1).in_run(RunId(9)).as_str()), Some(Offset(0)));
         let mut ring = ring;
-        ring.epoch = Epoch::from_bits(1).in_run(4);
+        ring.epoch = Epoch::from_bits(1).in_run(RunId(4));
         for (run, offset, expected) in [(4, 3, None), (4, 4, Some(4)), (9, 4, Some(0))] {
-            let ahead = ring.ahead(Offset(offset), Epoch::from_bits(1).in_run(run).as_str());
+            let ahead = ring.ahead(Offset(offset), Epoch::from_bits(1).in_run(RunId(run)).as_str());
             assert_eq!(ahead, expected.map(Offset), "{offset} of run {run}");
         }
     }

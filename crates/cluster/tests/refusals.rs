@@ -1,0 +1,184 @@
+//! What JetStream refuses reaches the node and its log with the cause and the remedy, once, and without secrets.
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::{self, stream::DiscardPolicy};
+use touchline_cluster::{Cluster, ClusterEvent, JoinOptions, Storage, StreamError, StreamSettings, join};
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What was logged in this process.
+static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+struct LogWriter;
+
+impl Write for LogWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        LOG.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn logged(part: &str) -> Vec<String> {
+    let log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+    String::from_utf8_lossy(&log).lines().filter(|line| line.contains(part)).map(str::to_owned).collect()
+}
+
+/// A NATS server of its own. It ends when this is dropped.
+struct Nats {
+    process: Child,
+    port: u16,
+    directory: PathBuf,
+}
+
+impl Nats {
+    fn start(name: &str, more: &str) -> Self {
+        static IS_LOGGING: OnceLock<()> = OnceLock::new();
+        IS_LOGGING.get_or_init(|| tracing_subscriber::fmt().with_ansi(false).with_writer(|| LogWriter).init());
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free").port();
+        let directory = std::env::temp_dir().join(format!("touchline-cluster-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("the temporary directory is writable");
+        let file = directory.join("nats.conf");
+        let store = directory.join("data");
+        let more = more.replace("$STORE", &store.display().to_string());
+        std::fs::write(&file, format!("listen: \"127.0.0.1:{port}\"\n{more}")).expect("the directory is ours");
+        let binary = std::env::var("NATS_SERVER_BIN").unwrap_or_else(|_| "nats-server".to_owned());
+        let mut command = Command::new(binary);
+        let process = command.arg("--config").arg(&file).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let nats = Nats { process: process.expect("nats-server is installed"), port, directory };
+        let began = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(began.elapsed() < TIMEOUT, "nats-server does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        nats
+    }
+
+    fn options(&self, name: &str) -> JoinOptions {
+        JoinOptions {
+            urls: vec![format!("nats://127.0.0.1:{}", self.port)],
+            cluster: name.to_owned(),
+            node: format!("node-{name}"),
+            heartbeat: Duration::from_millis(100),
+            timeout: Duration::from_secs(5),
+            grace: Duration::from_secs(1),
+            streams: vec![StreamSettings { namespace: String::new(), size: 100, ttl: Duration::from_secs(600) }],
+            replicas: 1,
+            storage: Storage::File,
+            check_delay: Duration::from_secs(1),
+            ..JoinOptions::default()
+        }
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn start(options: JoinOptions) -> (Cluster, Receiver<ClusterEvent>) {
+    let (cluster, joining) = join(options).expect("the settings are good");
+    let (sender, events) = channel();
+    let sender = Mutex::new(sender);
+    let sink = move |event| {
+        let _ = sender.lock().unwrap_or_else(PoisonError::into_inner).send(event);
+    };
+    joining.start(sink).expect("the thread starts");
+    (cluster, events)
+}
+
+fn fault(events: &Receiver<ClusterEvent>) -> StreamError {
+    loop {
+        if let ClusterEvent::StreamsUnavailable(error) = events.recv_timeout(TIMEOUT).expect("an event comes") {
+            return error;
+        }
+    }
+}
+
+fn append(cluster: &Cluster) -> Result<u64, StreamError> {
+    let (sender, result) = channel();
+    let done = move |appended: Result<touchline_protocol::stream::StreamPosition, StreamError>| {
+        let _ = sender.send(appended.map(|at| at.offset.0));
+    };
+    cluster.append("news".into(), "".into(), b"{}".to_vec(), Box::default(), Box::new(done));
+    result.recv_timeout(TIMEOUT).expect("the request gets a reply")
+}
+
+#[test]
+fn a_server_without_jetstream_is_named_with_its_remedy() {
+    let nats = Nats::start("without", "");
+    let (cluster, events) = start(nats.options("without"));
+    let text = fault(&events).to_string();
+    assert!(text.contains("opening the stream touchline_") && text.contains("switch JetStream on"), "{text}");
+    assert!(matches!(append(&cluster), Err(StreamError::NotJoined | StreamError::NotOpen)));
+    cluster.leave();
+}
+
+#[test]
+fn a_stream_that_does_not_fit_is_named_with_its_remedy() {
+    let nats = Nats::start("room", "jetstream { store_dir: \"$STORE\", max_file_store: 1MB }");
+    let (cluster, events) = start(JoinOptions { stream_max_bytes: 1 << 30, ..nats.options("room") });
+    let text = fault(&events).to_string();
+    assert!(text.contains("making the stream touchline_") && text.contains("give JetStream more room"), "{text}");
+    assert_eq!(fault(&events).to_string(), text, "it is tried again");
+    let stream = text.split(": ").next().unwrap_or_default();
+    assert_eq!(logged(stream).len(), 1, "one line for all attempts");
+    cluster.leave();
+}
+
+#[test]
+fn a_full_stream_refuses_with_its_cause_and_one_line_in_the_log() {
+    let nats = Nats::start("full", "jetstream { store_dir: \"$STORE\" }");
+    let (cluster, events) = start(nats.options("full"));
+    while !matches!(events.recv_timeout(TIMEOUT).expect("an event comes"), ClusterEvent::Linked(true)) {}
+    append(&cluster).expect("it is stored");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let name = runtime.block_on(async {
+        let client = async_nats::connect(format!("127.0.0.1:{}", nats.port)).await.expect("NATS is there");
+        let context = jetstream::new(client);
+        let stream = futures_util::StreamExt::next(&mut context.stream_names()).await;
+        let name = stream.expect("there is a stream").expect("it has a name");
+        let mut config = context.get_stream(&name).await.expect("it is there").cached_info().config.clone();
+        (config.discard, config.max_messages) = (DiscardPolicy::New, 1);
+        context.update_stream(config).await.expect("it is changed");
+        name
+    });
+    for _ in 0..50 {
+        let refused = append(&cluster).expect_err("the stream is full");
+        assert!(matches!(refused, StreamError::Append { .. }), "{refused}");
+        let text = refused.to_string();
+        assert!(text.contains(&name) && text.contains("maximum messages exceeded"), "{text}");
+    }
+    let lines = logged("maximum messages exceeded");
+    assert_eq!(lines.len(), 1, "one line in an outage: {lines:?}");
+    assert!(lines[0].contains("publications to channels with history fail"), "{lines:?}");
+    cluster.leave();
+}
+
+#[test]
+fn no_password_reaches_the_log() {
+    let nats = Nats::start("secret", "authorization { user: node, password: \"right\" }");
+    let url = format!("nats://node:tops3cret@127.0.0.1:{}", nats.port);
+    let (cluster, _events) = start(JoinOptions { urls: vec![url], ..nats.options("secret") });
+    let port = format!("127.0.0.1:{}", nats.port);
+    let began = Instant::now();
+    while logged(&port).is_empty() {
+        assert!(began.elapsed() < TIMEOUT, "nothing is logged");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(logged("tops3cret").is_empty(), "{:?}", logged("tops3cret"));
+    assert!(logged(&port)[0].contains("authorization"), "{:?}", logged(&port));
+    cluster.leave();
+}

@@ -1,0 +1,28 @@
+//! The names, numbers and positions by which all crates speak of a channel and its log.
+//!
+//! They are types of their own so that no border takes one for another: a channel for its namespace, an offset for a
+//! time, the number of a run for its id.
+//!
+//! ```
+//! use touchline_protocol::stream::{ChannelName, Epoch, Offset, RunId, StreamPosition};
+//!
+//! let channel = ChannelName::from("match:7");
+//! assert_eq!(&*channel, "match:7");
+//! assert_eq!(Offset(1).next(), Offset(2));
+//!
+//! let position = StreamPosition { offset: Offset(2), epoch: Epoch::from_bits(1).in_run(RunId(2)) };
+//! assert_eq!(position.epoch.as_str(), "baaaaaaa.caaaaaaa");
+//! ```
+
+mod letters;
+mod log;
+mod name;
+mod offset;
+mod position;
+mod run;
+
+pub use log::{LoadId, Retention};
+pub use name::{ChannelName, NamespaceName};
+pub use offset::Offset;
+pub use position::{Epoch, StreamPosition};
+pub use run::{Run, RunId, RunStart, Runs};
