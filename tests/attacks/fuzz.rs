@@ -290,16 +290,10 @@ impl Client {
     }
 }
 
-/// splitmix64 (Steele, Lea, Flood 2014).
-fn bytes(mut seed: u64, length: usize) -> Vec<u8> {
-    let mut next = || {
-        seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = seed;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) as u8
-    };
-    (0..length).map(|_| next()).collect()
+/// So many bytes of a seed.
+fn bytes(seed: u64, length: usize) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    std::iter::repeat_with(|| random.u8(..)).take(length).collect()
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub(crate) fn take_keys(words: impl Iterator<Item = OsString>) -> (Vec<OsString>
             rest.push(word);
             continue;
         }
-        let needs_value = keys::find(KEYS, path).is_some_and(|key| key.kind != ValueKind::Boolean);
+        let needs_value = keys::find(&KEYS, path).is_some_and(|key| key.kind != ValueKind::Boolean);
         let is_value = |next: &str| needs_value || !next.starts_with("--") || next.starts_with("---");
         let has_next = value.is_none() && words.peek().and_then(|next| next.to_str()).is_some_and(is_value);
         let next = if has_next { words.next().and_then(|next| next.into_string().ok()) } else { None };
@@ -102,6 +102,8 @@ pub(crate) enum CliCommand {
     Check(CheckArguments),
     /// Print a small configuration with fresh secrets.
     Genconfig(GenconfigArguments),
+    /// Print the JSON Schema of a configuration (draft 2020-12), with which an editor completes and checks its keys.
+    Configschema,
     /// Print a token for a client: to connect, or with --channel to subscribe.
     Token(TokenArguments),
     /// Publish JSON into a channel by the server API.

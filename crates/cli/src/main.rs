@@ -32,6 +32,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         CliCommand::Serve(arguments) => commands::serve::run(arguments),
         CliCommand::Check(arguments) => commands::check::run(&arguments),
         CliCommand::Genconfig(arguments) => commands::genconfig::run(&arguments),
+        CliCommand::Configschema => commands::configschema::run(),
         CliCommand::Token(arguments) => commands::token::run(&arguments),
         CliCommand::Publish(arguments) => commands::publish::run(&arguments),
         CliCommand::Watch(arguments) => commands::watch::run(&arguments),
@@ -50,7 +51,7 @@ fn causes(error: &anyhow::Error) -> String {
     for cause in error.chain().map(ToString::to_string) {
         if text.is_empty() {
             text = cause;
-        } else if !text.ends_with(&cause) {
+        } else if !text.contains(&cause) {
             text = format!("{text}: {cause}");
         }
     }

@@ -248,6 +248,17 @@ fn what_is_no_copy_is_not_put_in_the_place_of_anything() {
 }
 
 #[test]
+fn a_database_that_does_not_open_says_each_cause_once_and_no_password() {
+    let place = Place::new("away");
+    let url = "postgres://me:tops3cret@127.0.0.1:1/live";
+    place.write("touchline.toml", &CONFIGURATION.replace("sqlite:data/primary.db", url));
+    let said = place.bad(&["migrate", "status"]);
+    assert_eq!(said.matches("Connection refused").count(), 1, "{said}");
+    assert!(said.contains("127.0.0.1:1/live") && said.contains("see that PostgreSQL runs"), "{said}");
+    assert!(!said.contains("tops3cret"), "{said}");
+}
+
+#[test]
 fn a_schema_goes_only_when_asked_in_earnest_and_while_nobody_uses_it() {
     let place = Place::new("down");
     let server = place.serve();

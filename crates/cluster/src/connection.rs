@@ -11,9 +11,9 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
-use touchline_protocol::stream::ChannelName;
+use touchline_protocol::stream::{ChannelName, NamespaceName};
 
-use crate::command::ClusterCommand;
+use crate::command::{ClusterCommand, OnStreamAppended};
 use crate::errors::StreamError;
 use crate::events::{ClusterEvent, ClusterEventSink};
 use crate::gather::gather;
@@ -35,10 +35,14 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const SIGNALS_MAX: usize = 4_096;
 /// How long a load waits for streams that are being opened; then it fails.
 const LOAD_WAIT: Duration = Duration::from_secs(5);
+// A load that waits outlasts at least one more attempt to open the streams.
+const _: () = assert!(RETRY_INTERVAL.as_millis() < LOAD_WAIT.as_millis());
 /// Between two checks of the cluster's members.
 const TICK_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a node may take to reply to a probe. NATS reports at once if the node is not subscribed.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
+// Ticks send the probes and notice what has expired.
+const _: () = assert!(TICK_INTERVAL.as_millis() < PROBE_TIMEOUT.as_millis());
 /// Commands that run before the server's echo is requested.
 const BATCH: usize = 512;
 
@@ -175,17 +179,19 @@ impl ConnectedNode {
         };
         let ms = |duration: Duration| duration.as_millis() as u64;
         let timing = MembershipTiming {
-            heartbeat_ms: ms(settings.heartbeat),
-            timeout_ms: ms(settings.timeout),
-            grace_ms: ms(settings.grace),
+            heartbeat_ms: ms(settings.cluster.heartbeat_interval),
+            timeout_ms: ms(settings.cluster.node_timeout),
+            grace_ms: ms(settings.cluster.suspect_grace),
         };
-        let log = LinkLog::new(&settings.urls, !settings.tls_ca.is_empty() || !settings.tls_cert.is_empty());
+        let cluster = &settings.cluster;
+        let has_tls = !cluster.nats_tls_ca.is_empty() || !cluster.nats_tls_cert.is_empty();
+        let log = LinkLog::new(&cluster.nats_url, has_tls);
         ConnectedNode {
             members: Members::new(me, timing),
             began: Instant::now(),
             signal_sender,
             is_joined: Arc::default(),
-            subjects: Subjects::new(&settings.cluster),
+            subjects: Subjects::new(&settings.cluster.name),
             client,
             settings: Arc::new(settings),
             events,
@@ -448,20 +454,11 @@ impl ConnectedNode {
             }
             ClusterCommand::CheckSoon => self.checks.trouble.notify_one(),
             ClusterCommand::Append { channel, namespace, payload, id, done } => match self.streams() {
-                Some(streams) => {
-                    let (checks, outages) = (Arc::clone(&self.checks), Arc::clone(&self.outages));
-                    tokio::spawn(async move {
-                        let appended = streams.store(&channel, &namespace, payload, &id).await;
-                        match &appended {
-                            Ok(_) => outages.succeed(),
-                            Err(error) => {
-                                outages.fail(error);
-                                checks.trouble.notify_one();
-                            }
-                        }
-                        done(appended);
-                    });
-                }
+                Some(streams) => drop(tokio::spawn(append(
+                    (streams, Arc::clone(&self.checks), Arc::clone(&self.outages)),
+                    (channel, namespace, payload, id),
+                    done,
+                ))),
                 None => done(Err(StreamError::NotOpen)),
             },
             ClusterCommand::Purge { channel, namespace, marker, done } => match self.streams() {
@@ -500,4 +497,21 @@ impl ConnectedNode {
     fn streams(&self) -> Option<Streams> {
         self.streams.as_ref().filter(|_| self.marks_before.is_none()).map(|open| open.streams.clone())
     }
+}
+
+/// Stores a publication and reports the result. A failure is logged, and the streams are inspected soon.
+async fn append(
+    (streams, checks, outages): (Streams, Arc<Checks>, Arc<OutageLog>),
+    (channel, namespace, payload, id): (ChannelName, NamespaceName, Bytes, Box<str>),
+    done: OnStreamAppended,
+) {
+    let appended = streams.store(&channel, &namespace, payload, &id).await;
+    match &appended {
+        Ok(_) => outages.succeed(),
+        Err(error) => {
+            outages.fail(error);
+            checks.trouble.notify_one();
+        }
+    }
+    done(appended);
 }

@@ -31,6 +31,8 @@ use crate::types::{StoredPublication, StreamLoad};
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Before a publication is sent again whose first sending JetStream has not stored yet.
 const STORE_PAUSE: Duration = Duration::from_millis(100);
+// A publication can be sent again several times before its publisher gives up.
+const _: () = assert!(10 * STORE_PAUSE.as_millis() <= STORE_TIMEOUT.as_millis());
 /// How often a removal of a history is tried while the channel is published to.
 const REMOVAL_TRIES: usize = 10;
 
@@ -38,6 +40,8 @@ const REMOVAL_TRIES: usize = 10;
 /// so.
 const READ_TIMEOUT: Duration = Duration::from_millis(1_500);
 const READ_TRIES: usize = 3;
+// A read that is lost ends before a publisher that waits for it gives up.
+const _: () = assert!(READ_TRIES as u128 * READ_TIMEOUT.as_millis() < STORE_TIMEOUT.as_millis());
 
 /// The pause before a replica is asked again that lags behind the leader.
 const LAG_PAUSE: Duration = Duration::from_millis(50);

@@ -37,5 +37,5 @@ pub use errors::{JoinError, StreamError};
 pub use events::ClusterEvent;
 pub use handle::Cluster;
 pub use join::{Joining, check, join};
-pub use settings::{JoinOptions, Storage, StreamSettings};
+pub use settings::{JoinOptions, StreamSettings};
 pub use types::{StoredPublication, StreamHistory};

@@ -16,8 +16,9 @@ const PING: Duration = Duration::from_secs(2);
 /// When the credentials or an address can't be used. The text never has them.
 pub(crate) fn options(settings: &JoinOptions) -> Result<(Vec<ServerAddr>, ConnectOptions), JoinError> {
     let wrong = |key, expected| move |source: std::io::Error| JoinError::Setting { key, expected, source };
-    let servers = settings
-        .urls
+    let cluster = &settings.cluster;
+    let servers = cluster
+        .nats_url
         .iter()
         .map(|url| url.parse::<ServerAddr>())
         .collect::<Result<Vec<_>, _>>()
@@ -32,26 +33,26 @@ pub(crate) fn options(settings: &JoinOptions) -> Result<(Vec<ServerAddr>, Connec
         .max_reconnects(None)
         .reconnect_delay_callback(|attempt| Duration::from_millis((attempt as u64 * 50).min(1_000)))
         .retry_on_initial_connect();
-    if settings.retains_order {
+    if cluster.nats_no_randomize {
         options = options.retain_servers_order();
     }
-    if !settings.user.is_empty() {
-        options = options.user_and_password(settings.user.clone(), settings.password.clone());
+    if !cluster.nats_user.is_empty() {
+        options = options.user_and_password(cluster.nats_user.clone(), cluster.nats_password.clone());
     }
-    if !settings.token.is_empty() {
-        options = options.token(settings.token.clone());
+    if !cluster.nats_token.is_empty() {
+        options = options.token(cluster.nats_token.clone());
     }
     if !settings.credentials.is_empty() {
         options = options
             .credentials(&settings.credentials)
             .map_err(wrong("nats_credentials", "the path of a .creds file of NATS"))?;
     }
-    if !settings.tls_ca.is_empty() {
-        options = options.add_root_certificates(settings.tls_ca.clone().into()).require_tls(true);
+    if !cluster.nats_tls_ca.is_empty() {
+        options = options.add_root_certificates(cluster.nats_tls_ca.clone().into()).require_tls(true);
     }
-    if !settings.tls_cert.is_empty() {
+    if !cluster.nats_tls_cert.is_empty() {
         options = options
-            .add_client_certificate(settings.tls_cert.clone().into(), settings.tls_key.clone().into())
+            .add_client_certificate(cluster.nats_tls_cert.clone().into(), cluster.nats_tls_key.clone().into())
             .require_tls(true);
     }
     Ok((servers, options))

@@ -14,19 +14,16 @@ use crate::storing::{AppendVerdict, verdict};
 use crate::stream::Snapshot;
 use crate::types::StoredPublication;
 
-/// xorshift64* (Vigna, 2014).
-struct Random(u64);
+/// A seeded generator.
+struct Random(fastrand::Rng);
 
 impl Random {
-    fn of(seed: u64) -> Self {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    fn new(seed: u64) -> Self {
+        Random(fastrand::Rng::with_seed(seed))
     }
 
     fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % end
+        self.0.u64(..end)
     }
 
     fn chance(&mut self, percent: u64) -> bool {
@@ -219,7 +216,7 @@ impl SimulatedReader for Counting {
 /// One reading of a stream that is busy; what is wrong with what it claims, if anything. None = it can't be had, or
 /// nothing is wrong.
 fn read(seed: u64, reader: impl Fn(u64) -> Box<dyn SimulatedReader>) -> Result<bool, String> {
-    let mut random = Random::of(seed);
+    let mut random = Random::new(seed);
     let mut stream = SimulatedStream::new(1 + random.below(8) as usize);
     let before = random.below(40);
     (0..before).for_each(|_| stream.disturb(&mut random));
@@ -311,7 +308,7 @@ fn a_channel_that_was_never_trimmed_is_had_from_the_beginning() {
         let mut reading = StreamReader::new(0);
         let mut next_read = reading.begin();
         let kept = loop {
-            match reading.take(next_read, stream.read(next_read, 1, &mut Random(1))) {
+            match reading.take(next_read, stream.read(next_read, 1, &mut Random::new(1))) {
                 ReadStep::Request(next) | ReadStep::RequestLater(next) => next_read = next,
                 ReadStep::Done(kept) => break kept,
                 ReadStep::Failed => panic!("it is all there"),
@@ -375,7 +372,7 @@ impl Leader {
 /// Publishes with keys, each until it is acknowledged or given up; whether all that was acknowledged is there, once,
 /// where it was said to be.
 fn publish_all(seed: u64, judge: impl Fn(Option<u64>) -> AppendVerdict) -> bool {
-    let mut random = Random::of(seed);
+    let mut random = Random::new(seed);
     let mut leader = Leader::default();
     let mut acknowledged = Vec::new();
     for id in 0..20 {

@@ -9,6 +9,8 @@ use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RawMessageError
 use async_nats::jetstream::{Context, ErrorCode};
 use touchline_protocol::stream::RunId;
 
+use touchline_protocol::stream::IDEMPOTENCY_KEY_TTL_MS;
+
 use crate::errors::StreamError;
 use crate::incarnation::StreamIncarnation;
 use crate::marks::Marks;
@@ -16,7 +18,7 @@ use crate::settings::{JoinOptions, Storage, StreamSettings};
 use crate::subject::Subjects;
 
 /// How long an idempotency key holds.
-const DUPLICATES: Duration = Duration::from_secs(300);
+const DUPLICATES: Duration = Duration::from_millis(IDEMPOTENCY_KEY_TTL_MS);
 /// The format of streams that this version makes, and the highest that it uses.
 const FORMAT: u32 = 1;
 /// Bits of an epoch: so many are shown, as eight letters.
@@ -238,16 +240,16 @@ fn config(
         subjects: vec![subjects.stored(&of_namespace.namespace, described.life.epoch, ">")],
         max_messages_per_subject: i64::try_from(held(of_namespace)).unwrap_or(i64::MAX),
         max_age: of_namespace.ttl,
-        max_bytes: match settings.stream_max_bytes {
+        max_bytes: match settings.cluster.stream_max_bytes {
             0 => -1,
             bytes => i64::try_from(bytes).unwrap_or(i64::MAX),
         },
         discard: DiscardPolicy::Old,
-        storage: match settings.storage {
+        storage: match settings.storage() {
             Storage::File => StorageType::File,
             Storage::Memory => StorageType::Memory,
         },
-        num_replicas: settings.replicas.max(1),
+        num_replicas: settings.cluster.stream_replicas.max(1),
         duplicate_window: DUPLICATES.min(of_namespace.ttl),
         allow_direct: true,
         republish: Some(Republish {

@@ -8,9 +8,9 @@ pub(crate) fn warn_of_losses(settings: &JoinOptions) {
     if settings.streams.is_empty() {
         return;
     }
-    if settings.storage == Storage::Memory {
+    if settings.storage() == Storage::Memory {
         tracing::warn!("cluster.stream_storage is memory: history is lost when the NATS servers stop");
-    } else if settings.replicas < 3 {
+    } else if settings.cluster.stream_replicas < 3 {
         tracing::warn!(
             "cluster.stream_replicas is below 3: history can't be reached while its NATS server is away, and what was \
              acknowledged last is lost with the power unless that server runs with sync_interval: always"
@@ -38,14 +38,14 @@ fn what_is_kept(settings: &JoinOptions, version: &str) -> Result<&'static str, &
     if (major, minor) < (2, 9) {
         return Err("2.9 is the oldest version that streams with direct gets and republishing work with");
     }
-    let is_replicated = settings.replicas >= 3;
+    let is_replicated = settings.cluster.stream_replicas >= 3;
     if (major, minor) < (2, 10) && is_replicated {
         return Err(
             "versions before 2.10 lose acknowledged messages of replicated streams when the leader's server is \
              killed: use 2.10.27 or newer",
         );
     }
-    Ok(match (settings.storage, is_replicated) {
+    Ok(match (settings.storage(), is_replicated) {
         (Storage::Memory, false) => "lost with its NATS server",
         (Storage::Memory, true) => "kept while a majority of its NATS servers runs",
         (Storage::File, false) => "kept when its NATS server is killed, and away until that is back",
@@ -55,19 +55,24 @@ fn what_is_kept(settings: &JoinOptions, version: &str) -> Result<&'static str, &
 
 #[cfg(test)]
 mod tests {
+    use touchline_config::ClusterSettings;
+
     use super::*;
 
     #[test]
     fn what_a_version_of_nats_keeps_is_said() {
-        let settings = |storage, replicas| JoinOptions { storage, replicas, ..JoinOptions::default() };
-        let file_of_three = settings(Storage::File, 3);
+        let settings = |storage: &str, stream_replicas| {
+            let cluster = ClusterSettings { stream_storage: storage.into(), stream_replicas, ..Default::default() };
+            JoinOptions { cluster, ..JoinOptions::default() }
+        };
+        let file_of_three = settings("file", 3);
         assert!(what_is_kept(&file_of_three, "2.9.10").is_err_and(|warning| warning.contains("lose acknowledged")));
-        assert!(what_is_kept(&settings(Storage::File, 1), "2.9.10").is_ok(), "one server is led by nobody else");
+        assert!(what_is_kept(&settings("file", 1), "2.9.10").is_ok(), "one server is led by nobody else");
         for version in ["2.10.27", "2.12.1", "2.14.0-RC.1", "3.0.0"] {
             assert_eq!(what_is_kept(&file_of_three, version), Ok("kept when a NATS server is killed"), "{version}");
         }
         for version in ["2.8.4", "1.4.1", "", "unknown"] {
-            assert!(what_is_kept(&settings(Storage::Memory, 1), version).is_err(), "{version}");
+            assert!(what_is_kept(&settings("memory", 1), version).is_err(), "{version}");
         }
     }
 }

@@ -9,7 +9,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::{self, stream::DiscardPolicy};
-use touchline_cluster::{Cluster, ClusterEvent, JoinOptions, Storage, StreamError, StreamSettings, join};
+use touchline_cluster::{Cluster, ClusterEvent, JoinOptions, StreamError, StreamSettings, join};
+use touchline_config::ClusterSettings;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -65,15 +66,16 @@ impl Nats {
 
     fn options(&self, name: &str) -> JoinOptions {
         JoinOptions {
-            urls: vec![format!("nats://127.0.0.1:{}", self.port)],
-            cluster: name.to_owned(),
+            cluster: ClusterSettings {
+                nats_url: vec![format!("nats://127.0.0.1:{}", self.port)],
+                name: name.to_owned(),
+                heartbeat_interval: Duration::from_millis(100),
+                node_timeout: Duration::from_secs(5),
+                suspect_grace: Duration::from_secs(1),
+                ..ClusterSettings::default()
+            },
             node: format!("node-{name}"),
-            heartbeat: Duration::from_millis(100),
-            timeout: Duration::from_secs(5),
-            grace: Duration::from_secs(1),
             streams: vec![StreamSettings { namespace: String::new(), size: 100, ttl: Duration::from_secs(600) }],
-            replicas: 1,
-            storage: Storage::File,
             check_delay: Duration::from_secs(1),
             ..JoinOptions::default()
         }
@@ -129,7 +131,9 @@ fn a_server_without_jetstream_is_named_with_its_remedy() {
 #[test]
 fn a_stream_that_does_not_fit_is_named_with_its_remedy() {
     let nats = Nats::start("room", "jetstream { store_dir: \"$STORE\", max_file_store: 1MB }");
-    let (cluster, events) = start(JoinOptions { stream_max_bytes: 1 << 30, ..nats.options("room") });
+    let mut options = nats.options("room");
+    options.cluster.stream_max_bytes = 1 << 30;
+    let (cluster, events) = start(options);
     let text = fault(&events).to_string();
     assert!(text.contains("making the stream touchline_") && text.contains("give JetStream more room"), "{text}");
     assert_eq!(fault(&events).to_string(), text, "it is tried again");
@@ -171,7 +175,9 @@ fn a_full_stream_refuses_with_its_cause_and_one_line_in_the_log() {
 fn no_password_reaches_the_log() {
     let nats = Nats::start("secret", "authorization { user: node, password: \"right\" }");
     let url = format!("nats://node:tops3cret@127.0.0.1:{}", nats.port);
-    let (cluster, _events) = start(JoinOptions { urls: vec![url], ..nats.options("secret") });
+    let mut options = nats.options("secret");
+    options.cluster.nats_url = vec![url];
+    let (cluster, _events) = start(options);
     let port = format!("127.0.0.1:{}", nats.port);
     let began = Instant::now();
     while logged(&port).is_empty() {

@@ -3,8 +3,6 @@
 //! Most are left out with one warning each. A few make the server stricter: without them it would allow more than the
 //! configuration says, so they are refused.
 
-use crate::keys::ValueKind;
-use crate::load::coerce::coerce;
 use crate::load::tree::{ConfigNode, ConfigValue};
 
 /// What the server does with an unsupported key.
@@ -37,7 +35,7 @@ const fn with(path: &'static str, disposition: Disposition) -> UnsupportedKey {
     UnsupportedKey { path, disposition }
 }
 
-/// Where channels of several nodes would meet. Without a cluster these are refused by [`crate::check::unsafe_omissions`].
+/// Where channels of several nodes would meet. Without a cluster [`crate::check::unsafe_omissions`] refuses these.
 const NOT_SHARED: Disposition =
     LeftOut("channels and presence are in the memory of the nodes, which meet through NATS (`[cluster]`)");
 const BLOCKED: Disposition = Refused("ignoring it would admit users that it keeps out");
@@ -46,6 +44,8 @@ const STRICTER_TOKENS: Disposition = Refused("ignoring it would accept tokens th
 
 /// Keys and sections by their whole path.
 pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
+    // Editors look there for the schema of the file.
+    with("$schema", Ignored),
     left_out("http_server.tls.server_ca_pem"),
     with("http_server.tls.insecure_skip_verify", Ignored),
     with("http_server.tls.server_name", Ignored),
@@ -240,8 +240,7 @@ pub(crate) fn is_empty(node: &ConfigNode) -> bool {
         ConfigValue::Text(text) => matches!(text.as_str(), "" | "false"),
         ConfigValue::List(items) => items.is_empty(),
         ConfigValue::Table(table) => {
-            let is_off = |node: &ConfigNode| coerce(ValueKind::Boolean, &node.value).is_ok_and(|is_on| is_on == false);
-            table.get("enabled").is_some_and(is_off) || table.values().all(is_empty)
+            table.get("enabled").is_some_and(|node| node.value.is_off()) || table.values().all(is_empty)
         }
         ConfigValue::Integer(_) | ConfigValue::Float(_) | ConfigValue::Date => false,
     }

@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 
-use base64_json::Base64Json;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use touchline_protocol::data::{is_plain_text, object, object_or_default};
+
+use crate::base64_text::Base64Json;
 
 /// Why a token is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -181,70 +182,9 @@ fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u
     Ok(number.map(|seconds| seconds as u64))
 }
 
-/// JSON that arrived as base64.
-pub mod base64_json {
-    use serde::{Deserialize, Deserializer, de::Error};
-    use serde_json::value::RawValue;
-
-    /// A JSON value, decoded from a base64 string.
-    #[derive(Debug)]
-    pub struct Base64Json(pub Box<RawValue>);
-
-    impl<'de> Deserialize<'de> for Base64Json {
-        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            let text = String::deserialize(deserializer)?;
-            let bytes = super::decode_base64(&text).ok_or_else(|| D::Error::custom("not base64"))?;
-            let json = String::from_utf8(bytes).map_err(D::Error::custom)?;
-            RawValue::from_string(json).map(Base64Json).map_err(D::Error::custom)
-        }
-    }
-}
-
-/// Decodes base64 (RFC 4648, sections 4 and 5: both alphabets), with or without padding.
-pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    let text = text.trim_end_matches('=').as_bytes();
-    let mut out = Vec::with_capacity(text.len() * 3 / 4);
-    for chunk in text.chunks(4) {
-        if chunk.len() == 1 {
-            return None;
-        }
-        let mut bits = 0u32;
-        for index in 0..4 {
-            let value = match chunk.get(index) {
-                None => 0,
-                Some(byte @ b'A'..=b'Z') => byte - b'A',
-                Some(byte @ b'a'..=b'z') => byte - b'a' + 26,
-                Some(byte @ b'0'..=b'9') => byte - b'0' + 52,
-                Some(b'+' | b'-') => 62,
-                Some(b'/' | b'_') => 63,
-                Some(_) => return None,
-            };
-            bits = bits << 6 | u32::from(value);
-        }
-        out.extend_from_slice(&bits.to_be_bytes()[1..chunk.len()]);
-    }
-    Some(out)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_is_decoded_with_and_without_padding() {
-        let cases: &[(&str, Option<&[u8]>)] = &[
-            ("", Some(b"")),
-            ("Zg==", Some(b"f")),
-            ("Zm8=", Some(b"fo")),
-            ("Zm9v", Some(b"foo")),
-            ("Zm9vYg", Some(b"foob")),
-            ("Z", None),
-            ("Zm9v!", None),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(decode_base64(text).as_deref(), *expected, "{text}");
-        }
-    }
 
     #[test]
     fn a_connection_ends_when_its_token_says() {

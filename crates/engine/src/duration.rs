@@ -1,28 +1,9 @@
 //! Durations of the configuration: `"25s"`, `"1h30m"`, `"500ms"`, as Go and Centrifugo write them; a bare number is
 //! seconds.
+//!
+//! By hand: `humantime` and `jiff` also read what Go does not (`1 hour`), and do not read a bare number.
 
 use std::time::Duration;
-
-use serde::{Deserialize, Deserializer, de};
-
-/// Reads one duration, for `#[serde(with = "duration")]`.
-///
-/// # Errors
-/// When the text is not a duration.
-pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "a duration such as \"25s\", \"1h30m\" or \"500ms\"")]
-    enum Written {
-        Text(String),
-        Seconds(u64),
-    }
-    match Written::deserialize(deserializer)? {
-        Written::Seconds(seconds) => Ok(Duration::from_secs(seconds)),
-        Written::Text(text) => parse(&text).ok_or_else(|| {
-            de::Error::custom(format!("{text:?} is not a duration such as \"25s\", \"1h30m\" or \"500ms\""))
-        }),
-    }
-}
 
 /// Whole milliseconds; `u64::MAX` if they do not fit. Add it to a time with `saturating_add`.
 pub fn millis(duration: Duration) -> u64 {
@@ -54,6 +35,18 @@ pub fn parse(text: &str) -> Option<Duration> {
         total = total.checked_add(Duration::try_from_secs_f64(number * unit_seconds).ok()?)?;
     }
     (!text.is_empty()).then_some(total)
+}
+
+/// Writes a duration by the largest unit that it is a whole number of, more than one of it.
+pub fn show(duration: Duration) -> String {
+    let micros = duration.as_micros();
+    let units = [(3_600_000_000, "h"), (60_000_000, "m"), (1_000_000, "s"), (1_000, "ms")];
+    let whole = |(size, unit): &(u128, &str)| micros.is_multiple_of(*size) && (micros > *size || *unit == "s");
+    match units.into_iter().filter(|_| micros > 0).find(whole) {
+        Some((size, unit)) => format!("{}{unit}", micros / size),
+        None if micros == 0 => "0s".to_owned(),
+        None => format!("{micros}us"),
+    }
 }
 
 #[cfg(test)]
@@ -92,18 +85,9 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_is_text_or_a_number_of_seconds() {
-        let cases = [
-            ("\"1h30m\"", Some(5_400)),
-            ("90", Some(90)),
-            ("\"90\"", Some(90)),
-            ("\"soon\"", None),
-            ("-1", None),
-            ("[]", None),
-        ];
-        for (json, seconds) in cases {
-            let read = deserialize(&mut serde_json::Deserializer::from_str(json)).ok();
-            assert_eq!(read, seconds.map(Duration::from_secs), "{json}");
+    fn a_duration_is_written_as_it_is_read() {
+        for text in ["0s", "5us", "500ms", "1500ms", "60s", "75s", "5m", "168h", "720h"] {
+            assert_eq!(parse(text).map(show).as_deref(), Some(text));
         }
     }
 }

@@ -5,10 +5,10 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use hashbrown::{Equivalent, HashMap};
-use touchline_protocol::stream::{ChannelName, StreamPosition};
+use touchline_protocol::stream::{ChannelName, IDEMPOTENCY_KEY_TTL_MS, StreamPosition};
 
 /// How long a key is remembered, milliseconds.
-const KEEP_MS: u64 = 5 * 60 * 1_000;
+const KEEP_MS: u64 = IDEMPOTENCY_KEY_TTL_MS;
 /// Keys remembered at once by one home; beyond it the oldest is forgotten.
 const KEYS_MAX: usize = 100_000;
 /// Bytes of keys remembered at once by one home, with the cost of their entries; beyond them the oldest is forgotten.

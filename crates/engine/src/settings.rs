@@ -1,179 +1,125 @@
-//! The `client` part of the configuration: what connections may do, and their limits.
+//! The `client` part of the configuration: what connections may do, and their limits. Names and defaults are those of
+//! Centrifugo 6 where it has them.
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use crate::setting::{SOME, ValueKind};
 
-use crate::duration;
-
-/// Limits and rules of client connections. Names and defaults are those of Centrifugo 6.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ClientSettings {
-    /// Origins a browser may come from: `*`, or `scheme://host[:port]` with `*` as a wildcard. Requests without an
-    /// Origin pass.
-    pub allowed_origins: Vec<String>,
-    /// How connection tokens are verified.
-    pub token: TokenSettings,
-    /// How subscription tokens are verified, if not as connection tokens are.
-    pub subscription_token: SubscriptionTokenSettings,
-    /// A client without a token is the anonymous user.
-    pub allow_anonymous_connect_without_token: bool,
-    /// Anonymous and insecure clients are accepted from this machine only; `serve --dev` sets it.
-    pub anonymous_on_loopback_only: bool,
-    /// A token without a user is refused.
-    pub disallow_anonymous_connection_tokens: bool,
-    /// No token is needed and every channel of every namespace is open. For development.
-    pub insecure: bool,
-    /// A client that is refused gets the cause, in the text of the error or the disconnect; `serve --dev` sets it.
-    pub tell_refusal_cause: bool,
-    /// Channels a connection may have at once.
-    pub channel_limit: usize,
-    /// Connections a user may have at once on this node; 0 = any number.
-    pub user_connection_limit: usize,
-    /// Connections that this node accepts; 0 = as many as it can.
-    pub connection_limit: usize,
-    /// Connections that clients of one address may have at once on this node, of IPv6 those of one /64; 0 = any
-    /// number.
-    pub connection_limit_by_address: usize,
-    /// New client connections that this node accepts in a second; 0 = any number.
-    pub connection_rate_limit: usize,
-    /// Connections of this node whose client has not connected yet: silent ones, requests, TLS handshakes, sessions
-    /// before their connect command. Beyond it the oldest are closed. 0 = any number.
-    pub unauthenticated_connection_limit: usize,
-    /// Commands that a connection may send in a second; one that sends more is read more slowly. 0 = any number.
-    pub command_rate_limit: usize,
-    /// Bytes that a connection may send in a second, in the same way.
-    pub byte_rate_limit: usize,
-    /// Bytes of publications and messages that may wait for one slow connection before it is ended with 3008: full
-    /// lengths, and the queue's own.
-    pub queue_max_size: usize,
-    /// Publications and messages that may wait for it, whatever their size.
-    pub queue_max_entries: usize,
-    /// Commands of one connection that may be under way; with so many, its next ones are not read. Calls have a limit
-    /// of their own.
-    pub commands_in_flight_max: usize,
-    /// How long a client may leave its replies unread in its socket before a missing pong ends the connection.
-    #[serde(with = "duration")]
-    pub answer_timeout: Duration,
-    /// Bytes of publications in one reply: a page of history is cut to this size, a larger recovery counts as not
-    /// recovered.
-    pub answer_max_size: usize,
-    /// Time between two pings to a connection.
-    #[serde(with = "duration")]
-    pub ping_interval: Duration,
-    /// Time a client has to reply to a ping. Shorter than `ping_interval`.
-    #[serde(with = "duration")]
-    pub pong_timeout: Duration,
-    /// Time a client has to send its connect command.
-    #[serde(with = "duration")]
-    pub stale_close_delay: Duration,
-    /// Time past the token's expiry until the connection is ended.
-    #[serde(with = "duration")]
-    pub expired_close_delay: Duration,
-    /// Time past a subscription's expiry until it is ended.
-    #[serde(with = "duration")]
-    pub expired_sub_close_delay: Duration,
-    /// The greatest number of publications in the reply to one history command.
-    pub history_max_publication_limit: usize,
-    /// The greatest number of publications of one recovery; a client that missed more must reload.
-    pub recovery_max_publication_limit: usize,
-    /// Clients in one reply to `presence`; of larger channels the reply has a sample, with the exact number.
-    pub presence_max_clients: usize,
-    /// Subscribe every user to a channel of its own.
-    pub subscribe_to_user_personal_channel: PersonalChannel,
-    /// The connect reply carries the server's time.
-    pub connect_include_server_time: bool,
-    /// In a cluster: how often a node checks whether its caches of channels with history are complete. At least a
-    /// second.
-    #[serde(with = "duration")]
-    pub channel_position_check_delay: Duration,
-}
-
-impl Default for ClientSettings {
-    fn default() -> Self {
-        ClientSettings {
-            allowed_origins: Vec::new(),
-            token: TokenSettings::default(),
-            subscription_token: SubscriptionTokenSettings::default(),
-            allow_anonymous_connect_without_token: false,
-            anonymous_on_loopback_only: false,
-            tell_refusal_cause: false,
-            disallow_anonymous_connection_tokens: false,
-            insecure: false,
-            channel_limit: 128,
-            user_connection_limit: 0,
-            connection_limit: 0,
-            connection_limit_by_address: 0,
-            connection_rate_limit: 0,
-            unauthenticated_connection_limit: 20_000,
-            command_rate_limit: 10_000,
-            byte_rate_limit: 0,
-            queue_max_size: 1_048_576,
-            queue_max_entries: 16_384,
-            commands_in_flight_max: 64,
-            answer_timeout: Duration::from_secs(60),
-            answer_max_size: 16 * 1_048_576,
-            ping_interval: Duration::from_secs(25),
-            pong_timeout: Duration::from_secs(8),
-            stale_close_delay: Duration::from_secs(10),
-            expired_close_delay: Duration::from_secs(25),
-            expired_sub_close_delay: Duration::from_secs(25),
-            history_max_publication_limit: 300,
-            recovery_max_publication_limit: 300,
-            presence_max_clients: 10_000,
-            subscribe_to_user_personal_channel: PersonalChannel::default(),
-            connect_include_server_time: false,
-            channel_position_check_delay: Duration::from_secs(40),
-        }
+settings! {
+    /// Limits and rules of client connections. Names and defaults are those of Centrifugo 6.
+    pub struct ClientSettings {
+        /// Origins that browsers may come from: `*`, or `scheme://host[:port]` with `*` as a wildcard. A page of the
+        /// server's own host always may.
+        key allowed_origins: Vec<String> = &[];
+        /// How connection tokens are verified.
+        section token: TokenSettings = TokenSettings::default();
+        /// How subscription tokens are verified, if not as connection tokens are.
+        section subscription_token: SubscriptionTokenSettings = SubscriptionTokenSettings::default();
+        /// A client without a token is let in as the anonymous user, whose id is empty.
+        key allow_anonymous_connect_without_token: bool = false;
+        /// Anonymous and insecure clients are taken from this machine only. `--dev` sets it.
+        own anonymous_on_loopback_only: bool = false;
+        /// A token without a user is refused.
+        key disallow_anonymous_connection_tokens: bool = false;
+        /// No token is needed and every channel is open. For development.
+        key insecure: bool = false;
+        /// A client that is refused is told what is missing or wrong, in the text of the error or the disconnect. The
+        /// log has it in any case. `--dev` sets it.
+        own tell_refusal_cause: bool = false;
+        /// Channels that one connection may have at once.
+        key channel_limit: usize = 128;
+        /// Connections that one user may have on this node; one more is ended with 3504 instead of being connected. 0
+        /// is any number.
+        key user_connection_limit: usize = 0;
+        /// Connections that this node takes, and a few more when several come at once; 0 is any number.
+        key connection_limit: usize = 0;
+        /// Connections that clients of one address may have at once on this node, of IPv6 those of one /64; more are
+        /// refused with HTTP status 429. 0 is any number.
+        own connection_limit_by_address: usize = 0;
+        /// New client connections that this node takes in a second; more are refused with HTTP status 503. 0 is any
+        /// number.
+        key connection_rate_limit: usize = 0;
+        /// Connections of this node whose client has not connected yet: silent ones, requests that are read, TLS
+        /// handshakes, sessions before their connect command. Beyond it the oldest of them are closed. 0 is any number.
+        own unauthenticated_connection_limit: usize = 20_000;
+        /// Commands that a connection may send in a second; one that sends more is read more slowly. What 0.2 s allow
+        /// may come at once, and 1,000 at least. 0 is any number.
+        own command_rate_limit: usize = 10_000;
+        /// Bytes that a connection may send in a second; one that sends more is read more slowly. 0 is any number.
+        own byte_rate_limit: usize = 0;
+        /// Bytes of publications and messages that may wait for one slow connection until it is ended with 3008.
+        /// Answers to its own commands do not count: they are made only when there is room.
+        key queue_max_size: usize = 1_048_576, SOME;
+        /// Publications and messages that may wait for one slow connection until it is ended with 3008.
+        own queue_max_entries: usize = 16_384, SOME;
+        /// Commands of one connection that may be under way; then its next ones are not read until one is answered.
+        /// Calls of the registry have a limit of their own.
+        own commands_in_flight_max: usize = 64, ValueKind::Integer(1, 65_535);
+        /// Time for which a client may leave answers that it has asked for unread; after it a missing pong ends the
+        /// connection, as it does at once where no answers wait.
+        own answer_timeout: Duration = Duration::from_secs(60);
+        /// Bytes of publications in one answer: a page of history ends before it is larger, a recovery that is larger
+        /// is told as not recovered.
+        own answer_max_size: usize = 16_777_216, SOME;
+        /// Time between two pings to a connection.
+        key ping_interval: Duration = Duration::from_secs(25);
+        /// Time a client has to answer a ping; shorter than the interval.
+        key pong_timeout: Duration = Duration::from_secs(8);
+        /// In a cluster: how often a node looks whether its channels with history have all that NATS keeps; at least a
+        /// second.
+        key channel_position_check_delay: Duration = Duration::from_secs(40);
+        /// Time a client has to send its connect command.
+        key stale_close_delay: Duration = Duration::from_secs(10);
+        /// Time past a token's expiry until the connection is ended.
+        key expired_close_delay: Duration = Duration::from_secs(25);
+        /// Time past a subscription's expiry until it is ended.
+        key expired_sub_close_delay: Duration = Duration::from_secs(25);
+        /// Publications that one history call of a client gives.
+        key history_max_publication_limit: usize = 300;
+        /// Clients in one answer to `presence`; of larger channels a sample is shown, with the exact number.
+        own presence_max_clients: usize = 10_000, SOME;
+        /// Publications that one recovery gives; a client that missed more must reload.
+        key recovery_max_publication_limit: usize = 300;
+        /// Subscribe every user to a channel of its own.
+        section subscribe_to_user_personal_channel: PersonalChannel = PersonalChannel::default();
+        /// The connect reply carries the server's time.
+        key connect_include_server_time: bool = false;
     }
 }
 
-/// How JSON Web Tokens are verified. A token is valid if any configured key verifies it with that key's own algorithms.
-#[derive(Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TokenSettings {
-    /// Secret for HS256, HS384, HS512. Empty = HMAC tokens are refused.
-    pub hmac_secret_key: String,
-    /// PEM for RS256, RS384, RS512.
-    pub rsa_public_key: String,
-    /// PEM for ES256, ES384.
-    pub ecdsa_public_key: String,
-    /// If set, `aud` must contain it.
-    pub audience: String,
-    /// If set, `iss` must equal it.
-    pub issuer: String,
-}
-
-impl std::fmt::Debug for TokenSettings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let shown = |secret: &str| if secret.is_empty() { "unset" } else { "set" };
-        f.debug_struct("TokenSettings")
-            .field("hmac_secret_key", &shown(&self.hmac_secret_key))
-            .field("rsa_public_key", &shown(&self.rsa_public_key))
-            .field("ecdsa_public_key", &shown(&self.ecdsa_public_key))
-            .field("audience", &self.audience)
-            .field("issuer", &self.issuer)
-            .finish()
+settings! {
+    /// How JSON Web Tokens are verified. A token is valid if any configured key verifies it with that key's own
+    /// algorithms.
+    pub struct TokenSettings {
+        /// Secret of connection tokens signed with HS256, HS384 or HS512.
+        key hmac_secret_key: String = "", ValueKind::Secret;
+        /// Public key of tokens signed with RS256, RS384 or RS512.
+        key rsa_public_key: String = "", ValueKind::Pem;
+        /// Public key of tokens signed with ES256, ES384 or ES512, by its curve.
+        key ecdsa_public_key: String = "", ValueKind::Pem;
+        /// If set, the `aud` claim must contain it.
+        key audience: String = "";
+        /// If set, the `iss` claim must equal it.
+        key issuer: String = "";
     }
 }
 
-/// Keys of their own for subscription tokens.
-#[derive(Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SubscriptionTokenSettings {
-    /// Off: subscription tokens are verified as connection tokens are.
-    pub enabled: bool,
-    /// Secret for HS256, HS384, HS512.
-    pub hmac_secret_key: String,
-    /// PEM for RS256, RS384, RS512.
-    pub rsa_public_key: String,
-    /// PEM for ES256, ES384.
-    pub ecdsa_public_key: String,
-    /// If set, `aud` must contain it.
-    pub audience: String,
-    /// If set, `iss` must equal it.
-    pub issuer: String,
+settings! {
+    /// Keys of their own for subscription tokens.
+    pub struct SubscriptionTokenSettings {
+        /// Subscription tokens have keys of their own, those of this section.
+        key enabled: bool = false;
+        /// Secret of subscription tokens, as `client.token.hmac_secret_key`.
+        key hmac_secret_key: String = "", ValueKind::Secret;
+        /// Public key (RSA) of subscription tokens, as `client.token.rsa_public_key`.
+        key rsa_public_key: String = "", ValueKind::Pem;
+        /// Public key (ECDSA) of subscription tokens, as `client.token.ecdsa_public_key`.
+        key ecdsa_public_key: String = "", ValueKind::Pem;
+        /// What the `aud` claim of subscription tokens must contain, as `client.token.audience`.
+        key audience: String = "";
+        /// What the `iss` claim of subscription tokens must equal, as `client.token.issuer`.
+        key issuer: String = "";
+    }
 }
 
 impl SubscriptionTokenSettings {
@@ -189,20 +135,14 @@ impl SubscriptionTokenSettings {
     }
 }
 
-impl std::fmt::Debug for SubscriptionTokenSettings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SubscriptionTokenSettings").field("enabled", &self.enabled).field("keys", &self.keys()).finish()
+settings! {
+    /// A server-side subscription of every authenticated user to a channel of its own.
+    pub struct PersonalChannel {
+        /// Every user is subscribed to a channel of its own: `#<user>`, or `<namespace>:#<user>`.
+        key enabled: bool = false;
+        /// Namespace of the users' personal channels; empty: they are in none.
+        key personal_channel_namespace: String = "";
     }
-}
-
-/// A server-side subscription of every authenticated user to a channel of its own.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct PersonalChannel {
-    /// Switches it on.
-    pub enabled: bool,
-    /// Namespace of those channels; empty = they have no namespace.
-    pub personal_channel_namespace: String,
 }
 
 #[cfg(test)]

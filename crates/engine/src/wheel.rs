@@ -1,5 +1,8 @@
 //! A coarse timing wheel: many deadlines, few ticks. Keys are never cancelled; a key that is due too early is booked
 //! again.
+//!
+//! By hand: `tokio_util::time::DelayQueue` reads a clock and needs its runtime; here the time is an argument, and
+//! a key takes four bytes.
 
 /// Deadlines of one shard, in ticks of fixed length.
 #[derive(Debug)]

@@ -5,10 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use touchline_engine::directory::{
-    Directory, DirectoryEffect, DirectoryRequest, Requester, ScopeOptions, client_text, read,
+    self, Directory, DirectoryEffect, DirectoryRequest, RegistryMethod, Requester, ScopeOptions, Scopes, client_text,
 };
 use touchline_protocol::Error;
 use touchline_registry::{OwnerId, ReplicaTiming};
+
+/// The request that a method makes, by its name.
+fn read(method: &str, params: &str, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+    let method = RegistryMethod::from_name(method).ok_or(Error::METHOD_NOT_FOUND)?;
+    directory::read(method, params, scopes)
+}
 
 const NOW: u64 = 1_000_000;
 

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use touchline_cluster::{Cluster, ClusterEvent, Joining};
+use touchline_config::ClusterSettings;
 use touchline_registry::{Output, OwnerId, Replica, ReplicaSettings, View};
 
 use crate::process::now_us;
@@ -69,9 +70,17 @@ pub(crate) fn run() -> Result<()> {
     std::io::stdin().read_line(&mut first)?;
     let RegistryNodeCommand::Become { node, url, birth } = serde_json::from_str(&first)? else { return Ok(()) };
     let (sender, inputs) = channel();
+    // Nobody waits for a silent node here: the replica's own time-outs are what is measured.
+    let cluster = ClusterSettings {
+        nats_url: vec![url],
+        name: "lab".to_owned(),
+        heartbeat_interval: Duration::ZERO,
+        node_timeout: Duration::ZERO,
+        suspect_grace: Duration::ZERO,
+        ..ClusterSettings::default()
+    };
     let (cluster, joining) = touchline_cluster::join(touchline_cluster::JoinOptions {
-        urls: vec![url],
-        cluster: "lab".to_owned(),
+        cluster,
         node: node.clone(),
         scopes: vec![SCOPE.to_owned()],
         ..touchline_cluster::JoinOptions::default()
@@ -256,13 +265,11 @@ fn look_up(view: &View, names: u32, seconds: f64) {
         text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e3
     };
     let (began, before_us) = (Instant::now(), cpu());
-    let (mut count, mut found, mut at) = (0, 0, 0u64);
+    let (mut count, mut found, mut random) = (0, 0, fastrand::Rng::with_seed(0));
     let mut name = *b"name-0000000";
     while began.elapsed().as_secs_f64() < seconds {
         for _ in 0..LOOKUPS {
-            // A linear congruential generator (Knuth's MMIX).
-            at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let mut number = (at >> 33) as u32 % names;
+            let mut number = random.u32(..names);
             for digit in name[5..].iter_mut().rev() {
                 *digit = b'0' + (number % 10) as u8;
                 number /= 10;

@@ -1,6 +1,8 @@
 //! Compression of one message at a time: one compressed form serves everybody who has negotiated it, and a connection
 //! holds neither a compressor nor a window. In WebSocket frames it is permessage-deflate (RFC 7692) without context
 //! takeover on either side, in HTTP streams it is gzip (RFC 1952).
+//!
+//! By hand around `flate2`: libraries compress for one connection, and here many share the result.
 
 use std::cell::RefCell;
 

@@ -2,11 +2,14 @@
 
 use serde::Deserialize;
 
+use crate::data;
 use crate::protobuf::{Malformed, fields};
 use crate::publication::Tags;
 
 /// Deepest nesting of a filter.
 const DEPTH_MAX: usize = 32;
+// A level of a filter is an object in a list: the deepest filter must not be refused as JSON that is too deep.
+const _: () = assert!(2 * DEPTH_MAX < data::DEPTH_MAX);
 
 /// `FilterNode` as it came; [`Filter::check`] makes a filter of it.
 #[derive(Debug, Clone, Default, Deserialize, PartialEq, Eq)]

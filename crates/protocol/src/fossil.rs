@@ -2,6 +2,8 @@
 //!
 //! Copies begin and end between characters, so that a delta between two UTF-8 texts is UTF-8 itself and can stand in a
 //! JSON string.
+//!
+//! By hand: `fossil-delta` works on bytes, so its copies may begin within a character.
 
 /// Bytes of the source that are looked up at once.
 const BLOCK: usize = 16;

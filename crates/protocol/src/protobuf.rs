@@ -1,5 +1,7 @@
 //! The Protobuf wire format (protobuf.dev, "Encoding"), as much of it as the client protocol needs: fields in, fields
 //! out, no schema of their own.
+//!
+//! By hand: `prost` makes owned values, and here fields borrow from the input; in the tests it is the judge.
 
 /// The bytes are no Protobuf message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,8 @@
 //! A hybrid logical clock (Kulkarni, Demirbas et al., 2014): close to wall time, and later than everything that was
 //! heard of.
+//!
+//! By hand: a timestamp of `uhlc` has the id of its node in it, 16 bytes; each entry has a stamp, so that takes 8
+//! bytes in all.
 
 /// A moment of the cluster: Unix milliseconds in the upper 48 bits, a counter in the lower 16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use crate::clock::Stamp;
+use crate::entry::FIXED;
 use crate::event::Reason;
 use crate::owners::OwnerId;
 use crate::peer::Incarnation;
@@ -19,9 +20,13 @@ const NODE_LEN_MAX: usize = 255;
 /// Bytes of a message besides operations and the sender's name, at most: two single bytes, the policy and fourteen
 /// numbers.
 pub(crate) const HEAD_ROOM: usize = 160;
+// A number of 64 bits takes ten bytes at most.
+const _: () = assert!(HEAD_ROOM >= 2 + 1 + 14 * 10);
 /// Bytes of an operation besides key and metadata, at most: its kind, its rank, a length and the fixed part of a
 /// record.
 pub(crate) const ENTRY_OVERHEAD: usize = 48;
+// Kind and rank are one byte each, and a length takes ten bytes at most.
+const _: () = assert!(ENTRY_OVERHEAD >= 1 + 1 + 10 + FIXED);
 
 /// What every message begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

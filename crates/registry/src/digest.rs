@@ -1,4 +1,7 @@
 //! A digest of an authority's entries that does not depend on their order: the sum of a hash of each.
+//!
+//! By hand: nodes of different versions compare digests, and the hashes of `ahash` and `foldhash` may change with
+//! a version.
 
 use crate::entry::Entry;
 

@@ -9,7 +9,9 @@ use crate::clock::Stamp;
 use crate::owners::OwnerId;
 
 /// Bytes before the key: owner 16, stamp 8, revision 4, length of the key 2; numbers little-endian.
-const FIXED: usize = 30;
+pub(crate) const FIXED: usize = 30;
+// Owner, stamp, revision and the length of the key.
+const _: () = assert!(FIXED == size_of::<OwnerId>() + size_of::<Stamp>() + size_of::<u32>() + size_of::<u16>());
 
 /// A node's name, by a thin pointer: each entry has one.
 #[derive(Debug, Clone)]

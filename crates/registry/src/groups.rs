@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::entry::Entry;
+use crate::member::Member;
 use crate::member_counts::MemberCounts;
 use crate::settings::Classify;
 use crate::slab::{NONE, Slab};
@@ -17,20 +18,6 @@ pub(crate) struct Group {
     pub(crate) members: u32,
     /// Members that count, and their kinds.
     pub(crate) tally: (u32, u32),
-}
-
-#[derive(Debug)]
-pub(crate) struct Member {
-    pub(crate) entry: Entry,
-    pub(crate) owner: u32,
-    pub(crate) group: u32,
-    next_of_group: u32,
-    previous_of_group: u32,
-    /// Neighbours in the owner's list.
-    pub(crate) next_of_owner: u32,
-    pub(crate) previous_of_owner: u32,
-    /// Which snapshot it was last seen in.
-    pub(crate) mark: u8,
 }
 
 /// All groups.

@@ -18,6 +18,8 @@ mod digest;
 mod entry;
 mod event;
 mod groups;
+mod incarnation;
+mod member;
 mod member_counts;
 #[cfg(test)]
 mod model;

@@ -6,7 +6,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::groups::Member;
+use crate::member::Member;
 use crate::settings::Classify;
 use crate::slab::{NONE, Slab};
 

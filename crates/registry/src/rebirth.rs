@@ -11,35 +11,6 @@ use crate::peer::Incarnation;
 use crate::replica::Replica;
 use crate::table::SELF;
 
-/// What a replica knows of its own life.
-#[derive(Debug, Default)]
-pub(crate) struct IncarnationState {
-    /// When this node was last found to have stood still.
-    pub(crate) stood_still_ms: Option<u64>,
-    /// Nothing is sent until the host has looked at its connections, or until this time at the latest.
-    silent_until_ms: Option<u64>,
-    /// The latest incarnation of this node that others have purged.
-    purged: Option<Incarnation>,
-    /// When the present incarnation began.
-    began_ms: u64,
-    /// Numbers of snapshots that were asked for.
-    pub(crate) nonces: u64,
-}
-
-impl IncarnationState {
-    pub(crate) fn is_silent(&self) -> bool {
-        self.silent_until_ms.is_some()
-    }
-
-    /// The clock was set ahead.
-    pub(crate) fn clock_set(&mut self, by_ms: u64) {
-        for time in [&mut self.stood_still_ms, &mut self.silent_until_ms].into_iter().flatten() {
-            *time += by_ms;
-        }
-        self.began_ms += by_ms;
-    }
-}
-
 impl Replica {
     /// Another node has purged this incarnation, or knows a later one of the same name.
     pub(crate) fn purged_elsewhere(&mut self, known: Incarnation, now_ms: u64) {

@@ -1,5 +1,7 @@
 //! Slots by number, in pieces of fixed size: growing moves nothing and wastes little; an empty slab gives its memory
 //! back.
+//!
+//! By hand: `slab` and `slotmap` keep one vector, which moves and doubles when it grows.
 
 const PIECE: usize = 1_024;
 

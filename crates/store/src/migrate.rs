@@ -1,4 +1,6 @@
 //! Versioned changes of a schema: embedded, applied in order, each in a transaction of its own, up and down.
+//!
+//! By hand: `rusqlite_migration` serves SQLite only, and `refinery` has no way down.
 
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 

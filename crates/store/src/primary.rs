@@ -41,12 +41,12 @@ impl Store {
         events: impl Fn(StoreEvent) + Send + Sync + 'static,
     ) -> Result<Self, OpenError> {
         let (metrics, events): (_, EventSink) = (Arc::<StoreMetrics>::default(), Arc::new(events));
-        let primary = match &settings.primary {
+        let primary = match &settings.url {
             DatabaseUrl::Sqlite(path) => {
                 Primary::Sqlite(SqlitePrimary::open(path, settings, EventSink::clone(&events), Arc::clone(&metrics))?)
             }
             DatabaseUrl::Postgres(url) => {
-                let address = PostgresAddress::new(url, &settings.tls_ca, settings.timeout)?;
+                let address = PostgresAddress::new(url, &settings.tls_ca, settings.store.primary.timeout)?;
                 Primary::Postgres(PostgresPrimary::open(
                     &address,
                     settings,
@@ -55,7 +55,7 @@ impl Store {
                 )?)
             }
         };
-        Ok(Store { primary, metrics, events, read_queue: settings.read_queue as u64 })
+        Ok(Store { primary, metrics, events, read_queue: settings.store.primary.read_queue as u64 })
     }
 
     /// Stores a publication; its `done` takes the result.

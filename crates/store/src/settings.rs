@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
+use touchline_config::StoreSettings;
 use touchline_protocol::stream::Retention;
 
 use crate::errors::OpenError;
@@ -88,30 +88,17 @@ pub type RetentionOf = Arc<dyn Fn(&str) -> Option<Retention> + Send + Sync>;
 /// How to open a store.
 #[derive(Clone)]
 pub struct PrimaryOptions {
-    /// Address of the primary database.
-    pub primary: DatabaseUrl,
+    /// The `store` part of the configuration.
+    pub store: StoreSettings,
+    /// Address of the primary database, from `store`.
+    pub url: DatabaseUrl,
     /// Certificates of authorities (PEM) that PostgreSQL is trusted by besides the system's; empty = none.
     pub tls_ca: String,
-    /// How long PostgreSQL may take for a request; then the request fails and the store connects again.
-    pub timeout: Duration,
     /// The id of this node if other nodes write into the same PostgreSQL; empty = no other node does.
     pub notifier: String,
     /// How much of a channel is kept; none = it is not durable. Used for publications that applications put into the
     /// outbox in PostgreSQL.
     pub retention: RetentionOf,
-    /// Whether to bring the schema up to date at the start.
-    pub migrates: bool,
-    /// How long a batch of publications waits for more before it is committed. Zero commits at once; publications that
-    /// come during a commit are the next batch.
-    pub commit_delay: Duration,
-    /// Number of writes in one commit, at most.
-    pub commit_size: usize,
-    /// Number of writes that may wait for a commit.
-    pub commit_queue: usize,
-    /// Number of reads at a time.
-    pub pool_size: usize,
-    /// Number of reads that may wait or be under way.
-    pub read_queue: usize,
 }
 
 #[cfg(test)]

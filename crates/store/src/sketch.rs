@@ -1,6 +1,9 @@
 //! The number of different users, without their ids: exact up to 128, then HyperLogLog (Flajolet, Fusy,
 //! Gandouet, Meunier 2007) with 2,048 registers, whose standard error is 2.3 %. Sketches of shards, nodes and minutes
 //! can be united.
+//!
+//! By hand (`hyperloglogplus` was looked at): sketches are stored and sent, so their bytes must not change with a
+//! library.
 
 use std::collections::BTreeSet;
 
@@ -9,6 +12,8 @@ const FEW: usize = 128;
 /// Bits of a hash that choose a register.
 const BITS: u32 = 11;
 const REGISTERS: usize = 1 << BITS;
+// Users one by one take no more memory than the registers.
+const _: () = assert!(FEW * size_of::<u64>() <= REGISTERS);
 
 /// A set of users that can only be counted and united.
 #[derive(Debug, Clone, PartialEq, Eq)]

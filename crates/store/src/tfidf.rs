@@ -1,5 +1,8 @@
 //! The words of descriptions and the similarity of channels by them: TF-IDF and cosine (Salton, Wong, Yang: A vector
 //! space model for automatic indexing, 1975). Pure, so both databases give the same results.
+//!
+//! By hand: `tantivy` keeps an index of its own, and the words are in the database, where a transaction changes
+//! them.
 
 use std::collections::{BTreeMap, HashMap};
 

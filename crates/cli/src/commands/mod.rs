@@ -3,6 +3,7 @@
 pub(crate) mod backup;
 mod banner;
 pub(crate) mod check;
+pub(crate) mod configschema;
 mod dev;
 pub(crate) mod genconfig;
 pub(crate) mod match_replay;

@@ -63,7 +63,7 @@ fn no_key_shows_a_private_key_that_is_written_into_it() {
         "store.stats.tls_ca",
     ];
     let mut errors = 0;
-    for known in KEYS {
+    for known in KEYS.iter() {
         let mut tried = vec![
             (key(), BODY),
             (packed.clone(), tail),
@@ -77,7 +77,7 @@ fn no_key_shows_a_private_key_that_is_written_into_it() {
         }
         for (value, secret) in tried {
             let mut keys = flags.clone();
-            keys.push((known.path.to_owned(), value));
+            keys.push((known.path.clone(), value));
             let flags = Flags { keys, ..Flags::default() };
             let reading = read_to_serve(&Sources { flags, ..Sources::default() });
             let told: String = reading.findings.iter().map(|finding| format!("{finding}\n")).collect();

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::random::Random;
+use fastrand::Rng;
 
 /// The disk under a directory.
 pub(crate) struct Disk {
@@ -58,7 +58,7 @@ impl Disk {
 
     /// Whoever wrote is dead and the power gone: of what was not synced, some has reached the disk, some not, some in
     /// part. The writes lost.
-    pub(crate) fn lose_power(&self, random: &mut Random) -> usize {
+    pub(crate) fn lose_power(&self, random: &mut Rng) -> usize {
         let mut lost = 0;
         for entry in fs::read_dir(&self.notes).expect("the directory is ours").flatten() {
             let file = self.directory.join(entry.file_name().to_string_lossy().replace('+', "/"));
@@ -88,18 +88,18 @@ impl Disk {
 }
 
 /// Lets a write reach the disk, or not, or the first of its sectors only. Whether it did as a whole.
-fn reach(bytes: &mut Vec<u8>, note: Note, random: &mut Random) -> bool {
+fn reach(bytes: &mut Vec<u8>, note: Note, random: &mut Rng) -> bool {
     let at = note.offset as usize;
     let Some(new) = note.new else {
-        let is_cut = random.below(2) == 0;
+        let is_cut = random.bool();
         if is_cut {
             bytes.resize(at, 0);
         }
         return is_cut;
     };
-    let length = match random.below(4) {
+    let length = match random.u8(..4) {
         0 => 0,
-        1 => new.len().min(512 * random.below(9)),
+        1 => new.len().min(512 * random.usize(..9)),
         _ => new.len(),
     };
     if bytes.len() < at + length {

@@ -4,7 +4,6 @@ mod disk;
 mod ledger;
 #[path = "../../../lab/src/postgres.rs"]
 mod postgres;
-mod random;
 mod server;
 
 use std::fs;
@@ -12,12 +11,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use serde_json::json;
 
 use disk::Disk;
 use ledger::{Ledger, history};
 use postgres::Postgres;
-use random::Random;
 use server::Home;
 
 const CHANNELS: usize = 5;
@@ -43,13 +42,7 @@ fn publish_until_the_end(ledger: &Ledger, home: &Home, next: &AtomicU64) {
 }
 
 /// Lives of one server: each is published to from all sides, and ends at some moment by `end`.
-fn lives(
-    home: &Home,
-    ledger: &Ledger,
-    count: usize,
-    random: &mut Random,
-    mut end: impl FnMut(server::Server, &mut Random),
-) {
+fn lives(home: &Home, ledger: &Ledger, count: usize, random: &mut Rng, mut end: impl FnMut(server::Server, &mut Rng)) {
     let next = AtomicU64::new(0);
     for life in 0..count {
         let server = home.start();
@@ -59,7 +52,7 @@ fn lives(
             // Whoever heard nothing asks again with the same key, which gives the first place or makes one, never two.
             ledger.unknown().into_iter().for_each(|(of, number)| assert!(ledger.publish(&mut client, of, number)));
         }
-        let lasting = Duration::from_millis(random.below(80) as u64);
+        let lasting = Duration::from_millis(random.u64(..80));
         std::thread::scope(|scope| {
             for _ in 0..PUBLISHERS {
                 scope.spawn(|| publish_until_the_end(ledger, home, &next));
@@ -100,7 +93,7 @@ fn kill_again_and_again(home: &Home, count: usize) {
         std::thread::sleep(Duration::from_millis(20));
     }
     first.kill();
-    lives(home, &ledger, count, &mut Random(7), |server, _| server.kill());
+    lives(home, &ledger, count, &mut Rng::with_seed(7), |server, _| server.kill());
     let _server = home.start();
     let found = history(&mut home.client(), 0);
     let began = Instant::now();
@@ -354,7 +347,7 @@ fn lost_power_loses_nothing_that_was_acknowledged() {
     let home = home.with(variables);
     let ledger = Ledger::default();
     let mut lost = 0;
-    lives(&home, &ledger, crashes() / 4, &mut Random(11), |server, random| {
+    lives(&home, &ledger, crashes() / 4, &mut Rng::with_seed(11), |server, random| {
         server.kill();
         lost += disk.lose_power(random);
     });
@@ -373,7 +366,7 @@ fn lost_power_under_postgresql_too_though_it_would_not_wait_for_the_disk_by_itse
     let home = Home::new("power-postgres").on(postgres.url());
     let ledger = Ledger::default();
     let mut lost = 0;
-    lives(&home, &ledger, (crashes() / 20).max(1), &mut Random(13), |server, random| {
+    lives(&home, &ledger, (crashes() / 20).max(1), &mut Rng::with_seed(13), |server, random| {
         postgres.kill();
         server.kill();
         lost += disk.lose_power(random);

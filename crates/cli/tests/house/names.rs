@@ -33,6 +33,7 @@ fn product_lines(text: &str) -> impl Iterator<Item = &str> {
 
 /// The type that a line of a file defines at its top level.
 fn defined_type(line: &str) -> Option<&str> {
+    let line = if line.starts_with("    pub struct ") { line.trim_start() } else { line };
     let rest = match line.strip_prefix("pub") {
         Some(rest) => rest.trim_start_matches("(crate)").trim_start_matches("(super)").trim_start(),
         None => line.trim_start_matches("unsafe "),

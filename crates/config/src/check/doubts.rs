@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use crate::Settings;
 use crate::finding::Finding;
 use crate::keys::SCOPES;
+use crate::settings::Settings;
 
 /// Warns of it.
 pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {

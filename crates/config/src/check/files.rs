@@ -3,11 +3,11 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crate::Settings;
 use crate::finding::{Finding, Severity};
 use crate::keys::{KEYS, ValueKind};
 use crate::load::tree::{ConfigNode, ConfigValue, Location};
 use crate::pem::is_inline_pem;
+use crate::settings::Settings;
 
 /// What every account of the machine may read.
 const READABLE_BY_OTHERS: u32 = 0o004;
@@ -38,12 +38,12 @@ pub(crate) fn check(file: Option<(&Path, bool)>, settings: &Settings, findings: 
 /// Whether a configuration file has a secret in it.
 pub(crate) fn has_secrets(written: &ConfigNode) -> bool {
     KEYS.iter().filter(|key| matches!(key.kind, ValueKind::Secret)).any(|key| {
-        let Some(ConfigNode { location: Location::File(..), value: ConfigValue::Text(text) }) = written.get(key.path)
+        let Some(ConfigNode { location: Location::File(..), value: ConfigValue::Text(text) }) = written.get(&key.path)
         else {
             return false;
         };
         // Addresses of databases are secrets for the passwords in them.
-        let is_secret = match key.path {
+        let is_secret = match key.path.as_str() {
             path if path.ends_with(".url") => text.contains('@'),
             // Most often it is the path of a file.
             path if PATHS.iter().any(|end| path.ends_with(end)) => is_inline_pem(text),

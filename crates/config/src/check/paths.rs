@@ -1,7 +1,7 @@
 //! Paths of requests: each begins as a path does, and leads to one thing.
 
-use crate::Settings;
 use crate::finding::Finding;
+use crate::settings::Settings;
 
 /// A path that is served.
 struct Served<'a> {
@@ -16,35 +16,28 @@ struct Served<'a> {
 pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     let s = settings;
     let all = [
-        ("websocket", !s.websocket.disabled, &s.websocket.handler_prefix, "/connection/websocket", false),
-        ("http_stream", s.http_stream.enabled, &s.http_stream.handler_prefix, "/connection/http_stream", false),
-        ("sse", s.sse.enabled, &s.sse.handler_prefix, "/connection/sse", false),
-        ("emulation", s.http_stream.enabled || s.sse.enabled, &s.emulation.handler_prefix, "/emulation", false),
-        ("uni_websocket", s.uni_websocket.enabled, &s.uni_websocket.handler_prefix, "/connection/uni_websocket", false),
-        (
-            "uni_http_stream",
-            s.uni_http_stream.enabled,
-            &s.uni_http_stream.handler_prefix,
-            "/connection/uni_http_stream",
-            false,
-        ),
-        ("uni_sse", s.uni_sse.enabled, &s.uni_sse.handler_prefix, "/connection/uni_sse", false),
-        ("health", s.health.enabled, &s.health.handler_prefix, "/health", true),
-        ("prometheus", s.prometheus.enabled, &s.prometheus.handler_prefix, "/metrics", true),
+        ("websocket", !s.websocket.disabled, &s.websocket.handler_prefix, false),
+        ("http_stream", s.http_stream.enabled, &s.http_stream.handler_prefix, false),
+        ("sse", s.sse.enabled, &s.sse.handler_prefix, false),
+        ("emulation", s.http_stream.enabled || s.sse.enabled, &s.emulation.handler_prefix, false),
+        ("uni_websocket", s.uni_websocket.enabled, &s.uni_websocket.handler_prefix, false),
+        ("uni_http_stream", s.uni_http_stream.enabled, &s.uni_http_stream.handler_prefix, false),
+        ("uni_sse", s.uni_sse.enabled, &s.uni_sse.handler_prefix, false),
+        ("health", s.health.enabled, &s.health.handler_prefix, true),
+        ("prometheus", s.prometheus.enabled, &s.prometheus.handler_prefix, true),
     ];
     let has_internal = s.http_server.internal().is_some();
     let mut served: Vec<Served<'_>> = Vec::new();
-    for (section, is_on, prefix, default, is_internal) in all {
-        if !prefix.is_empty() && !prefix.starts_with('/') {
+    for (section, is_on, path, is_internal) in all {
+        if !path.starts_with('/') {
             findings.push(Finding::error(
-                format!("{section}.handler_prefix: a path begins with \"/\", found {prefix:?}"),
+                format!("{section}.handler_prefix: a path begins with \"/\", found {path:?}"),
                 None,
             ));
         }
         if !is_on {
             continue;
         }
-        let path = if prefix.is_empty() { default } else { prefix.as_str() };
         let is_internal = is_internal && has_internal;
         let other = served.iter().find(|other| other.path == path && other.is_internal == is_internal);
         let has_api = !s.http_api.disabled && is_internal == (has_internal && !s.http_api.external);

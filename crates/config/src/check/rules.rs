@@ -10,7 +10,8 @@ use touchline_engine::{ChannelOptions, ClientSettings, TokenSettings};
 use super::{doubts, paths};
 use crate::finding::Finding;
 use crate::keys::{NAMESPACES, WITHOUT_NAMESPACE};
-use crate::{ClientAuth, ClientUser, HttpServerSettings, Probes, Settings};
+use crate::probes::Probes;
+use crate::settings::{ClientAuth, ClientUser, HttpServerSettings, Settings};
 
 /// Shortest HMAC secret that is as strong as HS256, bytes (RFC 7518, 3.2).
 const SECRET_LEN_MIN: usize = 32;

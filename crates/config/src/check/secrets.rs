@@ -1,7 +1,7 @@
 //! What a server must have before it opens to the world. The default is deny.
 
-use crate::Settings;
 use crate::finding::Finding;
+use crate::settings::Settings;
 
 const HOW: &str = "`touchline genconfig --output touchline.toml` makes a configuration with fresh secrets; \
                    `touchline serve --dev` needs none";

@@ -1,9 +1,9 @@
 //! Unsupported keys of Centrifugo that must not be left out in some combinations: that would allow more than the
 //! configuration says, or let the nodes of one cluster serve separately.
 
-use crate::Settings;
 use crate::finding::Finding;
 use crate::load::tree::{ConfigNode, ConfigValue};
+use crate::settings::Settings;
 use crate::unsupported::is_default_or_off;
 
 /// Sections that say where channels of several nodes meet; those that have a switch count only when it is on.

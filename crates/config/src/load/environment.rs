@@ -48,7 +48,7 @@ fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut ConfigNode, findi
     } else if let Some((item, option)) = namespace_option(suffix, tree) {
         item.set(&option, node);
     } else {
-        let known = KEYS.iter().map(|key| key.path);
+        let known = KEYS.iter().map(|key| key.path.as_str());
         let hint = nearest(suffix, known)
             .map_or(String::new(), |path| format!("; did you mean {}{}?", PREFIXES[1], variable(path)));
         findings.push(Finding::warning(format!("no key has this name{hint}"), Some(&location)));
@@ -65,8 +65,8 @@ fn path_of(suffix: &str) -> Option<String> {
     if let Some(path) = option.and_then(option_path) {
         return Some(format!("{WITHOUT_NAMESPACE}.{path}"));
     }
-    if let Some(Key { path, .. }) = KEYS.iter().find(|key| variable(key.path) == suffix) {
-        return Some((*path).to_owned());
+    if let Some(Key { path, .. }) = KEYS.iter().find(|key| variable(&key.path) == suffix) {
+        return Some(path.clone());
     }
     let unsupported_key =
         UNSUPPORTED.iter().map(|unsupported_key| (unsupported_key.path, variable(unsupported_key.path)));
@@ -82,7 +82,10 @@ fn path_of(suffix: &str) -> Option<String> {
 /// The option of a channel, or what lies beneath one that is a section, by the end of a variable's name.
 fn option_path(end: &str) -> Option<String> {
     let known = || {
-        OPTIONS.iter().map(|key| key.path).chain(UNSUPPORTED_OPTIONS.iter().map(|unsupported_key| unsupported_key.path))
+        OPTIONS
+            .iter()
+            .map(|key| key.path.as_str())
+            .chain(UNSUPPORTED_OPTIONS.iter().map(|unsupported_key| unsupported_key.path))
     };
     if let Some(path) = known().find(|path| variable(path) == end) {
         return Some(path.to_owned());

@@ -3,9 +3,8 @@
 //! [`tree`] holds what was written and where; [`interpret`] says what it means. Nothing stops at the first fault: a
 //! reading gathers all its findings.
 
-pub(crate) mod coerce;
 mod development;
-mod environment;
+pub(crate) mod environment;
 mod file;
 mod flags;
 pub(crate) mod interpret;
@@ -14,13 +13,13 @@ pub(crate) mod tree;
 
 use std::path::{Path, PathBuf};
 
-use touchline_engine::ClientSettings;
-
 pub use self::development::DevelopmentSecrets;
 pub use self::flags::Flags;
-use crate::Settings;
 use crate::check;
+use crate::configuration::Configuration;
 use crate::finding::{Finding, Severity};
+use crate::probes::Probes;
+use crate::settings::Settings;
 
 /// All that a configuration is made of; later ones win.
 #[derive(Default)]
@@ -42,44 +41,12 @@ pub fn process_variables() -> Vec<(String, String)> {
         .collect()
 }
 
-/// What the process is to do.
-#[derive(Debug, Clone)]
-pub struct Configuration {
-    /// For the server.
-    pub settings: Settings,
-    /// For the logger.
-    pub log: LogSettings,
-}
-
-/// How the process logs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogSettings {
-    /// `none`, `error`, `warn`, `info`, `debug` or `trace`.
-    pub level: String,
-    /// `text` or `json`.
-    pub format: String,
-}
-
 /// The outcome of a reading: a configuration only if no finding is an error.
 pub struct ConfigOutcome {
     /// The configuration, if it can be used.
     pub configuration: Option<Configuration>,
     /// All that is to be said about it, errors first.
     pub findings: Vec<Finding>,
-}
-
-/// What only the server itself can tell of settings.
-#[derive(Clone, Copy)]
-pub struct Probes {
-    /// Why the public keys of tokens can't be used, beginning with the key; `None` = they can.
-    pub token_keys: fn(&ClientSettings) -> Option<String>,
-    /// Why a node with these settings would not start, one text for each fault, beginning with the key.
-    pub start: fn(&Settings) -> Vec<String>,
-}
-
-impl Probes {
-    /// Probes that find no fault, for those who read a configuration that no server will use.
-    pub const NONE: Probes = Probes { token_keys: |_| None, start: |_| Vec::new() };
 }
 
 /// Reads, merges, interprets and checks a configuration. Secrets may be missing: [`read_to_serve`] asks for them.
@@ -96,7 +63,7 @@ pub fn read_to_serve(sources: &Sources, probes: &Probes) -> ConfigOutcome {
     })
 }
 
-/// `check_more` checks what else is to be checked: the file, if there is one, with whether it holds secrets; the settings.
+/// `check_more` checks what is left: the file, if there is one, with whether it holds secrets; the settings.
 fn read_and(
     sources: &Sources,
     probes: &Probes,
@@ -130,19 +97,19 @@ fn read_and(
 /// The errors of a configuration, for a person.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the configuration cannot be used:\n{}", .0.join("\n"))]
-pub struct Unusable(Vec<String>);
+pub struct ConfigErrors(Vec<String>);
 
 impl ConfigOutcome {
     /// The configuration and what was noted about it.
     ///
     /// # Errors
     /// All the errors in one text.
-    pub fn into_result(self) -> Result<(Configuration, Vec<Finding>), Unusable> {
+    pub fn into_result(self) -> Result<(Configuration, Vec<Finding>), ConfigErrors> {
         match self.configuration {
             Some(configuration) => Ok((configuration, self.findings)),
             None => {
                 let errors = self.findings.iter().filter(|f| f.severity == Severity::Error);
-                Err(Unusable(errors.map(|f| format!("  {f}")).collect()))
+                Err(ConfigErrors(errors.map(|f| format!("  {f}")).collect()))
             }
         }
     }

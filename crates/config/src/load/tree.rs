@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
+use touchline_engine::setting::{SettingValue as _, ValueKind, WrittenValue};
+
 /// The location at which a value was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
@@ -70,6 +72,48 @@ impl ConfigValue {
             ConfigValue::Float(_) => "a number with a fraction",
             ConfigValue::Boolean(_) => "true or false",
             ConfigValue::Date => "a date",
+        }
+    }
+}
+
+impl ConfigValue {
+    /// The value as a setting is made of it.
+    pub(crate) fn written(&self) -> WrittenValue<'_> {
+        match self {
+            ConfigValue::Text(text) => WrittenValue::Text(text),
+            ConfigValue::Integer(number) => WrittenValue::Integer(*number),
+            ConfigValue::Boolean(value) => WrittenValue::Boolean(*value),
+            ConfigValue::List(items) => {
+                let texts = items.iter().map(|item| match &item.value {
+                    ConfigValue::Text(text) => Some(text.as_str()),
+                    _ => None,
+                });
+                texts.collect::<Option<Vec<_>>>().map_or(WrittenValue::Other, WrittenValue::Texts)
+            }
+            ConfigValue::Table(_) | ConfigValue::Float(_) | ConfigValue::Date => WrittenValue::Other,
+        }
+    }
+
+    /// Whether it says yes, in any of the ways in which a switch can.
+    pub(crate) fn is_on(&self) -> bool {
+        bool::read(ValueKind::Boolean, &self.written()) == Ok(true)
+    }
+
+    /// Whether it says no, in any of the ways in which a switch can.
+    pub(crate) fn is_off(&self) -> bool {
+        bool::read(ValueKind::Boolean, &self.written()) == Ok(false)
+    }
+
+    /// What was found where something else is wanted, for an error; never the value of a secret.
+    pub(crate) fn found(&self, kind: ValueKind) -> String {
+        if matches!(kind, ValueKind::Secret | ValueKind::Pem) {
+            return self.name().to_owned();
+        }
+        match self {
+            ConfigValue::Text(text) => format!("{:?}", text.chars().take(40).collect::<String>()),
+            ConfigValue::Integer(number) => number.to_string(),
+            ConfigValue::Boolean(value) => value.to_string(),
+            other => other.name().to_owned(),
         }
     }
 }

@@ -1,13 +1,20 @@
-//! What a node can be told, section by section.
+//! What a node can be told, section by section. Each table makes a struct, its defaults and its keys.
 
+mod addresses;
+mod cluster;
+mod http;
 mod node;
+mod process;
+mod store;
 mod tls;
 mod transports;
 
-pub use self::node::{
-    ClusterSettings, EndpointSettings, HttpApiSettings, HttpServerSettings, NodeSettings, Page, PrimarySettings,
-    RegistrySettings, Settings, ShutdownSettings, StatsSettings, StoreSettings, resolve,
-};
+pub use self::addresses::resolve;
+pub use self::cluster::ClusterSettings;
+pub use self::http::{EndpointSettings, HttpApiSettings, HttpServerSettings};
+pub use self::node::{Page, Settings};
+pub use self::process::{LogSettings, NodeSettings, RegistrySettings, ShutdownSettings};
+pub use self::store::{PrimarySettings, StatsSettings, StoreSettings};
 pub use self::tls::{AutocertSettings, ClientAuth, ClientUser, InternalTlsSettings, TlsSettings};
 pub use self::transports::{
     EmulationSettings, HttpStreamSettings, TcpSettings, UniWebSocketSettings, WebSocketSettings,

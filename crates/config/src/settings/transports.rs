@@ -2,74 +2,45 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-use touchline_engine::duration;
+use touchline_engine::setting::{SOME, ValueKind};
+use touchline_engine::settings;
 
 use super::tls::TlsSettings;
 
-/// The WebSocket transport.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct WebSocketSettings {
-    /// Not served.
-    pub disabled: bool,
-    /// Its path.
-    pub handler_prefix: String,
-    /// Largest message of a client, bytes; for a compressed one, after decompression.
-    pub message_size_limit: usize,
-    /// Negotiate permessage-deflate with clients that offer it.
-    pub compression: bool,
-    /// Messages shorter than this stay as they are, bytes.
-    pub compression_min_size: usize,
-}
+/// Largest body of a request that opens a stream or carries commands where its key is 0, bytes.
+const BODY_MAX: usize = 65_536;
 
-impl Default for WebSocketSettings {
-    fn default() -> Self {
-        let handler_prefix = "/connection/websocket".into();
-        WebSocketSettings {
-            disabled: false,
-            handler_prefix,
-            message_size_limit: 65_536,
-            compression: false,
-            compression_min_size: COMPRESSION_MIN_SIZE,
-        }
+settings! {
+    /// The WebSocket transport.
+    pub struct WebSocketSettings {
+        /// The WebSocket transport is not served.
+        key disabled: bool = false;
+        /// Path of the WebSocket transport.
+        key handler_prefix: String = "/connection/websocket", ValueKind::Path;
+        /// Largest message of a client, bytes; of a compressed one, what it becomes.
+        key message_size_limit: usize = 65_536, SOME;
+        /// Agree upon permessage-deflate with clients that offer it. A publication is compressed once for all of them.
+        key compression: bool = false;
+        /// Messages shorter than this stay as they are, bytes.
+        key compression_min_size: usize = 256;
     }
 }
 
-/// Largest body of a request that opens a stream or carries commands, bytes.
-const BODY_MAX: usize = 65_536;
-/// Shorter messages hardly shrink when they are compressed, bytes.
-const COMPRESSION_MIN_SIZE: usize = 256;
-
-/// A transport that is an endless answer.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct HttpStreamSettings {
-    /// Served or not.
-    pub enabled: bool,
-    /// Its path; empty = the default one, `/connection/` and the section's name.
-    pub handler_prefix: String,
-    /// Largest body of the request, bytes; 0 = 65,536.
-    pub max_request_body_size: usize,
-    /// Compress for clients that accept gzip.
-    pub compression: bool,
-    /// Messages shorter than this stay as they are, bytes.
-    pub compression_min_size: usize,
-    /// Time between two pings; zero = that of `client`.
-    #[serde(with = "duration")]
-    pub ping_interval: Duration,
-}
-
-impl Default for HttpStreamSettings {
-    fn default() -> Self {
-        HttpStreamSettings {
-            enabled: false,
-            handler_prefix: String::new(),
-            max_request_body_size: 0,
-            compression: false,
-            compression_min_size: COMPRESSION_MIN_SIZE,
-            ping_interval: Duration::ZERO,
-        }
+settings! {
+    /// A transport that is an endless answer.
+    pub struct HttpStreamSettings (path: &'static str) {
+        /// Whether it is served.
+        key enabled: bool = false;
+        /// Path of this transport.
+        key handler_prefix: String = path, ValueKind::Path;
+        /// Largest body of the request that opens a stream, bytes; 0 is 65536.
+        key max_request_body_size: usize = 0;
+        /// Compress for clients that accept gzip (`Accept-Encoding`). A publication is compressed once for all of them.
+        own compression: bool = false;
+        /// Messages shorter than this stay as they are, bytes.
+        own compression_min_size: usize = 256;
+        /// Time between two pings; 0 is `client.ping_interval`.
+        own ping_interval: Duration = Duration::ZERO;
     }
 }
 
@@ -80,14 +51,14 @@ impl HttpStreamSettings {
     }
 }
 
-/// The endpoint to which clients of HTTP streaming and server-sent events send their commands.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct EmulationSettings {
-    /// Its path; empty = `/emulation`.
-    pub handler_prefix: String,
-    /// Largest body of the request, bytes; 0 = 65,536.
-    pub max_request_body_size: usize,
+settings! {
+    /// The endpoint to which clients of HTTP streaming and server-sent events send their commands.
+    pub struct EmulationSettings {
+        /// Where clients of HTTP streaming and server-sent events send their commands.
+        key handler_prefix: String = "/emulation", ValueKind::Path;
+        /// Largest body of a request with commands of HTTP streaming and server-sent events, bytes; 0 is 65536.
+        key max_request_body_size: usize = 0;
+    }
 }
 
 impl EmulationSettings {
@@ -97,55 +68,40 @@ impl EmulationSettings {
     }
 }
 
-/// Lines over bare TCP.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TcpSettings {
-    /// Served or not.
-    pub enabled: bool,
-    /// Address to bind; empty = every address.
-    pub address: String,
-    /// Port to bind; 0 = any free one.
-    pub port: u16,
-    /// Longest line of a client, bytes.
-    pub message_size_limit: usize,
-    /// A client that sends nothing for so long, not even the answer to a ping, is disconnected; 0 = never.
-    #[serde(with = "duration")]
-    pub idle_timeout: Duration,
-    /// Time between two pings; zero = that of `client`.
-    #[serde(with = "duration")]
-    pub ping_interval: Duration,
-    /// Every connection begins with a header of the PROXY protocol, of one of `http_server.trusted_proxies`.
-    pub proxy_protocol: bool,
-    /// TLS on this port.
-    pub tls: TlsSettings,
-}
-
-impl Default for TcpSettings {
-    fn default() -> Self {
-        let idle_timeout = Duration::from_secs(300);
-        TcpSettings {
-            enabled: false,
-            address: String::new(),
-            port: 8_001,
-            message_size_limit: 65_536,
-            idle_timeout,
-            ping_interval: Duration::ZERO,
-            proxy_protocol: false,
-            tls: TlsSettings::default(),
-        }
+settings! {
+    /// WebSocket for clients that only listen.
+    pub struct UniWebSocketSettings {
+        /// Serve WebSocket for clients that only listen.
+        key enabled: bool = false;
+        /// Path of this transport.
+        key handler_prefix: String = "/connection/uni_websocket", ValueKind::Path;
+        /// Time between two pings; 0 is `client.ping_interval`.
+        own ping_interval: Duration = Duration::ZERO;
     }
 }
 
-/// WebSocket for clients that only listen.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct UniWebSocketSettings {
-    /// Served or not.
-    pub enabled: bool,
-    /// Its path; empty = `/connection/uni_websocket`.
-    pub handler_prefix: String,
-    /// Time between two pings; zero = that of `client`.
-    #[serde(with = "duration")]
-    pub ping_interval: Duration,
+settings! {
+    /// Lines over bare TCP.
+    pub struct TcpSettings {
+        /// Serve bare TCP: a JSON command a line in, a JSON reply a line out.
+        own enabled: bool = false;
+        /// Address or host name to bind; empty is every address, of IPv6 and of IPv4. With `--dev`: `127.0.0.1`.
+        own address: String = "";
+        /// Port to bind; 0 is any free one.
+        own port: u16 = 8_001;
+        /// Longest line of a client, bytes.
+        own message_size_limit: usize = 65_536, SOME;
+        /// A client that sends nothing for so long, not even the answer to a ping, is told to go (4000) when its next
+        /// ping is due, so up to one ping interval later; 0 lets it stay.
+        own idle_timeout: Duration = Duration::from_mins(5);
+        /// Time between two pings; 0 is `client.ping_interval`.
+        own ping_interval: Duration = Duration::ZERO;
+        /// Every connection begins with a header of the PROXY protocol, of one of `http_server.trusted_proxies`; others
+        /// are closed.
+        own proxy_protocol: bool = false;
+        /// TLS on this port.
+        section tls: TlsSettings = TlsSettings::default() => own {
+            cert_pem: "The certificate and those above it: PEM, base64 of it, or the path of a file. Files of this section are read again when they change. Empty: those of `http_server.tls_autocert`.";
+        };
+    }
 }

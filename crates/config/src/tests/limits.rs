@@ -23,7 +23,7 @@ fn crates() -> PathBuf {
 fn keys() -> impl Iterator<Item = (String, &'static Key)> {
     let options = OPTIONS.iter().map(|key| (format!("channel.{}", key.path), key));
     let scopes = SCOPE_OPTIONS.iter().map(|key| (format!("scope.{}", key.path), key));
-    KEYS.iter().map(|key| (key.path.to_owned(), key)).chain(options).chain(scopes)
+    KEYS.iter().map(|key| (key.path.clone(), key)).chain(options).chain(scopes)
 }
 
 /// Whether a key is called as limits are.

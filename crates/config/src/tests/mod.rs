@@ -4,14 +4,13 @@ mod centrifugo;
 mod limits;
 mod pages;
 mod reference;
+mod schema;
 mod table;
 mod together;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::keys::{self, KEYS, Key, OPTIONS};
-use crate::load::{interpret, tree};
 use crate::*;
 
 /// What reads without a server.
@@ -300,30 +299,4 @@ fn development_fills_in_what_is_absent_and_nothing_else() {
     let demo = &settings.channel.namespaces[1].options;
     assert!(demo.presence && demo.force_recovery && demo.allow_subscribe_for_anonymous && demo.has_history());
     assert!(!demo.allow_publish_for_client && !demo.allow_publish_for_subscriber);
-}
-
-/// A debugger's view of all settings: what the table calls defaults must be what the structs have.
-#[test]
-fn the_documented_defaults_are_the_real_ones() {
-    let mut tree = tree::ConfigNode::empty_table(tree::Location::Defaults);
-    let mut namespace = tree::ConfigNode::empty_table(tree::Location::Defaults);
-    let written = |key: &Key| tree::ConfigNode {
-        location: tree::Location::Defaults,
-        value: tree::ConfigValue::Text(key.default.to_owned()),
-    };
-    KEYS.iter().for_each(|key| tree.set(key.path, written(key)));
-    OPTIONS
-        .iter()
-        .for_each(|option| tree.set(&format!("{}.{}", keys::WITHOUT_NAMESPACE, option.path), written(option)));
-    namespace.set(
-        "name",
-        tree::ConfigNode { location: tree::Location::Defaults, value: tree::ConfigValue::Text("x".into()) },
-    );
-    let mut findings = Vec::new();
-    let mut found = interpret::interpret(&tree, &mut findings).expect("defaults are good").settings;
-    // An endpoint's empty prefix stands for the path that the table shows.
-    found.health.handler_prefix.clear();
-    found.prometheus.handler_prefix.clear();
-    assert_eq!(format!("{found:#?}"), format!("{:#?}", Settings::default()));
-    assert_eq!(findings, []);
 }

@@ -17,8 +17,8 @@ fn the_reference_is_up_to_date() {
 fn reference() -> String {
     let parts = [
         ("@keys@", sections()),
-        ("@options@", table(OPTIONS)),
-        ("@scopes@", table(SCOPE_OPTIONS)),
+        ("@options@", table(&OPTIONS)),
+        ("@scopes@", table(&SCOPE_OPTIONS)),
         (
             "@left-out@",
             unsupported(
@@ -40,7 +40,7 @@ fn reference() -> String {
 fn sections() -> String {
     let mut text = String::new();
     let mut section = "";
-    for key in KEYS {
+    for key in KEYS.iter() {
         let (of_key, _) = key.path.split_once('.').expect("every key is in a section");
         if of_key != section {
             section = of_key;
@@ -76,6 +76,7 @@ fn row(text: &mut String, key: &Key) {
         ValueKind::Secret => "secret".to_owned(),
         ValueKind::Pem => "PEM".to_owned(),
         ValueKind::Texts => "list of texts".to_owned(),
+        ValueKind::Path => "path".to_owned(),
         ValueKind::Text | ValueKind::Pattern => key.kind.name(),
     };
     let default = if key.default.is_empty() { String::new() } else { format!("`{}`", key.default) };

@@ -1,80 +1,80 @@
 //! The table of keys against the settings that they fill.
 
-use serde::de::DeserializeOwned;
+use touchline_engine::ChannelOptions;
+use touchline_engine::directory::ScopeOptions;
+use touchline_engine::setting::{SettingsTable, WrittenValue};
 
-use crate::keys::{KEYS, OPTIONS, SCOPE_OPTIONS, ValueKind};
+use crate::keys::{KEYS, Key, OPTIONS, SCOPE_OPTIONS, ValueKind};
 use crate::*;
 
-/// What `deny_unknown_fields` says it would have taken, from serde's own words.
-fn fields<T: DeserializeOwned>() -> Vec<String> {
-    let error = serde_json::from_str::<T>(r#"{"?": 0}"#).err().expect("there is no such field").to_string();
-    let (_, list) = error.split_once("expected ").expect("the fields are listed");
-    list.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+/// Another value than the default of a key, as it would be written.
+fn other_than_default(key: &Key) -> String {
+    match key.kind {
+        ValueKind::Boolean => (key.default == "false").to_string(),
+        ValueKind::Integer(_, most) | ValueKind::Optional(_, most) => most.to_string(),
+        ValueKind::Duration => "7h".to_owned(),
+        ValueKind::Path => "/elsewhere".to_owned(),
+        ValueKind::Choice(words) => {
+            (*words.iter().find(|word| **word != key.default && !word.is_empty()).expect("two words")).to_owned()
+        }
+        ValueKind::Text | ValueKind::Secret | ValueKind::Pem | ValueKind::Pattern | ValueKind::Texts => {
+            "something-else".to_owned()
+        }
+    }
+}
+
+/// Sets every key of a table to another value and back to what the table calls its default. Each key must set its own
+/// field and no other, and the fields must then be what they were.
+fn each_key_sets_its_own_field(table: &mut dyn SettingsTable, expected: usize) {
+    let defaults = table.keys();
+    assert_eq!(defaults.len(), expected);
+    let mut write = |path: &str, text: &str| {
+        let set = table.set(path, &WrittenValue::Text(text)).expect("there is such a key");
+        assert!(set.is_ok(), "{path} = {text}: {set:?}");
+        table.keys()
+    };
+    for (index, key) in defaults.iter().enumerate() {
+        let other = other_than_default(key);
+        let changed = write(&key.path, &other);
+        for (at, (before, after)) in defaults.iter().zip(&changed).enumerate() {
+            let expected = if at == index { &other } else { &before.default };
+            assert_eq!(&after.default, expected, "{} after {} was set", after.path, key.path);
+        }
+        assert_eq!(write(&key.path, &key.default), defaults, "{}", key.path);
+    }
 }
 
 #[test]
-fn every_field_of_the_settings_has_a_key() {
-    use touchline_engine::directory::ScopeOptions;
-    use touchline_engine::*;
-    let documented = |section: &str| -> Vec<String> {
-        let mut names: Vec<String> = KEYS
-            .iter()
-            .filter_map(|key| key.path.strip_prefix(section)?.strip_prefix('.'))
-            .map(|rest| rest.split('.').next().unwrap_or(rest).to_owned())
-            .collect();
-        names.sort();
-        names.dedup();
-        names
-    };
-    let sections = [
-        ("http_server", fields::<HttpServerSettings>()),
-        ("http_api", fields::<HttpApiSettings>()),
-        ("client", fields::<ClientSettings>()),
-        ("client.token", fields::<TokenSettings>()),
-        ("client.subscription_token", fields::<SubscriptionTokenSettings>()),
-        ("client.subscribe_to_user_personal_channel", fields::<PersonalChannel>()),
-        ("cluster", fields::<ClusterSettings>()),
-        ("websocket", fields::<WebSocketSettings>()),
-        ("http_stream", fields::<HttpStreamSettings>()),
-        ("sse", fields::<HttpStreamSettings>()),
-        ("emulation", fields::<EmulationSettings>()),
-        ("uni_websocket", fields::<UniWebSocketSettings>()),
-        ("uni_http_stream", fields::<HttpStreamSettings>()),
-        ("uni_sse", fields::<HttpStreamSettings>()),
-        ("tcp", fields::<TcpSettings>()),
-        ("shutdown", fields::<ShutdownSettings>()),
-        ("node", fields::<NodeSettings>()),
-        ("health", fields::<EndpointSettings>()),
-        ("prometheus", fields::<EndpointSettings>()),
-    ];
-    for (section, mut fields) in sections {
-        fields.sort();
-        assert_eq!(documented(section), fields, "{section}");
+fn the_documented_defaults_are_the_real_ones() {
+    each_key_sets_its_own_field(&mut Configuration::default(), KEYS.len());
+    each_key_sets_its_own_field(&mut ChannelOptions::default(), OPTIONS.len());
+    each_key_sets_its_own_field(&mut ScopeOptions::default(), SCOPE_OPTIONS.len());
+}
+
+#[test]
+fn no_debugger_is_shown_a_secret() {
+    let mut configuration = Configuration::default();
+    for key in KEYS.iter().filter(|key| matches!(key.kind, ValueKind::Secret | ValueKind::Pem)) {
+        let set = configuration.set(&key.path, &WrittenValue::Text("tops3cret"));
+        assert!(set.is_some_and(|set| set.is_ok()), "{}", key.path);
     }
-    let (mut options, mut fields) =
-        (OPTIONS.iter().map(|key| key.path.to_owned()).collect::<Vec<_>>(), fields::<ChannelOptions>());
-    options.sort();
-    fields.sort();
-    assert_eq!(options, fields);
-    let (mut options, mut fields) =
-        (SCOPE_OPTIONS.iter().map(|key| key.path.to_owned()).collect::<Vec<_>>(), self::fields::<ScopeOptions>());
-    options.push("name".into());
-    options.sort();
-    fields.sort();
-    assert_eq!(options, fields);
+    let urls = configuration.set("cluster.nats_url", &WrittenValue::Text("nats://me:tops3cret@a"));
+    assert!(urls.is_some_and(|set| set.is_ok()));
+    let shown = format!("{configuration:?}");
+    assert!(shown.contains("history_meta_ttl") && !shown.contains("tops3cret"), "{shown}");
 }
 
 #[test]
 fn no_two_entries_speak_of_one_key() {
     let mut paths: Vec<&str> = KEYS
         .iter()
-        .map(|key| key.path)
+        .map(|key| key.path.as_str())
         .chain(unsupported::UNSUPPORTED.iter().map(|unsupported_key| unsupported_key.path))
         .collect();
     paths.sort_unstable();
     assert!(paths.windows(2).all(|pair| pair[0] != pair[1]));
-    for key in KEYS {
-        assert!(unsupported::find(unsupported::UNSUPPORTED, key.path).is_none(), "{}", key.path);
+    for key in KEYS.iter() {
+        assert!(unsupported::find(unsupported::UNSUPPORTED, &key.path).is_none(), "{}", key.path);
         assert_eq!(
             matches!(key.kind, ValueKind::Secret),
             ["secret_key", "_password", "_token", ".key_pem", "nats_credentials", "nats_tls_key"]
@@ -82,7 +82,7 @@ fn no_two_entries_speak_of_one_key() {
                 .any(|end| key.path.ends_with(end))
                 && !key.path.ends_with("without_token")
                 || ["http_api.key", "http_server.tls_autocert.eab_hmac_key", "store.primary.url", "store.stats.url"]
-                    .contains(&key.path),
+                    .contains(&key.path.as_str()),
             "{}",
             key.path
         );

@@ -20,7 +20,8 @@ pub(crate) enum LogBackend {
 /// What a channel's home wants done by a log backend, the cluster or the store.
 #[derive(Debug)]
 pub enum BackendCommand {
-    /// Subscribe the node to a channel in the cluster, or end that. [`crate::request::BackendEvent::Subscribed`] answers.
+    /// Subscribe the node to a channel in the cluster, or end that.
+    /// [`crate::request::BackendEvent::Subscribed`] answers.
     SetInterest {
         /// The channel.
         channel: ChannelName,

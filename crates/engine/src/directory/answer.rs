@@ -9,7 +9,8 @@ use touchline_protocol::publication::EncodedPush;
 use touchline_registry::{Entry, EntryChange, OwnerId, Reason, RegistryEvent, Replica};
 
 use super::calls::{CallError, CallReply};
-use super::{Requester, client_text, error_json};
+use super::client_id::client_text;
+use super::request::Requester;
 
 pub(super) fn empty() -> Vec<u8> {
     b"{}".to_vec()
@@ -233,4 +234,12 @@ pub(super) fn event(event: &RegistryEvent) -> Vec<u8> {
     object.raw("meta", meta(entry)).text("reason", event.reason.as_str());
     object.close();
     out
+}
+
+/// JSON of an error that is part of a reply.
+pub(super) fn error_json(out: &mut Vec<u8>, error: &CallError) {
+    match error {
+        CallError::Server(error) => encode::error(out, error),
+        CallError::Client(json) => out.extend_from_slice(json),
+    }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use touchline_protocol::Error;
 use touchline_registry::{Entry, OwnerId, RegisterRefusal, Registered};
 
-use super::effect::{DirectoryEffect, Requester};
-use super::scope::fits;
-use super::{Directory, ScopeId, Target, refusal};
+use super::effect::DirectoryEffect;
+use super::request::{Requester, Target};
+use super::scope::{ScopeId, USER_VARIABLE, fits};
+use super::state::{Directory, refusal};
 
 impl<A> Directory<A> {
     /// Notices whether this node was suspended. Call it after each wait, before the requests and messages that came
@@ -93,7 +94,7 @@ impl<A> Directory<A> {
         match scope.replica.register(owner, name, meta, take_over, now_ms) {
             Err(RegisterRefusal::Taken(entry)) if scope.replica.is_suspected(entry.node()) => {
                 // A pattern with `{user}` gives the name to one user only, so its holder is the same user.
-                let is_own = |pattern: &String| pattern.contains("{user}") && fits(pattern, name, &requester.user);
+                let is_own = |pattern: &String| pattern.contains(USER_VARIABLE) && fits(pattern, name, &requester.user);
                 let take_over = requester.is_backend || scope.options.allow_register.iter().any(is_own);
                 scope.replica.register(owner, name, meta, take_over, now_ms).map_err(refusal)
             }

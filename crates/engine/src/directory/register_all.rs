@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
-use super::effect::Registration;
-use super::{Directory, ScopeId, answer, refusal};
+use super::request::Registration;
+use super::scope::ScopeId;
+use super::state::{Directory, refusal};
 
 impl<A> Directory<A> {
     /// Registers names and joins groups for an owner. If one of them is refused, nothing changes.
@@ -15,7 +16,7 @@ impl<A> Directory<A> {
         owner: OwnerId,
         registrations: &[Registration],
         now_ms: u64,
-    ) -> Result<Vec<u8>, Error> {
+    ) -> Result<(), Error> {
         self.check_all(owner, registrations)?;
         for Registration { scope, key, meta, is_group } in registrations {
             let replica = &mut self.scope(*scope)?.replica;
@@ -26,7 +27,7 @@ impl<A> Directory<A> {
                 replica.register(owner, key, meta, true, now_ms).map_err(refusal)?;
             }
         }
-        Ok(answer::empty())
+        Ok(())
     }
 
     fn check_all(&mut self, owner: OwnerId, registrations: &[Registration]) -> Result<(), Error> {

@@ -10,8 +10,13 @@ use touchline_protocol::Error;
 use touchline_protocol::encode::{self, ObjectWriter};
 use touchline_registry::OwnerId;
 
+use super::answer::{self, error_json};
 use super::calls::{CallError, CallOrigin, CallReply};
-use super::{Directory, DirectoryEffect, answer, client_from_text, client_text, error_json, request::given};
+use super::client_id::{client_from_text, client_text};
+use super::effect::DirectoryEffect;
+use super::optional::given;
+use super::size::CLIENT;
+use super::state::Directory;
 
 #[derive(Deserialize)]
 struct DirectoryMessage<'a> {
@@ -43,12 +48,9 @@ struct DirectoryMessage<'a> {
     gone: Vec<u64>,
 }
 
-/// The greatest number of clients of one message: their ids take about 40 KB.
-pub(super) const CLIENTS_MAX: usize = 1_024;
-
-/// A message for some clients of one node, at least one and at most [`CLIENTS_MAX`].
+/// A message for some clients of one node, at least one and at most [`super::size::CLIENTS_MAX`].
 pub(super) fn send(clients: &[OwnerId], message: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(message.len() + 80 + clients.len() * 39);
+    let mut out = Vec::with_capacity(message.len() + 80 + clients.len() * CLIENT);
     let mut object = ObjectWriter::open(&mut out);
     write_clients(&mut object, clients);
     object.raw("message", Some(message));
@@ -58,7 +60,7 @@ pub(super) fn send(clients: &[OwnerId], message: &[u8]) -> Vec<u8> {
 
 /// A call of some clients of one node; the first has the number `call`, the others the numbers after it.
 pub(super) fn call(clients: &[OwnerId], call: u64, timeout_ms: u64, message: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(message.len() + 120 + clients.len() * 39);
+    let mut out = Vec::with_capacity(message.len() + 120 + clients.len() * CLIENT);
     let mut object = ObjectWriter::open(&mut out);
     write_clients(&mut object, clients);
     object.number("call", call).number("timeout_ms", timeout_ms).raw("message", Some(message));
@@ -88,7 +90,7 @@ pub(super) fn reply(call: u64, reply: &CallReply) -> Vec<u8> {
     out
 }
 
-/// Calls whose caller is gone; at most [`CLIENTS_MAX`].
+/// Calls whose caller is gone; at most [`super::size::CLIENTS_MAX`].
 pub(super) fn gone(calls: &[u64]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = ObjectWriter::open(&mut out);

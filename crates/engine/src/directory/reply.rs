@@ -8,8 +8,8 @@ use touchline_registry::{Entry, OwnerId};
 
 use super::answer;
 use super::calls::CallReply;
-use super::presence;
-use super::watch::ScopeChanges;
+use super::changes::ScopeChanges;
+use super::presence_entry;
 use crate::work::Work;
 
 /// A reply to a [`super::DirectoryRequest`], and what it has cost.
@@ -68,7 +68,7 @@ impl DirectoryReply {
         match self.content {
             ReplyContent::Json(json) => json,
             ReplyContent::Listed(listed) => match *listed {
-                Listed::Presence(shown, count) => presence::write(&shown, count).into(),
+                Listed::Presence(shown, count) => presence_entry::write(&shown, count).into(),
                 Listed::Members(members, count) => answer::members(&members, count).into(),
                 Listed::MemberPage(members, count, next) => answer::member_page(&members, count, next).into(),
                 Listed::Names(names, next) => answer::names(&names, next).into(),

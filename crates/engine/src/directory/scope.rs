@@ -2,101 +2,69 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-use touchline_protocol::Error;
 use touchline_registry::{ConflictPolicyKind, Limits, ReplicaSettings, ReplicaTiming, View};
 
-use super::answer;
-use super::effect::DirectoryRequest;
-use crate::duration;
+use crate::setting::{SOME, ValueKind};
+use crate::wildcard;
 
-/// A scope of the configuration.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ScopeOptions {
-    /// Its name.
-    pub name: String,
-    /// Which registration keeps a name that two connections own after a race or a split.
-    pub conflict_policy: ConflictPolicy,
-    /// Disconnect a client that loses a name (3503), instead of only sending it a message.
-    pub disconnect_losers: bool,
-    /// Names that clients may register: `{user}` stands for the client's user, `*` for any text. Empty = no name.
-    pub allow_register: Vec<String>,
-    /// Groups that clients may join, as above.
-    pub allow_join: Vec<String>,
-    /// Clients may look up names, list them and see the members of groups.
-    pub allow_lookup_for_client: bool,
-    /// Clients may send to names and groups.
-    pub allow_send_for_client: bool,
-    /// Clients may call names and groups.
-    pub allow_call_for_client: bool,
-    /// Clients may subscribe to `$registry:<scope>`.
-    pub allow_watch_for_client: bool,
-    /// Bytes of past changes that are kept for watchers that have fallen behind. Beyond them a watcher has to list the
-    /// scope again.
-    pub watch_log_size: usize,
-    /// What clients may do, anonymous clients may do too.
-    pub allow_for_anonymous: bool,
-    /// Longest name or group, bytes.
-    pub name_max_length: usize,
-    /// Largest metadata, bytes of JSON.
-    pub meta_max_size: usize,
-    /// Names and memberships of one connection.
-    pub client_entries_limit: usize,
-    /// Longest time that a call may wait for its reply.
-    #[serde(with = "duration")]
-    pub call_timeout_max: Duration,
-    /// Calls that may wait for replies at the same time, on each node.
-    pub calls_limit: usize,
-    /// Calls of one connection that may wait at the same time; a call of a group counts by its members. Beyond it:
-    /// 4007.
-    pub client_calls_limit: usize,
-    /// Members that one call of a group may reach. Beyond it: 4007.
-    pub call_members_limit: usize,
-    /// Members in one reply; of larger groups the reply has a sample, with the exact count.
-    pub members_limit: usize,
-    /// Names that clients may have messages kept for (`send` with `store_for`), patterns as above. Empty = backends
-    /// only.
-    pub allow_store: Vec<String>,
-    /// Messages that may be kept for one name (`send` with `store_for`); 0 = none are kept.
-    pub inbox_size: usize,
-    /// Longest time that such a message is kept.
-    #[serde(with = "duration")]
-    pub inbox_ttl_max: Duration,
-}
-
-impl Default for ScopeOptions {
-    fn default() -> Self {
-        ScopeOptions {
-            name: String::new(),
-            conflict_policy: ConflictPolicy::Newest,
-            disconnect_losers: false,
-            allow_register: Vec::new(),
-            allow_join: Vec::new(),
-            allow_lookup_for_client: false,
-            allow_send_for_client: false,
-            allow_call_for_client: false,
-            allow_watch_for_client: false,
-            watch_log_size: 16 * 1_024 * 1_024,
-            allow_for_anonymous: false,
-            name_max_length: 255,
-            meta_max_size: 4_096,
-            client_entries_limit: 128,
-            call_timeout_max: Duration::from_secs(60),
-            calls_limit: 10_000,
-            client_calls_limit: 128,
-            call_members_limit: 1_000,
-            members_limit: 1_000,
-            allow_store: Vec::new(),
-            inbox_size: 0,
-            inbox_ttl_max: Duration::from_secs(7 * 24 * 3_600),
-        }
+settings! {
+    /// A scope of the configuration.
+    pub struct ScopeOptions {
+        /// Who keeps a name that two connections own after a race or a split. Only with `newest` can a name be taken
+        /// over.
+        own conflict_policy: ConflictPolicy = ConflictPolicy::Newest;
+        /// Whoever loses a name is disconnected (3503), not only told.
+        own disconnect_losers: bool = false;
+        /// Names that clients may register: `{user}` is the client's user, `*` anything. A token's `register` claim
+        /// allows more.
+        own allow_register: Vec<String> = &[];
+        /// Groups that clients may join: `{user}` is the client's user, `*` anything.
+        own allow_join: Vec<String> = &[];
+        /// Clients may look up and list names and groups.
+        own allow_lookup_for_client: bool = false;
+        /// Clients may send to names and groups.
+        own allow_send_for_client: bool = false;
+        /// Clients may call names and groups.
+        own allow_call_for_client: bool = false;
+        /// Changes are published to `$registry:<scope>`, and clients may subscribe to it.
+        own allow_watch_for_client: bool = false;
+        /// Bytes of past changes that are kept for those who watch the scope and have fallen behind; beyond them they
+        /// list again.
+        own watch_log_size: usize = 16_777_216, SOME;
+        /// What clients may do in this scope, anonymous ones may do too.
+        own allow_for_anonymous: bool = false;
+        /// Longest name or group, bytes.
+        own name_max_length: usize = 255, ValueKind::Integer(1, 65_535);
+        /// Largest metadata, bytes of JSON.
+        own meta_max_size: usize = 4_096, SOME;
+        /// Names and memberships of one connection.
+        own client_entries_limit: usize = 128, SOME;
+        /// Longest time that a call may wait for its answer.
+        own call_timeout_max: Duration = Duration::from_secs(60);
+        /// Calls that may wait for answers at the same time, on each node.
+        own calls_limit: usize = 10_000, SOME;
+        /// Calls of one connection that may wait for answers at the same time; a call of a group counts by its members.
+        /// Beyond it: 4007.
+        own client_calls_limit: usize = 128, SOME;
+        /// Names that clients may have messages kept for, patterns as in `allow_register`; empty = backends only.
+        /// Clients also need `allow_send_for_client`.
+        own allow_store: Vec<String> = &[];
+        /// Messages that may be kept for one name until its owner acknowledges them (`send` with `store_for`), in
+        /// `store.primary`; 0 = none are kept.
+        own inbox_size: usize = 0, ValueKind::Integer(0, 1_000_000);
+        /// Longest time that a message for a name is kept (`store_for`).
+        own inbox_ttl_max: Duration = Duration::from_hours(168);
+        /// Members that one call of a group may reach. Beyond it: 4007.
+        own call_members_limit: usize = 1_000, SOME;
+        /// Members in one answer; of larger groups a sample is shown, with the exact count.
+        own members_limit: usize = 1_000, SOME;
+        /// Its name.
+        plain name: String = String::new();
     }
 }
 
 /// Which registration keeps a contested name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ConflictPolicy {
     /// The later registration; only here may a client take a name over.
     #[default]
@@ -106,6 +74,8 @@ pub enum ConflictPolicy {
     /// A name that has an owner is refused; after a race the earlier registration stays.
     Reject,
 }
+
+words_of!(ConflictPolicy { Newest = "newest", Oldest = "oldest", Reject = "reject" });
 
 impl ScopeOptions {
     /// The settings of the scope's replica. `timing` is the node's.
@@ -145,37 +115,18 @@ impl Scopes {
     pub fn options(&self, scope: ScopeId) -> Option<&ScopeOptions> {
         self.0.get(usize::from(scope.0)).map(|(options, _)| options)
     }
-
-    /// Replies to a request that any thread can execute: the lookup of a name. `None` = the directory must execute the
-    /// request.
-    pub fn answer(&self, request: &DirectoryRequest) -> Option<Result<Vec<u8>, Error>> {
-        let DirectoryRequest::Lookup { scope, name } = request else { return None };
-        let view = self.0.get(usize::from(scope.0)).map(|(_, view)| view);
-        Some(
-            view.ok_or(Error::NO_SUCH_SCOPE)
-                .and_then(|view| view.read(name, answer::entry).ok_or(Error::NOT_REGISTERED)),
-        )
-    }
 }
+
+/// The part of a pattern that stands for the client's user.
+pub(super) const USER_VARIABLE: &str = "{user}";
 
 /// Whether a name fits a pattern of the configuration: `{user}` is the user, `*` anything. Without a user `{user}` fits
 /// nothing.
 pub(crate) fn fits(pattern: &str, name: &str, user: &str) -> bool {
-    if user.is_empty() && pattern.contains("{user}") {
+    if user.is_empty() && pattern.contains(USER_VARIABLE) {
         return false;
     }
-    let mut rest = name;
-    let mut pieces = pattern.split('*');
-    let first = pieces.next().unwrap_or_default().replace("{user}", user);
-    let Some(after) = rest.strip_prefix(first.as_str()) else { return false };
-    rest = after;
-    let pieces: Vec<String> = pieces.map(|piece| piece.replace("{user}", user)).collect();
-    let Some((last, between)) = pieces.split_last() else { return rest.is_empty() };
-    for piece in between {
-        let Some(at) = rest.find(piece.as_str()) else { return false };
-        rest = &rest[at + piece.len()..];
-    }
-    rest.ends_with(last.as_str())
+    wildcard::matches_with(pattern, USER_VARIABLE, user, name)
 }
 
 #[cfg(test)]

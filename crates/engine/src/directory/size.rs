@@ -3,14 +3,20 @@
 
 use touchline_protocol::Error;
 
-use super::Directory;
-use super::effect::DirectoryRequest;
+use super::client_id::TEXT_LEN;
+use super::state::Directory;
 
 /// Bytes around an entry, or around a message to a client, on its way to another node: the sender, stamps, numbers, one
 /// client id.
 pub(super) const MESSAGE_OVERHEAD_BYTES: usize = 512;
 /// Bytes of one more client id in such a message.
 pub(super) const CLIENT: usize = 39;
+/// The greatest number of clients of one message: their ids take about 40 KB.
+pub(super) const CLIENTS_MAX: usize = 1_024;
+// A client id in a list has two quotation marks and a comma.
+const _: () = assert!(CLIENT == TEXT_LEN + 3);
+// NATS allows 1 MB unless it is configured otherwise: the longest list leaves most of that to the message itself.
+const _: () = assert!(CLIENTS_MAX * CLIENT + MESSAGE_OVERHEAD_BYTES <= 64 * 1_024);
 
 impl<A> Directory<A> {
     /// Sets the greatest size of one message to another node, bytes. It may change whenever the link to the other nodes
@@ -48,16 +54,6 @@ impl<A> Directory<A> {
         }
     }
 
-    /// Whether a client's reply fits into a message to another node. Messages to clients are checked when they are
-    /// written, entries by their replica.
-    pub(super) fn reply_fits(&self, request: &DirectoryRequest) -> Result<(), Error> {
-        if let DirectoryRequest::Reply { outcome: Ok(data) | Err(data), .. } = request {
-            self.fits(data.len())
-        } else {
-            Ok(())
-        }
-    }
-
     /// Clients of one node that one message of so many bytes may be for.
     pub(super) fn clients_in_one(&self, bytes: usize) -> usize {
         let room = if self.is_clustered {
@@ -65,6 +61,6 @@ impl<A> Directory<A> {
         } else {
             usize::MAX
         };
-        room.clamp(1, super::remote::CLIENTS_MAX)
+        room.clamp(1, CLIENTS_MAX)
     }
 }

@@ -10,9 +10,12 @@ use touchline_protocol::publication::EncodedPush;
 use touchline_registry::{Entry, OwnerId};
 
 use super::calls::CallOrigin;
-use super::effect::{DirectoryEffect, DirectoryRequest, Listing, Requester, Target};
+use super::effect::DirectoryEffect;
 use super::reply::{DirectoryReply, Listed};
-use super::{Directory, ScopeId, answer, presence, remote};
+use super::request::{Listing, Requester, Target};
+use super::scope::ScopeId;
+use super::state::{Directory, Scope};
+use super::{answer, presence_entry, remote};
 use crate::work::Work;
 
 /// The greatest number of members that one step visits.
@@ -31,8 +34,9 @@ pub struct Walk<A> {
     work: Work,
 }
 
+/// What a request that touches many entries has found so far.
 #[derive(Debug)]
-enum WalkKind {
+pub(super) enum WalkKind {
     Presence { channel: Box<str>, limit: usize, shown: Vec<Entry> },
     Members { scope: ScopeId, group: Box<str>, limit: usize, results: Vec<Entry> },
     MemberPage { group: Box<str>, listing: Listing, results: Vec<Entry>, steps: usize },
@@ -43,100 +47,79 @@ enum WalkKind {
 }
 
 impl<A> Walk<A> {
+    /// A request that begins. `asker`: the requester that waits for the reply; `None` = none.
+    pub(super) fn new(requester: Requester, asker: Option<A>, kind: WalkKind) -> Self {
+        Walk { requester, asker, kind, work: Work::default() }
+    }
+
     /// Whether it sends messages to clients. It then goes on even if its requester is gone.
     pub fn is_send(&self) -> bool {
         matches!(self.kind, WalkKind::Send { .. })
     }
 }
 
-impl DirectoryRequest {
-    /// Whether it touches many entries: [`Directory::begin`] and [`Directory::step`] carry it out in short steps.
-    pub fn is_walk(&self) -> bool {
-        match self {
-            DirectoryRequest::Presence { .. }
-            | DirectoryRequest::Members { .. }
-            | DirectoryRequest::MemberPage { .. }
-            | DirectoryRequest::Names(_)
-            | DirectoryRequest::Groups(_) => true,
-            DirectoryRequest::Send { target, store_for_ms: 0, .. } | DirectoryRequest::Call { target, .. } => {
-                target.is_group
-            }
-            _ => false,
-        }
-    }
-}
-
 impl<A> Directory<A> {
-    /// Begins a request that [`DirectoryRequest::is_walk`]. `None` = it has its reply already; else [`Directory::step`]
-    /// must be called until it returns `None`, and no other request may begin before.
-    pub fn begin(
-        &mut self,
-        requester: Requester,
-        request: DirectoryRequest,
-        asker: Option<A>,
-        now_ms: u64,
-    ) -> Option<Walk<A>> {
-        match self.first_state(&requester, request) {
-            Ok(Ok(kind)) => Some(Walk { requester, asker, kind, work: Work::default() }),
-            Ok(Err(other)) => {
-                self.execute(&requester, other, asker, now_ms);
-                None
-            }
-            Err(error) => {
-                self.effects.extend(asker.map(|asker| DirectoryEffect::Reply(asker, Err(error))));
-                None
-            }
-        }
+    /// Begins a list of the clients in a channel.
+    pub(super) fn begin_presence(&mut self, channel: Box<str>, limit: usize) -> WalkKind {
+        let presence = self.presence();
+        presence.begin_walk(&channel);
+        let shown = Vec::with_capacity(limit.min(presence.member_count(&channel)));
+        WalkKind::Presence { channel, limit, shown }
     }
 
-    /// The first state of a walk, or the request itself if it is not a walk.
-    fn first_state(
+    /// Begins a list of the members of a group.
+    pub(super) fn begin_members(&mut self, scope: ScopeId, group: Box<str>) -> Result<WalkKind, Error> {
+        let Scope { replica, options, .. } = self.scope(scope)?;
+        replica.begin_walk(&group);
+        let limit = options.members_limit;
+        let results = Vec::with_capacity(limit.min(replica.member_count(&group)));
+        Ok(WalkKind::Members { scope, group, limit, results })
+    }
+
+    /// Begins a page of the members of a group.
+    pub(super) fn begin_member_page(&mut self, group: Box<str>, listing: Listing) -> Result<WalkKind, Error> {
+        self.scope(listing.scope)?;
+        Ok(WalkKind::MemberPage { group, listing, results: Vec::new(), steps: 0 })
+    }
+
+    /// Begins a page of names.
+    pub(super) fn begin_names(&mut self, listing: Listing) -> Result<WalkKind, Error> {
+        self.scope(listing.scope)?;
+        Ok(WalkKind::Names { listing, results: Vec::new(), steps: 0 })
+    }
+
+    /// Begins a page of groups.
+    pub(super) fn begin_groups(&mut self, listing: Listing) -> Result<WalkKind, Error> {
+        self.scope(listing.scope)?;
+        Ok(WalkKind::Groups { listing, results: Vec::new(), steps: 0 })
+    }
+
+    /// Begins a message to the members of a group.
+    pub(super) fn begin_send(
         &mut self,
         requester: &Requester,
-        request: DirectoryRequest,
-    ) -> Result<Result<WalkKind, DirectoryRequest>, Error> {
-        let kind = match request {
-            DirectoryRequest::Presence { channel, limit } => {
-                let presence = self.presence();
-                presence.begin_walk(&channel);
-                let shown = Vec::with_capacity(limit.min(presence.member_count(&channel)));
-                WalkKind::Presence { channel, limit, shown }
-            }
-            DirectoryRequest::Members { scope, group, .. } => {
-                let scope_state = self.scope(scope)?;
-                scope_state.replica.begin_walk(&group);
-                let limit = scope_state.options.members_limit;
-                let results = Vec::with_capacity(limit.min(scope_state.replica.member_count(&group)));
-                WalkKind::Members { scope, group, limit, results }
-            }
-            DirectoryRequest::MemberPage { group, listing } => {
-                self.scope(listing.scope)?;
-                WalkKind::MemberPage { group, listing, results: Vec::new(), steps: 0 }
-            }
-            DirectoryRequest::Names(listing) => {
-                self.scope(listing.scope)?;
-                WalkKind::Names { listing, results: Vec::new(), steps: 0 }
-            }
-            DirectoryRequest::Groups(listing) => {
-                self.scope(listing.scope)?;
-                WalkKind::Groups { listing, results: Vec::new(), steps: 0 }
-            }
-            DirectoryRequest::Send { target, data, store_for_ms: 0 } if target.is_group => {
-                self.begin_group(&target)?;
-                let message = answer::message(requester, &target.key, &data);
-                self.fits(message.len())?;
-                let push = Arc::new(answer::push(&message));
-                WalkKind::Send { scope: target.scope, message, push, remote: BTreeMap::new() }
-            }
-            DirectoryRequest::Call { target, data, timeout_ms } if target.is_group => {
-                let members = self.begin_group(&target)?;
-                self.fits(answer::message(requester, &target.key, &data).len())?;
-                let timeout_ms = self.check_call(requester, &target, members, timeout_ms)?;
-                WalkKind::Call { target, data, timeout_ms, results: Vec::with_capacity(members) }
-            }
-            other => return Ok(Err(other)),
-        };
-        Ok(Ok(kind))
+        target: &Target,
+        data: &Bytes,
+    ) -> Result<WalkKind, Error> {
+        self.begin_group(target)?;
+        let message = answer::message(requester, &target.key, data);
+        self.fits(message.len())?;
+        let push = Arc::new(answer::push(&message));
+        Ok(WalkKind::Send { scope: target.scope, message, push, remote: BTreeMap::new() })
+    }
+
+    /// Begins a call of the members of a group.
+    pub(super) fn begin_call(
+        &mut self,
+        requester: &Requester,
+        target: Target,
+        data: Bytes,
+        timeout_ms: u64,
+    ) -> Result<WalkKind, Error> {
+        let members = self.begin_group(&target)?;
+        self.fits(answer::message(requester, &target.key, &data).len())?;
+        let timeout_ms = self.check_call(requester, &target, members, timeout_ms)?;
+        Ok(WalkKind::Call { target, data, timeout_ms, results: Vec::with_capacity(members) })
     }
 
     /// Begins to walk through a group, which must not be empty. Returns the number of its members.
@@ -197,7 +180,7 @@ impl<A> Directory<A> {
                 let room = limit.saturating_sub(shown.len());
                 let has_more = self.presence().walk(WALK_STEP_ENTRIES.min(room), |entry| {
                     note(entry);
-                    shown.extend(presence::is_shown(entry).then(|| entry.clone()));
+                    shown.extend(presence_entry::is_shown(entry).then(|| entry.clone()));
                 });
                 has_more && shown.len() < *limit
             }

@@ -3,12 +3,11 @@
 
 use std::collections::VecDeque;
 
-use touchline_protocol::Error;
-use touchline_protocol::encode::{self, ObjectWriter};
 use touchline_registry::RegistryEvent;
 
-use super::answer;
+use super::changes::{CHANGES_OVERHEAD_BYTES, ScopeChanges, size, write};
 use super::reply::{DirectoryReply, Listed};
+use super::watch_position::WatchPosition;
 use crate::work::Work;
 
 /// Bytes of changes that are pushed within [`WINDOW_MS`]: few, compared with the queue of a connection that reads
@@ -17,21 +16,11 @@ const PUSHED_SIZE: usize = 128 * 1_024;
 const WINDOW_MS: u64 = 1_000;
 /// The time between two marks, which say that there are more changes, milliseconds.
 const MARK_MS: u64 = 100;
+// A window without room for changes still has marks, so watchers learn within it that they have to load.
+const _: () = assert!(MARK_MS < WINDOW_MS);
 /// Changes in one reply, and their bytes.
 const REPLY_CHANGES: usize = 512;
 const REPLY_SIZE: usize = 64 * 1_024;
-/// Bytes around a change's key and metadata, as JSON and in memory.
-const CHANGES_OVERHEAD_BYTES: usize = 200;
-
-/// The position of a watcher in a node's log of changes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WatchPosition {
-    /// The id of the log; each incarnation of a node has another one.
-    pub epoch: Box<str>,
-    /// The offset of the last change that the watcher knows; 0 = before the first.
-    pub offset: u64,
-}
-
 /// The latest changes of a scope.
 #[derive(Debug)]
 pub(super) struct ScopeWatch {
@@ -48,10 +37,6 @@ pub(super) struct ScopeWatch {
     pushed: usize,
     /// The time of the last mark, Unix milliseconds.
     marked_ms: u64,
-}
-
-fn size(event: &RegistryEvent) -> usize {
-    event.entry.key().len() + event.entry.meta().len() + CHANGES_OVERHEAD_BYTES
 }
 
 impl ScopeWatch {
@@ -129,15 +114,23 @@ impl ScopeWatch {
     pub(super) fn since(&self, position: Option<&WatchPosition>) -> DirectoryReply {
         let now = |offset| WatchPosition { epoch: self.epoch.clone(), offset };
         let Some(position) = position else {
-            return ScopeChanges { position: now(self.last), changes: Vec::new(), is_lost: false, has_more: false }
-                .into_reply();
+            return reply(ScopeChanges {
+                position: now(self.last),
+                changes: Vec::new(),
+                is_lost: false,
+                has_more: false,
+            });
         };
         let known = Some(position)
             .filter(|position| position.epoch == self.epoch)
             .and_then(|position| self.behind(position.offset));
         let Some(behind) = known else {
-            return ScopeChanges { position: now(self.last), changes: Vec::new(), is_lost: true, has_more: false }
-                .into_reply();
+            return reply(ScopeChanges {
+                position: now(self.last),
+                changes: Vec::new(),
+                is_lost: true,
+                has_more: false,
+            });
         };
         let mut bytes = 0;
         let fits = |event: &&RegistryEvent| {
@@ -147,52 +140,12 @@ impl ScopeWatch {
         };
         let changes: Vec<RegistryEvent> = behind.take(REPLY_CHANGES).take_while(fits).cloned().collect();
         let offset = position.offset + changes.len() as u64;
-        ScopeChanges { position: now(offset), changes, is_lost: false, has_more: offset < self.last }.into_reply()
+        reply(ScopeChanges { position: now(offset), changes, is_lost: false, has_more: offset < self.last })
     }
 }
 
-/// The reply to a watcher.
-#[derive(Debug)]
-pub(super) struct ScopeChanges {
-    position: WatchPosition,
-    changes: Vec<RegistryEvent>,
-    is_lost: bool,
-    has_more: bool,
-}
-
-impl ScopeChanges {
-    fn into_reply(self) -> DirectoryReply {
-        let work = Work { items: self.changes.len(), bytes: self.changes.iter().map(size).sum(), ..Work::default() };
-        DirectoryReply::list(Listed::Changes(self), work)
-    }
-
-    pub(super) fn json(&self) -> Vec<u8> {
-        write(&self.position, Some(&self.changes), self.is_lost, self.has_more)
-    }
-}
-
-/// `position` is that of the last change. Without changes the JSON is a mark.
-fn write(position: &WatchPosition, changes: Option<&[RegistryEvent]>, is_lost: bool, has_more: bool) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut object = ObjectWriter::open(&mut out);
-    encode::number(object.key("offset"), position.offset);
-    object.text("epoch", &position.epoch);
-    if let Some(changes) = changes.filter(|_| !is_lost) {
-        encode::list(object.key("changes"), changes, |out, event| out.extend_from_slice(&answer::event(event)));
-    }
-    object.flag("list", is_lost).flag("more", has_more);
-    object.close();
-    out
-}
-
-/// Reads a position as clients send it; `None` = neither an epoch nor an offset is given.
-///
-/// # Errors
-/// 107 for an offset without an epoch, or an epoch that is not valid.
-pub(super) fn position(epoch: &str, offset: u64) -> Result<Option<WatchPosition>, Error> {
-    match epoch {
-        "" if offset == 0 => Ok(None),
-        epoch if (1..=16).contains(&epoch.len()) => Ok(Some(WatchPosition { epoch: epoch.into(), offset })),
-        _ => Err(Error::BAD_REQUEST),
-    }
+/// The reply that has these changes.
+fn reply(changes: ScopeChanges) -> DirectoryReply {
+    let work = Work { items: changes.changes.len(), bytes: changes.changes.iter().map(size).sum(), ..Work::default() };
+    DirectoryReply::list(Listed::Changes(changes), work)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use touchline_protocol::filter::Filter;
 
-use super::ChannelSubscriber;
+use super::subscriber::ChannelSubscriber;
 
 /// Groups of subscribers of one channel, by filter.
 #[derive(Debug, Default)]

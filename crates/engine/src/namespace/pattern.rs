@@ -8,14 +8,36 @@ use std::ops::Range;
 use regex::Regex;
 use regex_syntax::ast::parse::Parser;
 use regex_syntax::ast::{AssertionKind, Ast, ClassPerl, ClassPerlKind, ClassSetItem, Span, Visitor, visit};
-use serde::{Deserialize, Deserializer, de::Error};
 
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Regex>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    if text.is_empty() {
-        return Ok(None);
+use crate::setting::{Misfit, SettingValue, ValueKind, WrittenValue};
+
+impl SettingValue for Option<Regex> {
+    type Literal = Option<Regex>;
+    const KIND: ValueKind = ValueKind::Pattern;
+
+    fn of(literal: Self::Literal) -> Self {
+        literal
     }
-    compile(&text).map(Some).map_err(|error| D::Error::custom(format!("channel_regex: {error}")))
+
+    fn read(_: ValueKind, written: &WrittenValue<'_>) -> Result<Self, Misfit> {
+        match written {
+            WrittenValue::Text("") => Ok(None),
+            WrittenValue::Text(text) => {
+                compile(text).map(Some).map_err(|error| Some(format!("a faulty one ({})", reason(&error.to_string()))))
+            }
+            _ => Err(None),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.as_ref().map(|regex| regex.as_str().to_owned()).unwrap_or_default()
+    }
+}
+
+/// The last line of an expression's fault, which is the reason.
+fn reason(error: &str) -> &str {
+    let last = error.lines().last().unwrap_or_default().trim();
+    last.strip_prefix("error: ").unwrap_or(last)
 }
 
 /// The expression, with the meaning that it has in Go.

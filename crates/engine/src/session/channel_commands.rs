@@ -5,8 +5,12 @@ use touchline_protocol::message::Reply;
 use touchline_protocol::publication::Content;
 use touchline_protocol::{Disconnect, Error, data};
 
+use super::context::Context;
+use super::permission::Action;
 use super::refusal::{NO_HISTORY, NO_PRESENCE};
-use super::{Action, Context, ReplyKind, Session, Ticket, Weight};
+use super::state::Session;
+use super::ticket::{ReplyKind, Ticket};
+use super::weight::Weight;
 use crate::directory::DirectoryRequest;
 use crate::request::{ChannelRequest, ClientPosition, History, Publish, Response};
 

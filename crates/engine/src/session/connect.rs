@@ -8,15 +8,21 @@ use touchline_protocol::command::{ConnectCommand, SubscribeCommand};
 use touchline_protocol::message::{ConnectResult, Reply};
 use touchline_protocol::{Disconnect, Error, data};
 
+use super::context::Context;
 use super::counted::CountedUser;
+use super::heartbeat::Heartbeat;
 use super::refusal::{NO_NAMESPACE, TOKEN_EXPIRED};
 use super::registry;
-use super::{
-    Connecting, Context, Heartbeat, Phase, REFUSED_CLOSE_MS, ServerSubscription, Session, Ticket, TransportMode,
-};
+use super::server::ServerSubscription;
+use super::state::{Connecting, Phase, Session};
+use super::ticket::Ticket;
+use super::transport::TransportMode;
 use crate::claims::{ConnectionClaims, SubscribeOptions, TokenError, connection_claims, expiry};
 use crate::duration::millis;
 use crate::request::{ClientPosition, Response};
+
+/// How long a refused client may take to close the connection, milliseconds.
+const REFUSED_CLOSE_MS: u64 = 5_000;
 
 impl Session {
     pub(super) fn connect(&mut self, command: u32, request: ConnectCommand<'_>, context: &mut Context<'_>) {

@@ -1,7 +1,5 @@
 //! The deadlines of pings and pongs.
 
-use super::{Context, Phase, Session};
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Heartbeat {
     /// The next ping is due at this time; before the connect: the connection ends at this time. Unix milliseconds.
@@ -22,19 +20,4 @@ impl Heartbeat {
 /// When the next ping is due, from the fields of [`Heartbeat::Awaited`].
 pub(super) fn next_ping_ms(pong_ms: u64, later: i32) -> u64 {
     pong_ms.saturating_add_signed(later.into())
-}
-
-impl Session {
-    /// Sends a ping now, unless a pong is awaited: the node was suspended and checks which clients are alive.
-    pub fn probe(&mut self, context: &mut Context<'_>) {
-        if let (Phase::Connected, Heartbeat::Due(_)) = (&self.phase, self.heartbeat) {
-            self.heartbeat = Heartbeat::Due(context.now_ms);
-            self.tick(context);
-        }
-    }
-
-    /// Whether a pong is awaited.
-    pub fn awaits_pong(&self) -> bool {
-        matches!(self.heartbeat, Heartbeat::Awaited(..))
-    }
 }

@@ -2,7 +2,9 @@
 
 use touchline_protocol::{Disconnect, Error};
 
-use super::{Context, Session, TransportMode};
+use super::context::Context;
+use super::state::Session;
+use super::transport::TransportMode;
 
 /// Mistakes (lines that are not valid commands) that a client may make, besides one for each [`COMMANDS_PER_MISTAKE`]
 /// commands.

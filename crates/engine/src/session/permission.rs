@@ -2,7 +2,8 @@
 
 use touchline_protocol::Error;
 
-use super::{Context, Session};
+use super::context::Context;
+use super::state::Session;
 use crate::namespace::ChannelOptions;
 
 /// What a client may be permitted to do in a channel.

@@ -8,9 +8,10 @@ use touchline_protocol::command::SubRefreshCommand;
 use touchline_protocol::message::Reply;
 use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
 
+use super::context::Context;
 use super::refusal::{OTHER_CHANNEL, OTHER_USER, TOKEN_EXPIRED};
+use super::state::Session;
 use super::subscribe::{SubscribeRefusal, subscription_expiry};
-use super::{Context, Session};
 use crate::claims::{TokenError, connection_claims, expiry};
 use crate::directory::DirectoryRequest;
 use crate::duration::millis;

@@ -4,15 +4,15 @@
 use std::borrow::Cow;
 
 use touchline_protocol::message::Reply;
+use touchline_protocol::websocket::CLOSE_REASON_MAX;
 use touchline_protocol::{Disconnect, Error};
 
-use super::{Context, Effects};
+use super::context::Context;
+use super::effects::{Effects, RefusalReport};
 use crate::namespace::ChannelOptions;
 
 /// Longest part of a channel's name that a log shows, bytes.
 const CHANNEL_SHOWN_MAX: usize = 64;
-/// Longest reason of a disconnect: that of a close frame (RFC 6455, 5.5), bytes.
-const REASON_LEN_MAX: usize = 123;
 
 pub(super) const NO_NAMESPACE: &str = "the namespace of the channel is not in channel.namespaces";
 pub(super) const BAD_CHANNEL: &str = "the name of the channel is empty, longer than channel.max_length, has control \
@@ -25,17 +25,6 @@ pub(super) const OTHER_USER: &str = "sub of the token is not the user of the con
 pub(super) const OTHER_CHANNEL: &str = "the subscription token is for another channel";
 pub(super) const NO_WATCH: &str =
     "the scope lacks allow_watch_for_client (or allow_for_anonymous, and the client is anonymous)";
-
-/// A refusal, for the operator's log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RefusalReport {
-    /// Number of the error or of the disconnect that the client gets; 0 = it gets none.
-    pub code: u32,
-    /// What is missing or wrong. A fixed text: never anything that was sent.
-    pub cause: &'static str,
-    /// The channel, at most 64 bytes of its name; empty = it is not about a channel.
-    pub channel: Box<str>,
-}
 
 /// Whether an error is the outcome of a permitted request: the name is taken, the position is gone, the node is busy.
 /// Such errors are usual, so the log has no line for them.
@@ -107,7 +96,7 @@ impl<'a> Context<'a> {
         }
         if let Some(cause) = self.effects.cause_of(why.code.into()) {
             let mut reason = format!("{}: {cause}", why.reason);
-            reason.truncate(reason.floor_char_boundary(REASON_LEN_MAX));
+            reason.truncate(reason.floor_char_boundary(CLOSE_REASON_MAX));
             why.reason = Cow::Owned(reason);
         } else if !why.is_reconnect()
             && why != Disconnect::FORCE_NO_RECONNECT

@@ -5,9 +5,13 @@ use touchline_protocol::command::RpcCommand;
 use touchline_protocol::message::Reply;
 use touchline_protocol::{Error, data};
 
-use super::{Context, Outbound, Phase, ReplyKind, Session, Ticket, Weight};
+use super::context::Context;
+use super::effects::Outbound;
+use super::state::{Phase, Session};
+use super::ticket::{ReplyKind, Ticket};
+use super::weight::Weight;
 use crate::claims::EntryClaim;
-use crate::directory::{self, DirectoryRequest, Registration, Requester, Scopes};
+use crate::directory::{self, DirectoryRequest, Registration, RegistryMethod, Requester, Scopes};
 use crate::request::Response;
 
 impl Session {
@@ -20,12 +24,10 @@ impl Session {
         if rpc.method == "stats.track" {
             return self.track(command, rpc, context);
         }
-        let method = rpc
-            .method
-            .strip_prefix("registry.")
-            .or(matches!(&*rpc.method, "reply" | "inbox.ack").then_some(&*rpc.method));
         let scopes = &context.node.scopes;
-        let parsed = method.ok_or(Error::NOT_AVAILABLE).and_then(|method| {
+        let method = RegistryMethod::from_rpc(&rpc.method).ok_or(Error::NOT_AVAILABLE);
+        let parsed = method.and_then(|method| {
+            let method = method.ok_or(Error::METHOD_NOT_FOUND)?;
             let request = directory::read(method, rpc.data.map_or("{}", |data| data.get()), scopes)?;
             if !self.is_insecure(context) {
                 directory::permit(&request, &self.user, self.rare.as_ref().map_or(&[], |rare| &*rare.granted), scopes)?;
@@ -182,7 +184,22 @@ fn weight_of(request: &DirectoryRequest) -> Weight {
         | DirectoryRequest::Changes { .. }
         | DirectoryRequest::Presence { .. } => Weight::Large,
         DirectoryRequest::Call { .. } => Weight::Waiting,
-        _ => Weight::Small,
+        DirectoryRequest::Register { .. }
+        | DirectoryRequest::RegisterAll(_)
+        | DirectoryRequest::Unregister { .. }
+        | DirectoryRequest::UpdateMeta { .. }
+        | DirectoryRequest::Join { .. }
+        | DirectoryRequest::Leave { .. }
+        | DirectoryRequest::Lookup { .. }
+        | DirectoryRequest::Member { .. }
+        | DirectoryRequest::Count { .. }
+        | DirectoryRequest::Send { .. }
+        | DirectoryRequest::Acknowledge { .. }
+        | DirectoryRequest::Reply { .. }
+        | DirectoryRequest::Enter { .. }
+        | DirectoryRequest::Exit { .. }
+        | DirectoryRequest::PresenceStats { .. }
+        | DirectoryRequest::Close => Weight::Small,
     }
 }
 
@@ -191,7 +208,9 @@ pub(super) fn reply(command: u32, kind: ReplyKind, response: Response, context: 
     let json = match response {
         Response::Directory(reply) => reply.json(),
         Response::Refused(error) => return context.effects.refuse(command, error),
-        _ => return context.effects.refuse(command, Error::INTERNAL),
+        Response::Subscribed(_) | Response::Published(_) | Response::History { .. } | Response::Done => {
+            return context.effects.refuse(command, Error::INTERNAL);
+        }
     };
     let reply = match kind {
         ReplyKind::Presence => Reply::Presence(&json),

@@ -2,10 +2,13 @@
 
 use bytes::Bytes;
 use touchline_protocol::message::{Push, SubscribeResult};
+use touchline_protocol::stream::StreamPosition;
 use touchline_protocol::{Disconnect, Error, Unsubscribe};
 
+use super::context::Context;
+use super::state::Session;
 use super::subscribe::Grant;
-use super::{Context, Session, Ticket};
+use super::ticket::Ticket;
 use crate::claims::Overrides;
 use crate::request::{ClientPosition, Response};
 
@@ -64,11 +67,7 @@ impl Session {
         let Some(index) = self.activate(serial, &response, context) else { return };
         let Response::Subscribed(subscribed) = response else { return };
         let subscription = &self.subscriptions[index];
-        let position = if subscription.is_positioned {
-            subscribed.position
-        } else {
-            touchline_protocol::stream::StreamPosition::default()
-        };
+        let position = if subscription.is_positioned { subscribed.position } else { StreamPosition::default() };
         let result = SubscribeResult {
             recoverable: subscription.is_recoverable,
             positioned: subscription.is_positioned,

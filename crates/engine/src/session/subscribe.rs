@@ -6,16 +6,20 @@ use bytes::Bytes;
 use touchline_protocol::command::{FLAG_REJECT_UNRECOVERED, SubscribeCommand};
 use touchline_protocol::filter::Filter;
 use touchline_protocol::message::{Push, Reply, SubscribeResult};
-use touchline_protocol::publication::Recovered;
 use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
 
+use super::context::Context;
+use super::permission::Action;
 use super::refusal::{CHANNEL_TOO_LONG, NO_WATCH, OTHER_CHANNEL, OTHER_USER, TOKEN_EXPIRED};
-use super::{Action, Context, Extra, Phase, PresenceEntry, Session, Subscription, Ticket, Weight};
+use super::state::{Phase, Session};
+use super::subscription::{Extra, PresenceEntry, Subscription};
+use super::ticket::Ticket;
+use super::weight::Weight;
 use crate::claims::{BoolValue, Overrides, SubscriptionClaims, TokenError, expiry};
 use crate::directory::DirectoryRequest;
 use crate::hub::DeliveryOptions;
 use crate::namespace::{ChannelOptions, WATCH_CHANNEL_PREFIX};
-use crate::request::{ChannelRequest, ClientPosition, Recover, Response, Subscribe, Subscribed};
+use crate::request::{ChannelRequest, ClientPosition, Recover, Response, Subscribe};
 
 /// The options of a subscription that is permitted.
 #[derive(Debug, Default)]
@@ -301,7 +305,9 @@ impl Session {
         let subscribed = match response {
             Response::Subscribed(subscribed) => subscribed,
             Response::Refused(error) => return context.effects.refuse(command, error),
-            _ => return context.effects.refuse(command, Error::INTERNAL),
+            Response::Published(_) | Response::History { .. } | Response::Done | Response::Directory(_) => {
+                return context.effects.refuse(command, Error::INTERNAL);
+            }
         };
         // The client has unsubscribed meanwhile: it gets the reply all the same.
         let Some(index) = index else {
@@ -365,53 +371,6 @@ impl Session {
             ));
         }
         context.request(name, None, ChannelRequest::Unsubscribe { connection: context.id, is_answered });
-    }
-}
-
-impl Subscription {
-    pub(super) fn result<'a>(&'a self, subscribed: &'a Subscribed, now_s: u64) -> SubscribeResult<'a> {
-        let recovered = subscribed.recovered.as_ref().and_then(Option::as_ref);
-        // A recovered client continues from the offset that it sent: the publications take it to the top.
-        let offset = if recovered.is_some_and(|missed| !missed.is_empty()) {
-            self.recover_offset.unwrap_or(subscribed.position.offset.0)
-        } else {
-            subscribed.position.offset.0
-        };
-        SubscribeResult {
-            ttl_s: self.ttl_s(now_s),
-            recoverable: self.is_recoverable,
-            positioned: self.is_positioned,
-            epoch: if self.is_positioned { subscribed.position.epoch.as_str() } else { "" },
-            offset: if self.is_positioned { offset } else { 0 },
-            recovered: recovered.is_some(),
-            was_recovering: subscribed.recovered.is_some(),
-            delta: self.is_delta,
-            data: self.data(),
-            missed: Recovered { publications: recovered.map_or(&[], Vec::as_slice), is_delta: self.is_delta },
-        }
-    }
-
-    /// The client's filter of publications; `None` = it gets all.
-    fn filter(&self) -> Option<&Arc<Filter>> {
-        self.extra.as_ref().and_then(|extra| extra.filter.as_ref())
-    }
-
-    /// A home's reply without the missed publications that do not match the filter.
-    pub(super) fn filtered(&self, mut subscribed: Subscribed) -> Subscribed {
-        if let (Some(filter), Some(Some(missed))) = (self.filter(), &mut subscribed.recovered) {
-            missed.retain(|publication| filter.fits(&publication.tags()));
-        }
-        subscribed
-    }
-
-    /// JSON for the client, from the token or the server API.
-    pub(super) fn data(&self) -> Option<&[u8]> {
-        self.extra.as_ref().and_then(|extra| extra.data.as_deref())
-    }
-
-    /// Seconds until the client must send a new token; `None` = never.
-    pub(super) fn ttl_s(&self, now_s: u64) -> Option<u64> {
-        (self.expire_at_s > 0).then(|| u64::from(self.expire_at_s).saturating_sub(now_s).max(1))
     }
 }
 

@@ -1,18 +1,16 @@
 //! Randomness that can be repeated.
 
-/// xorshift64* (Vigna, 2014).
-pub(crate) struct Random(pub(crate) u64);
+/// A seeded generator: the same seed gives the same day.
+pub(crate) struct Random(fastrand::Rng);
 
 impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    pub(crate) fn new(seed: u64) -> Self {
+        Random(fastrand::Rng::with_seed(seed))
     }
 
+    /// From 0 to `end` - 1.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        (self.next() >> 33) % end
+        self.0.u64(..end)
     }
 
     pub(crate) fn chance(&mut self, percent: u64) -> bool {

@@ -94,7 +94,7 @@ impl World {
             fans: Vec::new(),
             wrongs: [0; 3],
         };
-        let random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let random = Random::new(seed);
         let mut world = World {
             random,
             now_ms: 1_000_000,

@@ -1,10 +1,10 @@
 //! The request of each method, as clients and backends write it.
 
 use serde_json::{Value, json};
-use touchline_engine::directory::{Scopes, read};
+use touchline_engine::directory::Scopes;
 use touchline_protocol::Error;
 
-use crate::world::{World, devices};
+use crate::world::{World, devices, read};
 
 fn scopes() -> Scopes {
     World::alone(devices()).node("a").scopes()

@@ -2,10 +2,17 @@
 
 use serde_json::Value;
 use touchline_engine::directory::{
-    Directory, DirectoryEffect, DirectoryReply, DirectoryRequest, Requester, ScopeOptions, client_text, numbered, read,
+    self, Directory, DirectoryEffect, DirectoryReply, DirectoryRequest, RegistryMethod, Requester, ScopeOptions,
+    Scopes, client_text, numbered,
 };
 use touchline_protocol::Error;
 use touchline_registry::{OwnerId, ReplicaTiming};
+
+/// The request that a method makes, by its name.
+pub(crate) fn read(method: &str, params: &str, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+    let method = RegistryMethod::from_name(method).ok_or(Error::METHOD_NOT_FOUND)?;
+    directory::read(method, params, scopes)
+}
 
 pub(crate) const START_MS: u64 = 1_000_000;
 /// The longest jump of time, milliseconds: beyond it a node believes that it stood still.

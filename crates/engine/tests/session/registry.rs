@@ -1,6 +1,7 @@
 //! The registry by `rpc`: what a session replies to by itself, what it passes on, and what it leaves behind.
 
 use touchline_engine::Response;
+use touchline_engine::directory::RegistryMethod;
 use touchline_engine::tracker::TrackLimits;
 use touchline_protocol::Error;
 
@@ -180,8 +181,9 @@ fn names_of_a_token_are_taken_back_with_what_waits_for_them() {
 fn the_server_acts_for_a_client() {
     let mut story = Story::with(node);
     story.connect("ann", "{'sub':'ann'}");
-    let ask = touchline_engine::directory::read("register", r#"{"scope":"devices","name":"x"}"#, &story.node.scopes)
-        .expect("it is good");
+    let params = r#"{"scope":"devices","name":"x"}"#;
+    let ask =
+        touchline_engine::directory::read(RegistryMethod::Register, params, &story.node.scopes).expect("it is good");
     let (requester, _) = story.decide("ann", |session, _| session.act(ask));
     assert_eq!((&*requester.user, requester.is_backend, requester.owner), ("ann", false, story.session("ann").owner()));
     story.decide("ann", |session, context| session.close(context));

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
+use touchline_config::{PrimarySettings, StoreSettings};
 use touchline_protocol::stored::encode_publication;
 use touchline_protocol::stream::Retention;
 use touchline_store::{Append, PrimaryOptions, Store};
@@ -100,18 +101,13 @@ pub(super) fn reopen(reopen: &Reopen, options: &Options, results: &mut Results) 
 
 /// Stores publications, channel after channel.
 fn fill(database: &LabDatabase, reopen: &Reopen) -> Result<()> {
+    let primary = PrimarySettings { pool_size: 1, read_queue: 1_000, ..PrimarySettings::default() };
     let settings = PrimaryOptions {
-        primary: database.url().parse()?,
+        store: StoreSettings { primary, commit_size: 20_000, commit_queue: 100_000, ..StoreSettings::default() },
+        url: database.url().parse()?,
         tls_ca: String::new(),
-        timeout: Duration::from_secs(10),
         notifier: String::new(),
         retention: Arc::new(|_| None),
-        migrates: true,
-        commit_delay: Duration::ZERO,
-        commit_size: 20_000,
-        commit_queue: 100_000,
-        pool_size: 1,
-        read_queue: 1_000,
     };
     let store = Store::open(&settings, |_| {})?;
     let failed = Arc::new(AtomicU64::new(0));

@@ -2,6 +2,10 @@
 
 use super::offset::Offset;
 
+/// How long the idempotency key of a publication is remembered, whichever log backend keeps the channel's log,
+/// milliseconds.
+pub const IDEMPOTENCY_KEY_TTL_MS: u64 = 300_000;
+
 /// A read of a channel's log from a log backend: what the backend is asked for, and what its answer repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct LoadId {

@@ -21,7 +21,7 @@ mod offset;
 mod position;
 mod run;
 
-pub use log::{LoadId, Retention};
+pub use log::{IDEMPOTENCY_KEY_TTL_MS, LoadId, Retention};
 pub use name::{ChannelName, NamespaceName};
 pub use offset::Offset;
 pub use position::{Epoch, StreamPosition};

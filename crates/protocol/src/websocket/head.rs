@@ -6,6 +6,11 @@ use super::violation::Violation;
 
 /// Longest payload of a control frame.
 pub(super) const CONTROL_MAX: usize = 125;
+// A control frame has its length in the head's second byte: from 126 on that byte announces a longer length.
+const _: () = assert!(CONTROL_MAX < 126);
+/// Longest reason of a close frame, bytes: the payload without the code of two bytes (RFC 6455 section 5.5).
+pub const CLOSE_REASON_MAX: usize = 123;
+const _: () = assert!(2 + CLOSE_REASON_MAX == CONTROL_MAX);
 /// Longest head: two bytes, eight of length, four of mask.
 pub(super) const HEAD_MAX: usize = 14;
 

@@ -25,7 +25,7 @@ fn bad(name: &'static str, frames: &[Vec<u8>], seen: Vec<Seen>, code: u16) -> Ca
 }
 
 fn check(role: Role, cases: &[Case]) {
-    let mut random = Random(6455);
+    let mut random = Random::new(6455);
     for case in cases {
         let pieces = |size| vec![size];
         let mut ways = vec![pieces(usize::MAX), pieces(1), pieces(2), pieces(3), pieces(7)];

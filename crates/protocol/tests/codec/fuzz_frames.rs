@@ -81,7 +81,7 @@ fn stream(random: &mut Random) -> Vec<u8> {
     let mut is_inside = false;
     for _ in 0..1 + random.below(8) {
         let payload = match random.below(10) {
-            0 => random.bytes(126 + random.0 as usize % 200),
+            0 => [random.bytes(126), random.bytes_below(200)].concat(),
             1 => random.bytes(20),
             2 => "é😀".repeat(random.below(30)).into_bytes(),
             _ => random.text().into_bytes(),

@@ -81,7 +81,7 @@ fn requests_of_emulation_say_the_same_in_both_encodings() {
 fn compressed_messages_come_back_and_broken_ones_end_within_their_limit() {
     fuzz(|random| {
         let messages: Vec<Vec<u8>> = (0..1 + random.below(4))
-            .map(|_| if random.one_in(2) { lines_of(random) } else { random.bytes(random.0 as usize % 300) })
+            .map(|_| if random.one_in(2) { lines_of(random) } else { random.bytes_below(300) })
             .collect();
         let wire = Wire {
             encoding: Encoding::Protobuf,

@@ -2,29 +2,35 @@
 
 use std::time::{Duration, Instant};
 
-/// splitmix64 (Steele, Lea, Flood 2014).
-pub(crate) struct Random(pub(crate) u64);
+/// A seeded generator, with the texts and changes that fuzzing needs.
+pub(crate) struct Random(fastrand::Rng);
 
 impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Random(fastrand::Rng::with_seed(seed))
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.u64(..)
     }
 
     /// Below `end`, which is above zero.
     pub(crate) fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+        self.0.usize(..end)
     }
 
     pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
+    /// Bytes, fewer than `end`.
+    pub(crate) fn bytes_below(&mut self, end: usize) -> Vec<u8> {
+        let length = self.below(end);
+        self.bytes(length)
+    }
+
     pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length).map(|_| self.next() as u8).collect()
+        std::iter::repeat_with(|| self.0.u8(..)).take(length).collect()
     }
 
     /// Text with everything that JSON and UTF-8 make hard.
@@ -70,7 +76,7 @@ pub(crate) fn fuzz(case: impl Fn(&mut Random) + std::panic::RefUnwindSafe) {
     let (began, mut cases) = (Instant::now(), 0u64);
     while cases == 0 || began.elapsed() < lasting {
         let seed = first.wrapping_add(cases);
-        if std::panic::catch_unwind(|| case(&mut Random(seed))).is_err() {
+        if std::panic::catch_unwind(|| case(&mut Random::new(seed))).is_err() {
             panic!("run this case alone with TOUCHLINE_FUZZ_SECONDS=0 TOUCHLINE_FUZZ_SEED={seed}");
         }
         cases += 1;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{SELF, Table};
+use super::state::{SELF, Table};
 use crate::entry::{Entry, NodeName};
 use crate::owners::OwnerId;
 use crate::slab::NONE;

@@ -25,6 +25,8 @@ const FREE: u8 = 0;
 const DEAD: u8 = 1;
 /// Slots of an empty index.
 const SMALLEST: usize = 16;
+// A slot is chosen by the low bits of a hash.
+const _: () = assert!(SMALLEST.is_power_of_two());
 
 /// The slots of one size. Its length is a power of two, and at least an eighth of it is free, so that every search
 /// ends.

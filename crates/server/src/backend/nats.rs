@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use touchline_cluster::{Cluster, ClusterEvent, Joining, Storage, StreamSettings, join as join_cluster};
+use touchline_cluster::{Cluster, ClusterEvent, Joining, StreamSettings, join as join_cluster};
 use touchline_config::Settings;
 use touchline_engine::directory::Directory;
 use touchline_engine::request::{Appended, BackendEvent, Loaded};
@@ -49,28 +49,14 @@ pub(crate) fn joining(
     let streams =
         with_history.map(|(namespace, o)| StreamSettings { namespace, size: o.history_size, ttl: o.history_ttl });
     Ok(touchline_cluster::JoinOptions {
-        urls: cluster.nats_url.clone(),
-        retains_order: cluster.nats_no_randomize,
-        cluster: cluster.name.clone(),
+        cluster: cluster.clone(),
         node: id.to_owned(),
-        user: cluster.nats_user.clone(),
-        password: cluster.nats_password.clone(),
-        token: cluster.nats_token.clone(),
         credentials: read_pem("cluster.nats_credentials", &cluster.nats_credentials)?,
-        tls_ca: cluster.nats_tls_ca.clone(),
-        tls_cert: cluster.nats_tls_cert.clone(),
-        tls_key: cluster.nats_tls_key.clone(),
         program: env!("CARGO_PKG_VERSION").to_owned(),
         started_ms,
-        heartbeat: cluster.heartbeat_interval,
-        timeout: cluster.node_timeout,
-        grace: cluster.suspect_grace,
         scopes,
         streams: streams.collect(),
         check_delay: settings.client.channel_position_check_delay,
-        replicas: cluster.stream_replicas,
-        stream_max_bytes: cluster.stream_max_bytes,
-        storage: if cluster.stream_storage == "memory" { Storage::Memory } else { Storage::File },
     })
 }
 

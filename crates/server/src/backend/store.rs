@@ -35,22 +35,13 @@ pub(crate) fn opening(
         return Ok(None);
     }
     let store = &settings.store;
+    let url = store.primary.url.parse();
     Ok(Some(Opening {
-        primary: store
-            .primary
-            .url
-            .parse()
-            .map_err(|source| StartError::DatabaseAddress { database: "primary", source })?,
+        store: store.clone(),
+        url: url.map_err(|source| StartError::DatabaseAddress { database: "primary", source })?,
         tls_ca: read_pem("store.primary.tls_ca", &store.primary.tls_ca)?,
         notifier: id.to_owned(),
-        timeout: store.primary.timeout,
         retention: retention_of(Arc::clone(namespaces)),
-        migrates: store.migrate,
-        commit_delay: store.commit_delay,
-        commit_size: store.commit_size,
-        commit_queue: store.commit_queue,
-        pool_size: store.primary.pool_size,
-        read_queue: store.primary.read_queue,
     }))
 }
 
@@ -81,13 +72,10 @@ pub(crate) fn stats_opening(settings: &Settings) -> Result<Option<StatsOpening>,
         return Ok(None);
     }
     Ok(Some(StatsOpening {
+        stats: stats.clone(),
         url: stats.url.parse().map_err(|source| StartError::DatabaseAddress { database: "stats", source })?,
         tls_ca: read_pem("store.stats.tls_ca", &stats.tls_ca)?,
-        timeout: stats.timeout,
         migrates: settings.store.migrate,
-        queue_size: stats.queue_size,
-        pool_size: stats.pool_size,
-        retention: stats.retention,
     }))
 }
 

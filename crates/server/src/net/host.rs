@@ -5,8 +5,8 @@
 use std::net::IpAddr;
 
 use hyper::header::HOST;
+use touchline_engine::wildcard;
 
-use crate::net::origin;
 use crate::transport::handshake::Headers;
 
 /// Why a request is refused.
@@ -66,7 +66,7 @@ fn is_allowed(host: &str, allowed: &[String]) -> bool {
         || allowed
             .iter()
             .map(|pattern| pattern.to_ascii_lowercase())
-            .any(|pattern| [name, &host].iter().any(|t| origin::matches(&pattern, t)))
+            .any(|pattern| [name, &host].iter().any(|t| wildcard::matches(&pattern, t)))
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ const TEXT_BEGINS: &[u8] = b"PROXY ";
 const BINARY_BEGINS: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 /// What version 2 has before the part whose length it tells.
 const BINARY_HEAD: usize = BINARY_BEGINS.len() + 4;
+// The addresses of two Unix sockets, the longest of the specification (216 bytes), are not too long.
+const _: () = assert!(BINARY_HEAD + 216 <= BINARY_MAX);
 
 /// Reads the header from a socket, and no byte behind it. None = there is no header, or the socket has ended.
 pub(crate) async fn read(socket: &mut TcpStream, proxy: IpAddr) -> Option<Remote> {

@@ -1,5 +1,8 @@
 //! The rate limiter of a connection: one rate for commands and one for bytes, by the generic cell rate algorithm (ITU-T
 //! I.371): each keeps a time that runs ahead of the clock by what has been sent.
+//!
+//! By hand: `governor` reads a clock of its own and keeps its state in atomics; a connection belongs to one
+//! thread, which knows the time.
 
 /// The burst that may be sent at once: as time at the rate, microseconds; and the least number of units.
 const BURST_US: u64 = 200_000;

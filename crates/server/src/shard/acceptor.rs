@@ -29,6 +29,8 @@ use crate::transport::http::{self, HttpCaller, Port, PortRole};
 const LISTENER_TOKENS: [Token; 3] = [Token(usize::MAX), Token(usize::MAX - 1), Token(usize::MAX - 2)];
 /// Tokens of pending connections begin here; tokens of connections are below.
 const PENDING_TOKENS_FROM: usize = 1 << 32;
+// The tokens of connections are their slots, numbers of 32 bits.
+const _: () = assert!(PENDING_TOKENS_FROM > u32::MAX as usize);
 /// The most connections accepted in one turn.
 const ACCEPTS_MAX: usize = 32;
 /// Pause of all listeners when a connection can't be accepted and no connection can be closed for it here,

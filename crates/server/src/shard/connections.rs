@@ -1,4 +1,6 @@
 //! The connections of a shard: slots with generations, in chunks that never move.
+//!
+//! By hand: `slab` and `slotmap` keep one vector, which moves all connections when it grows.
 
 use touchline_engine::{ConnectionId, Session};
 use touchline_protocol::Wire;

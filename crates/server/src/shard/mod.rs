@@ -39,13 +39,16 @@ use touchline_protocol::stream::ChannelName;
 use crate::api::operations;
 use crate::net::admission::AddressSlot;
 use crate::node::Node;
+use crate::runtime::clock::TENTH_US;
 use crate::runtime::mailbox::Message;
 use crate::runtime::metrics::ShardMetrics;
 use crate::runtime::poller::Poller;
 use crate::runtime::random::ClientIdRandom;
+use crate::transport::http::HEAD_MAX;
 use acceptor::Acceptor;
 pub(crate) use acceptor::Listeners;
 use backends::WaitingRequests;
+use budget::ANSWERS_AHEAD;
 pub(crate) use budget::scarce_from;
 use connections::Connections;
 pub(crate) use half_open::ConnectionGuard;
@@ -53,6 +56,7 @@ use half_open::HalfOpen;
 use minute_stats::MinuteStats;
 use outbox::Outbox;
 use probe::ProbeProgress;
+use read::{CLOSE_TENTHS, READ_SIZE};
 use users::Users;
 
 /// Sockets served in one turn.
@@ -67,14 +71,22 @@ const SMALL_AUDIENCE: u32 = 16;
 const INLINE_RUNS_PER_TURN_MAX: usize = 32;
 /// Bytes of replies made in one turn, above which the rest of the mailbox waits for the next turn.
 const MADE_MAX: usize = 4 * 1024 * 1024;
+// A turn has room for the answers of many connections.
+const _: () = assert!(16 * ANSWERS_AHEAD <= MADE_MAX);
 /// Deliveries noted and not yet written, above which the mailbox must wait.
 const NOTES_MAX: usize = 2_000_000;
 /// Length of a tick, milliseconds.
 const TICK_MS: u64 = 100;
+// Deadlines of connections are tenths of a second.
+const _: () = assert!(TICK_MS * 1_000 == TENTH_US);
 /// Ticks that the wheel reaches ahead: somewhat more than the usual time between pings.
 const WHEEL_TICKS: usize = 512;
 /// Bytes read from a socket at once.
 const SCRATCH_SIZE: usize = 64 * 1024;
+// The longest head of a request fits into one read, and so does a read of a turn.
+const _: () = assert!(HEAD_MAX <= SCRATCH_SIZE && READ_SIZE <= SCRATCH_SIZE);
+// The wheel reaches the deadline of a close, so that it is booked once.
+const _: () = assert!(CLOSE_TENTHS as usize <= WHEEL_TICKS);
 
 thread_local! {
     static HERE: Cell<Option<ShardId>> = const { Cell::new(None) };
@@ -128,7 +140,8 @@ pub(crate) struct Shard {
     /// Random bytes for the ids of clients.
     secure: ClientIdRandom,
     /// State of a generator for numbers that may be predictable: never shown, and not of the seed of the epochs.
-    random: u64,
+    /// Pseudo-random numbers for what needs no secret: the spread of pings.
+    random: fastrand::Rng,
     /// The time of this turn, Unix milliseconds.
     now_ms: u64,
     /// The time of this turn, microseconds of the node's clock.
@@ -207,7 +220,7 @@ impl Shard {
             effects: Effects::default(),
             tracker: Tracker::default(),
             minute_stats,
-            random: random | 1,
+            random: fastrand::Rng::with_seed(random),
             secure,
             now_ms,
             now_us: 0,
@@ -450,14 +463,6 @@ impl Shard {
             self.effects = Effects::default();
         }
         result.is_ok()
-    }
-
-    /// A pseudo-random number: xorshift64 (Marsaglia 2003), seeded at random.
-    fn next_random(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random
     }
 }
 

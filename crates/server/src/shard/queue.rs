@@ -15,6 +15,10 @@ use touchline_engine::session::ENTRY_SIZE;
 pub(super) const WRITE_PER_TURN_BYTES_MAX: usize = 256 * 1024;
 /// The most bytes offered to a socket at once.
 const SLICE: usize = 64 * 1024;
+// A turn offers the socket at least one whole slice.
+const _: () = assert!(SLICE <= WRITE_PER_TURN_BYTES_MAX);
+// What the session counts for a push covers its entry here.
+const _: () = assert!(size_of::<QueuedFrame>() < ENTRY_SIZE);
 
 /// The kind of a frame, by which the queue accounts for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -276,34 +280,26 @@ mod tests {
         assert_eq!(queue.pushes, all().filter(|(_, w)| w.kind != OutputKind::Answer).count());
     }
 
-    /// xorshift64.
-    fn random(state: &mut u64) -> usize {
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        *state as usize
-    }
-
     #[test]
     fn whatever_happens_the_account_is_what_is_queued_and_the_order_is_kept() {
         for seed in 1..500u64 {
-            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut random = fastrand::Rng::with_seed(seed);
             let (mut queue, mut socket, mut gathered) = (Queue::default(), Narrow(0, Vec::new()), Vec::new());
             let mut expected = Vec::new();
             for number in 0..60u8 {
-                match random(&mut state) % 6 {
+                match random.u8(..6) {
                     0 | 1 => {
-                        let frame = vec![number; 1 + random(&mut state) % 3_000];
+                        let frame = vec![number; 1 + random.usize(..3_000)];
                         expected.extend_from_slice(&frame);
-                        queue.push(frame.into(), OutputKind::Push, 1 + (random(&mut state) % 9) as u32, u64::MAX);
+                        queue.push(frame.into(), OutputKind::Push, 1 + random.u32(..9), u64::MAX);
                     }
                     2 => {
-                        let frame = vec![number; 1 + random(&mut state) % 90_000];
+                        let frame = vec![number; 1 + random.usize(..90_000)];
                         expected.extend_from_slice(&frame);
                         queue.push(frame.into(), OutputKind::Answer, 1, u64::MAX);
                     }
                     _ => {
-                        socket.0 += random(&mut state) % 60_000;
+                        socket.0 += random.usize(..60_000);
                         let _ = queue.flush(&mut socket, &mut gathered).expect("the socket is not broken");
                     }
                 }

@@ -34,7 +34,7 @@ use crate::transport::handshake::Negotiated;
 /// Reads of one connection in one turn; the rest waits for the next turn, so that one busy client delays no other.
 const READS_MAX: usize = 2;
 /// Bytes of one such read, unless something larger has begun to arrive.
-const READ_SIZE: usize = 8 * 1024;
+pub(super) const READ_SIZE: usize = 8 * 1024;
 /// Time that a client has to answer a close frame, tenths of a second.
 pub(super) const CLOSE_TENTHS: u32 = 50;
 /// Close codes that are never sent (RFC 6455 section 7.4.1): none was given, and the connection broke off.
@@ -330,7 +330,7 @@ impl Shard {
 
     /// A connection, and the context by which its session decides.
     fn context(&mut self, slot: u32) -> Option<(&mut Connection, Context<'_>)> {
-        let random = self.next_random();
+        let random = self.random.u64(..);
         let is_scarce = self.is_scarce();
         let id = ConnectionId { shard: self.id, slot, generation: self.connections.generation(slot) };
         let connection = self.connections.get_mut(slot)?;

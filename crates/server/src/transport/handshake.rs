@@ -88,11 +88,9 @@ pub(crate) struct Negotiated {
 /// The transport of a WebSocket endpoint; None = no endpoint is served at this path.
 pub(crate) fn transport_of(node: &Node, path: &str) -> Option<Transport> {
     let (duplex, listening) = (&node.settings.websocket, &node.settings.uni_websocket);
-    let listening_path =
-        if listening.handler_prefix.is_empty() { "/connection/uni_websocket" } else { &listening.handler_prefix };
     match path {
         _ if !duplex.disabled && path == duplex.handler_prefix => Some(Transport::WebSocket),
-        _ if listening.enabled && path == listening_path => Some(Transport::UniWebSocket),
+        _ if listening.enabled && path == listening.handler_prefix => Some(Transport::UniWebSocket),
         _ => None,
     }
 }

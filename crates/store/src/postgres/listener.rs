@@ -16,6 +16,9 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const STABLE: Duration = Duration::from_secs(20);
 /// Between two checks of the connection.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+// A connection that fails again and again at once is logged once, not at each attempt or check.
+const _: () =
+    assert!(RETRY_INTERVAL.as_millis() < STABLE.as_millis() && CHECK_INTERVAL.as_millis() < STABLE.as_millis());
 
 /// Listens until the runtime ends; notifications of the node `me` itself are skipped.
 pub(super) async fn serve(address: PostgresAddress, me: String, events: EventSink) {

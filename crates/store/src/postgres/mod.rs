@@ -49,7 +49,7 @@ impl PostgresPrimary {
     ) -> Result<Self, OpenError> {
         let of_system = |source| OpenError::Thread { work: "PostgreSQL", source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
-        let (writes, mut write_requests) = channel(settings.commit_queue.max(1));
+        let (writes, mut write_requests) = channel(settings.store.commit_queue.max(1));
         let (reads, read_requests) = unbounded_channel();
         let runs = Arc::<RunBook>::default();
         let (check_sender, checked) = std::sync::mpsc::channel();
@@ -60,7 +60,7 @@ impl PostgresPrimary {
                 // do not need it.
                 let checked = match PostgresClient::to(&address).await {
                     Ok(mut link) => {
-                        link.check(&PRIMARY, settings.migrates).await.map(|()| true).map_err(OpenError::from)
+                        link.check(&PRIMARY, settings.store.migrate).await.map(|()| true).map_err(OpenError::from)
                     }
                     Err(failure) if failure.is_transient() => {
                         metrics.fail(&failure);
@@ -74,7 +74,7 @@ impl PostgresPrimary {
                 };
                 let _ = check_sender.send(Ok(()));
                 let read_requests = Arc::new(tokio::sync::Mutex::new(read_requests));
-                for _ in 0..settings.pool_size.max(1) {
+                for _ in 0..settings.store.primary.pool_size.max(1) {
                     let (events, writes, metrics) = (Arc::clone(&events), weak_writes.clone(), Arc::clone(&metrics));
                     let reader =
                         reader::PostgresReader::new(address.clone(), events, writes, metrics, Arc::clone(&runs));

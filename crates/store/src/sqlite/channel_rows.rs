@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
-use touchline_protocol::stream::{ChannelName, Epoch, Offset, Run, StreamPosition};
+use touchline_protocol::stream::{ChannelName, Epoch, IDEMPOTENCY_KEY_TTL_MS, Offset, Run, StreamPosition};
 
 use crate::batch::WriteResult;
 use crate::publication::Append;
 
 /// How long a repeated idempotency key returns the first result, milliseconds.
-const KEY_MS: u64 = 5 * 60 * 1_000;
+const KEY_MS: u64 = IDEMPOTENCY_KEY_TTL_MS;
 /// Rows deleted in one step.
 pub(super) const TRIM_STEP_ROWS: u64 = 512;
 /// Channels trimmed in one step.

@@ -18,6 +18,8 @@ const MOVE_PAGES_MIN: i64 = 16_000;
 /// Pages of a log that is too long. A busy writer keeps the log from ever being empty when its pages are moved; such a
 /// log is emptied by the writer itself, once.
 const LONG_LOG_PAGES: i64 = 32_000;
+// Pages are moved before the log counts as too long.
+const _: () = assert!(MOVE_PAGES_MIN < LONG_LOG_PAGES);
 
 /// The thread and all it owns.
 pub(super) struct WalCheckpointer {

@@ -53,15 +53,15 @@ impl SqlitePrimary {
         events: EventSink,
         metrics: Arc<StoreMetrics>,
     ) -> Result<Self, OpenError> {
-        let (lock, mut connection) = open(path, &PRIMARY, settings.migrates)?;
+        let (lock, mut connection) = open(path, &PRIMARY, settings.store.migrate)?;
         let in_sqlite = |source| OpenError::Sqlite { path: path.display().to_string(), source };
         // No other process writes to the file, so the run lasts as long as the process.
         let runs = begin_run(&mut connection).map_err(in_sqlite)?;
-        let (writes, write_requests) = sync_channel(settings.commit_queue.max(1));
+        let (writes, write_requests) = sync_channel(settings.store.commit_queue.max(1));
         let (reads, read_requests) = channel();
         let read_requests = Arc::new(Mutex::new(read_requests));
         let mut threads = Vec::new();
-        for _ in 0..settings.pool_size.max(1) {
+        for _ in 0..settings.store.primary.pool_size.max(1) {
             let reader = reader::SqliteReader::new(
                 path.to_owned(),
                 Arc::clone(&events),

@@ -56,7 +56,7 @@ impl SqliteWriter {
         is_log_long: Arc<AtomicBool>,
         runs: KnownRuns,
     ) -> Self {
-        let (commit_delay, commit_size) = (settings.commit_delay, settings.commit_size.max(1));
+        let (commit_delay, commit_size) = (settings.store.commit_delay, settings.store.commit_size.max(1));
         SqliteWriter {
             path,
             connection: Some(connection),

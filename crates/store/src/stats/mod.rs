@@ -51,11 +51,11 @@ impl Stats {
                 StatsBackend::Sqlite(sqlite::SqliteStats::open(path, settings, Arc::clone(&metrics))?)
             }
             DatabaseUrl::Postgres(url) => {
-                let address = PostgresAddress::new(url, &settings.tls_ca, settings.timeout)?;
+                let address = PostgresAddress::new(url, &settings.tls_ca, settings.stats.timeout)?;
                 StatsBackend::Postgres(postgres::PostgresStats::open(&address, settings, Arc::clone(&metrics))?)
             }
         };
-        Ok(Stats { backend, metrics, queue_size: settings.queue_size as u64 })
+        Ok(Stats { backend, metrics, queue_size: settings.stats.queue_size as u64 })
     }
 
     /// Queues a row, or drops it if the queue has no room.

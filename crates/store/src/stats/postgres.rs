@@ -65,7 +65,7 @@ impl PostgresStats {
                 };
                 let _ = check_sender.send(opened);
                 let query_receiver = Arc::new(tokio::sync::Mutex::new(query_receiver));
-                for _ in 0..settings.pool_size.max(1) {
+                for _ in 0..settings.stats.pool_size.max(1) {
                     tokio::spawn(read_all(address.clone(), Arc::clone(&query_receiver), Arc::clone(&metrics)));
                 }
                 writer.serve(command_receiver).await;
@@ -198,7 +198,8 @@ impl PostgresStatsWriter {
     }
 
     async fn trim(&mut self) -> Result<(), PostgresError> {
-        let before_ms = now_ms().saturating_sub(u64::try_from(self.settings.retention.as_millis()).unwrap_or(u64::MAX));
+        let before_ms =
+            now_ms().saturating_sub(u64::try_from(self.settings.stats.retention.as_millis()).unwrap_or(u64::MAX));
         let first = (before_ms / 60_000 / DAY) as i64;
         self.link().await?.execute("SELECT touchline_stats.drop_before($1)", &[&first]).await?;
         self.days.retain(|day| *day >= first);

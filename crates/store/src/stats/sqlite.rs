@@ -44,12 +44,12 @@ impl SqliteStats {
         let (queries, query_receiver) = channel();
         let query_receiver = Arc::new(Mutex::new(query_receiver));
         let mut threads = Vec::new();
-        for _ in 0..settings.pool_size.max(1) {
+        for _ in 0..settings.stats.pool_size.max(1) {
             let (receiver, path_of_thread, metrics) =
                 (Arc::clone(&query_receiver), path.to_owned(), Arc::clone(&metrics));
             threads.push(thread("stats-read", move || read_all(&path_of_thread, &receiver, &metrics))?);
         }
-        let retention = settings.retention.max(Duration::from_secs(60));
+        let retention = settings.stats.retention.max(Duration::from_secs(60));
         let writer = SqliteStatsWriter { path: path.to_owned(), connection: None, metrics, retention, serial: 0 };
         threads.push(thread("stats-write", move || writer.serve(&command_receiver))?);
         Ok(SqliteStats { commands, queries: Mutex::new(Some(queries)), threads: Mutex::new(threads), lock })

@@ -1,9 +1,9 @@
 //! Rows and queries of the statistics, and their results.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
+use touchline_config::StatsSettings;
 use touchline_protocol::stream::ChannelName;
 
 use super::curve::Curve;
@@ -14,20 +14,14 @@ use crate::sketch::Sketch;
 /// How to open the stats database.
 #[derive(Clone)]
 pub struct StatsOptions {
-    /// Address of the database.
+    /// The `store.stats` part of the configuration.
+    pub stats: StatsSettings,
+    /// Address of the database, from `stats`.
     pub url: DatabaseUrl,
     /// As in [`crate::PrimaryOptions::tls_ca`].
     pub tls_ca: String,
-    /// How long PostgreSQL may take for a request.
-    pub timeout: Duration,
-    /// Whether to bring the schema up to date at the start.
+    /// Whether to bring the schema up to date at the start (`store.migrate`).
     pub migrates: bool,
-    /// Number of rows that may wait for a batch; more are dropped.
-    pub queue_size: usize,
-    /// Number of queries at a time.
-    pub pool_size: usize,
-    /// How long rows are kept; at least a minute. PostgreSQL removes whole days.
-    pub retention: Duration,
 }
 
 /// A row of the statistics.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use touchline_protocol::stream::StreamPosition;
 use touchline_store::{Append, ChannelDescription, InboxMessage, PrimaryOptions, StoreRefusal};
 
-use crate::stage::{HOUR_MS, Stage, TIMEOUT, behind, now_ms, offsets, on_both, publication, retention, tells};
+use crate::stage::{HOUR_MS, Stage, TIMEOUT, behind, now_ms, offsets, on_both, publication, retention, tells, with};
 
 /// A number that SQLite can't keep, and a text that PostgreSQL can't.
 const BAD_TIME: u64 = u64::MAX;
@@ -16,7 +16,7 @@ const BAD_TEXT: &str = "a\0b";
 
 /// What comes in within this time is one batch.
 fn in_one_batch(settings: &PrimaryOptions) -> PrimaryOptions {
-    PrimaryOptions { commit_delay: Duration::from_millis(200), commit_size: 1_000, ..settings.clone() }
+    with(settings, |store| (store.commit_delay, store.commit_size) = (Duration::from_millis(200), 1_000))
 }
 
 fn inbox_message(name: &str, expires_ms: u64) -> InboxMessage {

@@ -4,10 +4,10 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use touchline_protocol::stream::{Offset, StreamPosition};
-use touchline_store::{Append, DatabaseUrl, PrimaryOptions, StoreEvent, StoreRefusal};
+use touchline_store::{Append, DatabaseUrl, StoreEvent, StoreRefusal};
 
 use crate::stage::{
-    HOUR_MS, Stage, TIMEOUT, behind, execute, now_ms, offsets, on_both, payload, publication, retention, tells,
+    HOUR_MS, Stage, TIMEOUT, behind, execute, now_ms, offsets, on_both, payload, publication, retention, tells, with,
 };
 
 #[test]
@@ -166,7 +166,7 @@ fn a_key_outlives_its_publication_and_keeps_its_channel() {
 #[test]
 fn a_channel_that_is_loaded_while_it_begins_is_reported_as_it_is() {
     on_both("begins", |settings| {
-        let stage = Stage::open(&PrimaryOptions { commit_size: 1, ..settings.clone() });
+        let stage = Stage::open(&with(settings, |store| store.commit_size = 1));
         let names: Vec<String> = (0..100).map(|n| format!("a{n}")).collect();
         names.iter().for_each(|name| stage.store.load(name.as_str().into(), behind(0), 10, HOUR_MS));
         names.iter().for_each(|name| stage.store.append(publication(name, 1)));
@@ -205,7 +205,7 @@ fn what_is_removed_is_gone_and_the_position_stays() {
 fn a_channel_is_removed_among_publications_of_the_same_commit() {
     on_both("remove-among", |settings| {
         let together =
-            PrimaryOptions { commit_delay: Duration::from_millis(200), commit_size: 1_000, ..settings.clone() };
+            with(settings, |store| (store.commit_delay, store.commit_size) = (Duration::from_millis(200), 1_000));
         let stage = Stage::open(&together);
         assert_eq!(stage.offset(publication("a", 1)), 1);
         let (sender, appended) = channel();
@@ -298,7 +298,7 @@ fn a_row_that_is_not_what_was_stored_is_refused_and_the_store_is_not_healthy() {
 #[test]
 fn more_than_may_wait_is_refused_at_once() {
     on_both("full", |settings| {
-        let narrow = PrimaryOptions { commit_queue: 10, commit_size: 1, ..settings.clone() };
+        let narrow = with(settings, |store| (store.commit_queue, store.commit_size) = (10, 1));
         let stage = Stage::open(&narrow);
         let (sender, results_of_appends) = channel();
         for n in 0..300 {

@@ -6,7 +6,7 @@ use touchline_protocol::stream::Offset;
 use touchline_store::{Append, PrimaryOptions, StoreEvent, StoreRefusal};
 
 use crate::postgres::Postgres;
-use crate::stage::{HOUR_MS, Stage, TIMEOUT, offsets, on_both, on_postgres, publication, retention, settings};
+use crate::stage::{HOUR_MS, Stage, TIMEOUT, offsets, on_both, on_postgres, publication, retention, settings, with};
 
 fn node(name: &str, url: &str) -> Stage {
     Stage::open(&PrimaryOptions { notifier: name.to_owned(), ..settings(url) })
@@ -24,7 +24,7 @@ fn a_burst_beyond_the_size_can_still_be_read_by_nodes_that_are_told_of_it() {
         let two = node("two", url);
         // It has its lease before the burst.
         two.offset(publication("other", 1));
-        let together = PrimaryOptions { commit_delay: Duration::from_millis(200), ..settings(url) };
+        let together = with(&settings(url), |store| store.commit_delay = Duration::from_millis(200));
         let one = Stage::open(&PrimaryOptions { notifier: "one".to_owned(), ..together });
         (1..=29).for_each(|n| one.store.append(Append { retention: retention(10, HOUR_MS), ..publication("a", n) }));
         assert_eq!(one.offset(Append { retention: retention(10, HOUR_MS), ..publication("a", 30) }), 30);

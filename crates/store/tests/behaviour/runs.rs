@@ -120,7 +120,7 @@ const ROWS_1: [&str; 5] = [
 fn rows_of_the_first_version_are_read() {
     on_both("rows", |given| {
         Stage::open(given).store.close();
-        let data = if matches!(given.primary, touchline_store::DatabaseUrl::Sqlite(_)) { "BLOB" } else { "TEXT" };
+        let data = if matches!(given.url, touchline_store::DatabaseUrl::Sqlite(_)) { "BLOB" } else { "TEXT" };
         let rows = ROWS_1.map(|row| row.replace("AS DATA", &format!("AS {data}")));
         execute(given, &rows.each_ref().map(String::as_str));
         execute(given, &["UPDATE touchline.run SET number = 40, id = 1099511627775"]);

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use touchline_config::{PrimarySettings, StoreSettings};
 use touchline_protocol::stored::encode_publication;
 use touchline_protocol::stream::{LoadId, Offset, Retention, StreamPosition};
 use touchline_store::{Append, DatabaseUrl, PrimaryOptions, Store, StoreEvent, StoreRefusal, StoredHistory};
@@ -63,19 +64,21 @@ pub(crate) fn now_ms() -> u64 {
 }
 
 pub(crate) fn settings(url: &str) -> PrimaryOptions {
+    let primary = PrimarySettings { timeout: TIMEOUT, pool_size: 2, read_queue: 1_000, ..PrimarySettings::default() };
     PrimaryOptions {
-        primary: url.parse().expect("the address is good"),
+        store: StoreSettings { primary, commit_size: 100, commit_queue: 1_000, ..StoreSettings::default() },
+        url: url.parse().expect("the address is good"),
         tls_ca: String::new(),
-        timeout: TIMEOUT,
         notifier: String::new(),
         retention: Arc::new(|_| None),
-        migrates: true,
-        commit_delay: Duration::ZERO,
-        commit_size: 100,
-        commit_queue: 1_000,
-        pool_size: 2,
-        read_queue: 1_000,
     }
+}
+
+/// The same settings with a change.
+pub(crate) fn with(settings: &PrimaryOptions, change: impl FnOnce(&mut StoreSettings)) -> PrimaryOptions {
+    let mut settings = settings.clone();
+    change(&mut settings.store);
+    settings
 }
 
 impl Stage {
@@ -145,7 +148,7 @@ pub(crate) fn offsets(kept: &[(u64, String)]) -> Vec<u64> {
 /// Runs statements without the store. In PostgreSQL the tables are in a schema.
 pub(crate) fn execute(settings: &PrimaryOptions, statements: &[&str]) {
     for statement in statements {
-        match &settings.primary {
+        match &settings.url {
             DatabaseUrl::Sqlite(path) => {
                 let connection = rusqlite::Connection::open(path).expect("it opens");
                 connection.execute_batch(&statement.replace("touchline.", "")).expect("it is written");

@@ -5,6 +5,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use touchline_config::StatsSettings;
 use touchline_store::sketch::{Sketch, hash};
 use touchline_store::stats::{
     Curve, EventCount, Point, Range, RankBy, RankedItem, Row, Stats, StatsOptions, StatsQuery, StatsResult,
@@ -16,13 +17,10 @@ const HOUR_S: u64 = 3_600;
 
 fn settings(url: &str) -> StatsOptions {
     StatsOptions {
+        stats: StatsSettings { timeout: TIMEOUT, queue_size: 100_000, ..StatsSettings::default() },
         url: url.parse().expect("the address is good"),
         tls_ca: String::new(),
-        timeout: TIMEOUT,
         migrates: true,
-        queue_size: 100_000,
-        pool_size: 2,
-        retention: Duration::from_secs(30 * 24 * HOUR_S),
     }
 }
 
@@ -183,7 +181,12 @@ fn what_is_too_old_goes_and_what_has_no_room_is_counted() {
             StatsResult::Top(all) => all.first().map_or(0, |ranked| ranked.figures[0]),
             other => panic!("{other:?}"),
         };
-        let small = StatsOptions { queue_size: 20_000, ..settings(url) };
+        let with = |change: &dyn Fn(&mut StatsSettings)| {
+            let mut settings = settings(url);
+            change(&mut settings.stats);
+            settings
+        };
+        let small = with(&|stats| stats.queue_size = 20_000);
         {
             let stats = Stats::open(&small).expect("it opens");
             (0..6_000).for_each(|n| stats.record(event(now_ms() - 10 * day_ms - n)));
@@ -192,11 +195,9 @@ fn what_is_too_old_goes_and_what_has_no_room_is_counted() {
             assert_eq!(count(&stats), 6_010);
             stats.close();
         }
-        let stats = Stats::open(&StatsOptions {
-            retention: Duration::from_millis(5 * day_ms),
-            queue_size: 100,
-            ..settings(url)
-        })
+        let stats = Stats::open(&with(&|stats| {
+            (stats.retention, stats.queue_size) = (Duration::from_millis(5 * day_ms), 100);
+        }))
         .expect("it opens");
         let began = Instant::now();
         while count(&stats) > 10 {

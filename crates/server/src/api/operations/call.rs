@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 use serde::de::Error as _;
-use touchline_engine::directory::METHODS;
+use touchline_engine::directory::RegistryMethod;
 use touchline_protocol::Error;
 
 use super::channel_directory::{OfChannel, SearchRequest, SetRequest};
@@ -49,7 +49,7 @@ enum CallRequest<'a> {
     Channels(ChannelsRequest),
     Info,
     /// The directory reads its parameters itself.
-    Registry,
+    Registry(RegistryMethod),
     /// No operation has this name.
     Unknown,
 }
@@ -83,10 +83,10 @@ impl<'a> Call<'a> {
             "stats_events" => CallRequest::StatsEvents(object(params)?),
             "channels" => CallRequest::Channels(object(params)?),
             "info" => object::<serde::de::IgnoredAny>(params).map(|_| CallRequest::Info)?,
-            method if METHODS.contains(&method) => {
-                object::<serde::de::IgnoredAny>(params).map(|_| CallRequest::Registry)?
-            }
-            _ => CallRequest::Unknown,
+            method => match RegistryMethod::from_name(method).filter(|method| method.is_operation()) {
+                Some(method) => object::<serde::de::IgnoredAny>(params).map(|_| CallRequest::Registry(method))?,
+                None => CallRequest::Unknown,
+            },
         };
         Ok(Call { method, params, request })
     }
@@ -151,7 +151,7 @@ impl<'a> Call<'a> {
             CallRequest::StatsEvents(request) => stats::events(node, request).await,
             CallRequest::Channels(request) => channels::channels(node, request).await,
             CallRequest::Info => info::info(node).await,
-            CallRequest::Registry => registry::run(node, self.method, self.params).await,
+            CallRequest::Registry(method) => registry::run(node, method, self.params).await,
             CallRequest::Unknown => Err(Error::METHOD_NOT_FOUND),
         }
     }

@@ -10,14 +10,12 @@ use touchline_engine::request::ClientPosition;
 use touchline_engine::session::ServerSubscription;
 use touchline_protocol::data::{object, object_or_default};
 use touchline_protocol::stream::Offset;
+use touchline_protocol::websocket::CLOSE_REASON_MAX;
 use touchline_protocol::{Disconnect, Error};
 
 use super::{Json, done, nullable, payload, plain};
 use crate::node::Node;
 use crate::runtime::mailbox::UserAction;
-
-/// Longest reason of a disconnect, bytes: a close frame holds no more.
-const REASON_MAX: usize = 123;
 
 /// The connections that an operation applies to.
 struct Selection {
@@ -159,7 +157,7 @@ pub(super) async fn disconnect(node: &Node, request: DisconnectRequest) -> Resul
     let selection = Selection::of(request.user, request.client, request.session)?;
     let why = match request.disconnect {
         None => Disconnect::FORCE_NO_RECONNECT,
-        Some(why) if !(3000..5000).contains(&why.code) || why.reason.len() > REASON_MAX => {
+        Some(why) if !(3000..5000).contains(&why.code) || why.reason.len() > CLOSE_REASON_MAX => {
             return Err(Error::BAD_REQUEST);
         }
         Some(why) => Disconnect { code: why.code, reason: why.reason.into() },

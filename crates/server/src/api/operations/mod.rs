@@ -198,7 +198,7 @@ fn payload(value: Option<&RawValue>, base64: &str) -> Result<Option<bytes::Bytes
     if base64.is_empty() {
         return Ok(None);
     }
-    let decoded = touchline_engine::claims::decode_base64(base64).ok_or(Error::BAD_REQUEST)?;
+    let decoded = touchline_engine::base64_text::decode_base64(base64).ok_or(Error::BAD_REQUEST)?;
     let value: &RawValue = serde_json::from_slice(&decoded).map_err(|_| Error::BAD_REQUEST)?;
     touchline_protocol::data::checked_payload(value).map(Some)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use touchline_engine::Response;
-use touchline_engine::directory::{self, DirectoryRequest, Requester, client_from_text};
+use touchline_engine::directory::{self, DirectoryRequest, RegistryMethod, Requester, client_from_text};
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
@@ -14,7 +14,7 @@ use crate::node::Node;
 
 /// Whether an operation acts on behalf of a client.
 pub(super) fn is_for_client(method: &str) -> bool {
-    matches!(method, "register" | "unregister" | "update_meta" | "join" | "leave")
+    RegistryMethod::from_name(method).is_some_and(RegistryMethod::acts_for_client)
 }
 
 #[derive(Deserialize, Default)]
@@ -32,9 +32,9 @@ fn longest_call_ms(request_timeout: Duration) -> u64 {
 
 /// Errors: 107 for bad parameters, 4001–4008, 106 at a limit; 4009 while the entries of other nodes have not arrived,
 /// when one of them may be the answer.
-pub(super) async fn run(node: &Node, method: &str, params: &[u8]) -> Result<Json, Error> {
+pub(super) async fn run(node: &Node, method: RegistryMethod, params: &[u8]) -> Result<Json, Error> {
     let is_unsettled = node.is_unsettled();
-    if is_unsettled && matches!(method, "names" | "groups" | "count" | "members" | "member") {
+    if is_unsettled && method.reads_all_nodes() {
         return Err(Error::CLUSTER_UNREACHABLE);
     }
     let answer = run_directory(node, method, params).await;
@@ -44,7 +44,7 @@ pub(super) async fn run(node: &Node, method: &str, params: &[u8]) -> Result<Json
     answer
 }
 
-async fn run_directory(node: &Node, method: &str, params: &[u8]) -> Result<Json, Error> {
+async fn run_directory(node: &Node, method: RegistryMethod, params: &[u8]) -> Result<Json, Error> {
     let text = std::str::from_utf8(params).map_err(|_| Error::BAD_REQUEST)?;
     let text = if text.trim_ascii().is_empty() { "{}" } else { text };
     let mut request = directory::read(method, text, &node.session.scopes)?;
@@ -54,7 +54,7 @@ async fn run_directory(node: &Node, method: &str, params: &[u8]) -> Result<Json,
     if let Some(answer) = node.session.scopes.answer(&request) {
         return answer;
     }
-    let response = if is_for_client(method) {
+    let response = if method.acts_for_client() {
         let ForClient { client } = serde_json::from_str(text).map_err(|_| Error::BAD_REQUEST)?;
         let owner = client_from_text(&client).ok_or(Error::BAD_REQUEST)?;
         node.request_for_client(owner, request).await

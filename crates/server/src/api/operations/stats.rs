@@ -19,9 +19,13 @@ const RANGE_MAX: u64 = 366 * 86_400;
 const STEP_S: u64 = 60;
 /// Points of one answer, at most.
 const POINTS_MAX: u64 = 10_000;
+// The range and the step by default make an answer that is allowed.
+const _: () = assert!(DEFAULT_RANGE_S <= RANGE_MAX && DEFAULT_RANGE_S / STEP_S <= POINTS_MAX);
 /// Lines of a ranking: the default, and the maximum.
 const TOP_DEFAULT: usize = 10;
 const TOP_MAX: usize = 1_000;
+// A ranking by default is one that is allowed.
+const _: () = assert!(TOP_DEFAULT <= TOP_MAX);
 
 /// The parameters of the three operations; each uses some of them. Absent = empty or 0, which stands for the default.
 #[derive(Deserialize, Default)]

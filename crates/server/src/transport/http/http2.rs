@@ -48,6 +48,8 @@ const PAIR_TO_SHARD: usize = 4 * 1024;
 /// Bytes that a client may send ahead on one stream, and on all streams of a connection together.
 const STREAM_WINDOW: u32 = 32 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
+// One stream may be filled without the others, and what is carried at once fits into the pair of sockets.
+const _: () = assert!(STREAM_WINDOW <= CONNECTION_WINDOW && CARRIED <= PAIR_TO_SHARD && CARRIED <= PAIR_FROM_SHARD);
 /// The most that a stream holds, bytes: what waits for the client's window and a piece more (16 KiB), what is carried
 /// and waits to be (4 × 4 KiB), its pair of sockets (2 × 8 KiB + 2 × 4 KiB), its task, state and header fields
 /// (8 KiB), and what the client has sent ahead (32 KiB).

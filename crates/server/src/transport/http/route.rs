@@ -82,9 +82,7 @@ async fn plain(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
     let node = &origin.node;
     let settings = &node.settings;
     let path = request.uri().path();
-    if (settings.http_stream.enabled || settings.sse.enabled)
-        && path == prefix(&settings.emulation.handler_prefix, "/emulation")
-    {
+    if (settings.http_stream.enabled || settings.sse.enabled) && path == settings.emulation.handler_prefix {
         return emulation::answer(node, origin.remote, request).await;
     }
     let is_read = is_read(&request);
@@ -113,14 +111,12 @@ async fn inner(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
 /// The probe that a path names. None = the path names none, or this port does not serve it.
 fn probe_of(origin: &Origin, path: &str) -> Option<ProbeReply> {
     let settings = &origin.node.settings;
-    let is_health = path == prefix(&settings.health.handler_prefix, "/health");
+    let is_health = path == settings.health.handler_prefix;
     match path {
         _ if !origin.side.serves_operators() => None,
         "/livez" if settings.health.enabled => Some(ProbeReply::Live),
         _ if settings.health.enabled && (is_health || path == "/readyz") => Some(ProbeReply::Ready),
-        _ if settings.prometheus.enabled && path == prefix(&settings.prometheus.handler_prefix, "/metrics") => {
-            Some(ProbeReply::Metrics)
-        }
+        _ if settings.prometheus.enabled && path == settings.prometheus.handler_prefix => Some(ProbeReply::Metrics),
         _ => None,
     }
 }
@@ -152,11 +148,6 @@ async fn live(node: &Node) -> HttpResponse {
         Ok(turned) if turned.len() == node.shards.len() => respond::body(StatusCode::OK, JSON, "{}"),
         _ => respond::text(StatusCode::SERVICE_UNAVAILABLE, "an event loop does not turn\n"),
     }
-}
-
-/// A configured path; `default` when it is empty.
-pub(super) fn prefix<'a>(configured: &'a str, default: &'a str) -> &'a str {
-    if configured.is_empty() { default } else { configured }
 }
 
 /// The answer to the readiness probe: whether the node can serve, else why not.

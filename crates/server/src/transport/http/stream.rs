@@ -13,7 +13,7 @@ use touchline_protocol::{Wire, deflate};
 
 use super::body::RequestBody;
 use super::respond::{self, HttpResponse, RefusalResponse};
-use super::{cors, route, upgrade};
+use super::{cors, upgrade};
 use crate::net::admission::{Admission, Denial};
 use crate::net::agent::Agent;
 use crate::net::proxies::Remote;
@@ -39,15 +39,15 @@ pub(super) struct Admitted {
 pub(super) fn transport_of(node: &Node, path: &str) -> Option<(Transport, HttpStreamSettings)> {
     let settings = &node.settings;
     let transports = [
-        (Transport::HttpStream, &settings.http_stream, "/connection/http_stream"),
-        (Transport::Sse, &settings.sse, "/connection/sse"),
-        (Transport::UniHttpStream, &settings.uni_http_stream, "/connection/uni_http_stream"),
-        (Transport::UniSse, &settings.uni_sse, "/connection/uni_sse"),
+        (Transport::HttpStream, &settings.http_stream),
+        (Transport::Sse, &settings.sse),
+        (Transport::UniHttpStream, &settings.uni_http_stream),
+        (Transport::UniSse, &settings.uni_sse),
     ];
     transports
         .into_iter()
-        .find(|(_, settings, default)| settings.enabled && route::prefix(&settings.handler_prefix, default) == path)
-        .map(|(transport, settings, _)| (transport, settings.clone()))
+        .find(|(_, settings)| settings.enabled && settings.handler_prefix == path)
+        .map(|(transport, settings)| (transport, settings.clone()))
 }
 
 /// Admits a client.

@@ -1,0 +1,118 @@
+//! The methods of the registry by name. Clients call them by `rpc`, backends as operations of the server API.
+
+/// Makes the enum of methods, with their names, from one table.
+macro_rules! methods {
+    ($($(#[$doc:meta])* $method:ident = $name:literal,)*) => {
+        /// A method of the registry.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum RegistryMethod {
+            $($(#[$doc])* $method,)*
+        }
+
+        impl RegistryMethod {
+            /// Every method.
+            pub const ALL: &[RegistryMethod] = &[$(RegistryMethod::$method),*];
+
+            /// The method's name, without the prefix `registry.` that it has in an `rpc`.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(RegistryMethod::$method => $name,)*
+                }
+            }
+
+            /// The method of this name; `None` = there is none.
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(RegistryMethod::$method),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+methods! {
+    /// Registers a name.
+    Register = "register",
+    /// Ends the registration of a name.
+    Unregister = "unregister",
+    /// Replaces the metadata of a name.
+    UpdateMeta = "update_meta",
+    /// The owner of a name.
+    Lookup = "lookup",
+    /// Names by prefix.
+    Names = "names",
+    /// How many names, groups and memberships a scope has.
+    Count = "count",
+    /// Joins a group.
+    Join = "join",
+    /// Leaves a group.
+    Leave = "leave",
+    /// The members of a group.
+    Members = "members",
+    /// One member of a group.
+    Member = "member",
+    /// Groups by prefix.
+    Groups = "groups",
+    /// The changes of a scope since a position.
+    Changes = "changes",
+    /// Sends a message to a name or a group.
+    Send = "send",
+    /// Calls a name or a group.
+    Call = "call",
+    /// The same: a client may choose this name for the call of a group.
+    MultiCall = "multi_call",
+    /// Replies to a call. Clients only.
+    Reply = "reply",
+    /// Acknowledges inbox messages. Clients only.
+    AcknowledgeInbox = "inbox.ack",
+}
+
+impl RegistryMethod {
+    /// The method of an `rpc` of a client; `None` = the `rpc` is not about the registry. The inner `None` = the
+    /// registry has no such method.
+    pub fn from_rpc(name: &str) -> Option<Option<Self>> {
+        match name.strip_prefix("registry.") {
+            Some(name) => Some(Self::from_name(name)),
+            None => Self::from_name(name).filter(|method| !method.is_operation()).map(Some),
+        }
+    }
+
+    /// Whether backends can call it by the server API. The other methods are about messages and calls to a client,
+    /// which only the client itself can answer.
+    pub fn is_operation(self) -> bool {
+        !matches!(self, RegistryMethod::Reply | RegistryMethod::AcknowledgeInbox)
+    }
+
+    /// Whether a backend that calls it acts on behalf of a client, whose id it gives.
+    pub fn acts_for_client(self) -> bool {
+        use RegistryMethod::{Join, Leave, Register, Unregister, UpdateMeta};
+        matches!(self, Register | Unregister | UpdateMeta | Join | Leave)
+    }
+
+    /// Whether the reply is about the entries of every node: it is wrong as long as those of a node have not arrived.
+    pub fn reads_all_nodes(self) -> bool {
+        use RegistryMethod::{Count, Groups, Member, Members, Names};
+        matches!(self, Names | Groups | Count | Members | Member)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_is_found_by_its_name_and_no_other() {
+        for method in RegistryMethod::ALL {
+            assert_eq!(RegistryMethod::from_name(method.name()), Some(*method));
+            assert_eq!(RegistryMethod::from_rpc(&format!("registry.{}", method.name())), Some(Some(*method)));
+            let bare = (!method.is_operation()).then_some(Some(*method));
+            assert_eq!(RegistryMethod::from_rpc(method.name()), bare, "{}", method.name());
+        }
+        for name in ["", "Register", "registry.register", "register ", "inbox"] {
+            assert_eq!(RegistryMethod::from_name(name), None, "{name}");
+        }
+        assert_eq!(RegistryMethod::from_rpc("registry.unknown"), Some(None));
+        assert_eq!(RegistryMethod::from_rpc("unknown"), None);
+    }
+}

@@ -1,0 +1,188 @@
+//! Which requests a client may make: by the options of the scope, and by its token.
+
+use touchline_protocol::Error;
+
+use super::request::DirectoryRequest;
+use super::scope::{ScopeId, Scopes, fits};
+
+/// What a client needs a permission for.
+enum Permission<'r> {
+    /// To register this name.
+    Register(&'r str),
+    /// To join this group.
+    Join(&'r str),
+    /// To see names, groups and members.
+    Lookup,
+    /// To send a message.
+    Send,
+    /// To send a message that is kept for this name.
+    Store(&'r str),
+    /// To call a name or a group.
+    Call,
+    /// To watch the scope.
+    Watch,
+}
+
+/// The permission that a request needs, and in which scope; `None` = it needs none: it is about the client's own
+/// entries, about a call or a message to the client, or about a channel, which has permissions of its own.
+fn needed(request: &DirectoryRequest) -> Option<(ScopeId, Permission<'_>)> {
+    Some(match request {
+        DirectoryRequest::Register { scope, name, .. } => (*scope, Permission::Register(name)),
+        DirectoryRequest::Join { scope, group, .. } => (*scope, Permission::Join(group)),
+        DirectoryRequest::Lookup { scope, .. }
+        | DirectoryRequest::Members { scope, .. }
+        | DirectoryRequest::Member { scope, .. }
+        | DirectoryRequest::Count { scope } => (*scope, Permission::Lookup),
+        DirectoryRequest::Names(listing)
+        | DirectoryRequest::Groups(listing)
+        | DirectoryRequest::MemberPage { listing, .. } => (listing.scope, Permission::Lookup),
+        DirectoryRequest::Changes { scope, .. } => (*scope, Permission::Watch),
+        DirectoryRequest::Send { target, store_for_ms: 0, .. } => (target.scope, Permission::Send),
+        DirectoryRequest::Send { target, .. } => (target.scope, Permission::Store(&target.key)),
+        DirectoryRequest::Call { target, .. } => (target.scope, Permission::Call),
+        DirectoryRequest::RegisterAll(_)
+        | DirectoryRequest::Unregister { .. }
+        | DirectoryRequest::UpdateMeta { .. }
+        | DirectoryRequest::Leave { .. }
+        | DirectoryRequest::Acknowledge { .. }
+        | DirectoryRequest::Reply { .. }
+        | DirectoryRequest::Enter { .. }
+        | DirectoryRequest::Exit { .. }
+        | DirectoryRequest::Presence { .. }
+        | DirectoryRequest::PresenceStats { .. }
+        | DirectoryRequest::Close => return None,
+    })
+}
+
+/// Checks whether a client may make this request. `granted`: scopes and patterns of names that its token allows.
+///
+/// # Errors
+/// 103 if it may not, 4003 if there is no such scope.
+pub(crate) fn permit(
+    request: &DirectoryRequest,
+    user: &str,
+    granted: &[(Box<str>, Box<str>)],
+    scopes: &Scopes,
+) -> Result<(), Error> {
+    let Some((scope, permission)) = needed(request) else { return Ok(()) };
+    let options = scopes.options(scope).ok_or(Error::NO_SUCH_SCOPE)?;
+    let any = |patterns: &[String], key: &str| patterns.iter().any(|pattern| fits(pattern, key, user));
+    let is_granted =
+        |key: &str| granted.iter().any(|(scope, pattern)| **scope == *options.name && fits(pattern, key, user));
+    let is_known = !user.is_empty() || options.allow_for_anonymous;
+    let may = match permission {
+        Permission::Register(name) => is_granted(name) || is_known && any(&options.allow_register, name),
+        Permission::Join(group) => is_known && any(&options.allow_join, group),
+        Permission::Lookup => is_known && options.allow_lookup_for_client,
+        Permission::Send => is_known && options.allow_send_for_client,
+        Permission::Store(name) => is_known && options.allow_send_for_client && any(&options.allow_store, name),
+        Permission::Call => is_known && options.allow_call_for_client,
+        Permission::Watch => is_known && options.allow_watch_for_client,
+    };
+    if may { Ok(()) } else { Err(Error::PERMISSION_DENIED) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory::{Directory, RegistryMethod, ScopeId, ScopeOptions, read};
+    use touchline_registry::ReplicaTiming;
+
+    type Switch = (&'static str, fn(&mut ScopeOptions));
+
+    fn scopes(change: impl FnOnce(&mut ScopeOptions)) -> Scopes {
+        let mut options = ScopeOptions { name: "devices".into(), ..ScopeOptions::default() };
+        change(&mut options);
+        Directory::<()>::new("here", &[options], &ReplicaTiming::default(), 7, false, 0).scopes()
+    }
+
+    fn request(method: &str, params: &str) -> DirectoryRequest {
+        let params = format!(r#"{{"scope":"devices","data":1,{params}}}"#);
+        let method = RegistryMethod::from_name(method).expect("a method");
+        read(method, &params, &scopes(|_| {})).expect("a request")
+    }
+
+    /// Every request is denied until its own switch allows it, and for anonymous clients until `allow_for_anonymous`
+    /// does too.
+    #[test]
+    fn each_switch_allows_its_requests_and_no_others() {
+        const STORE: fn(&mut ScopeOptions) = |options| {
+            (options.allow_send_for_client, options.allow_store) = (true, vec!["bike".into()]);
+        };
+        let switches: [Switch; 7] = [
+            ("register", |options| options.allow_register = vec!["bike".into()]),
+            ("join", |options| options.allow_join = vec!["all".into()]),
+            ("lookup", |options| options.allow_lookup_for_client = true),
+            ("send", |options| options.allow_send_for_client = true),
+            ("call", |options| options.allow_call_for_client = true),
+            ("watch", |options| options.allow_watch_for_client = true),
+            ("store", STORE),
+        ];
+        let (name, group, page) = (r#""name":"bike""#, r#""group":"all""#, r#""group":"all","limit":1"#);
+        let requests = [
+            (vec!["register"], request("register", name)),
+            (vec!["join"], request("join", group)),
+            (vec!["lookup"], request("lookup", name)),
+            (vec!["lookup"], request("names", name)),
+            (vec!["lookup"], request("groups", name)),
+            (vec!["lookup"], request("members", group)),
+            (vec!["lookup"], request("members", page)),
+            (vec!["lookup"], request("member", group)),
+            (vec!["lookup"], request("count", name)),
+            (vec!["send", "store"], request("send", name)),
+            (vec!["send", "store"], request("send", group)),
+            (vec!["store"], request("send", r#""name":"bike","store_for":1"#)),
+            (vec![], request("send", r#""name":"boat","store_for":1"#)),
+            (vec![], request("register", r#""name":"boat""#)),
+            (vec![], request("join", r#""group":"some""#)),
+            (vec!["call"], request("call", name)),
+            (vec!["call"], request("multi_call", group)),
+            (vec!["watch"], request("changes", name)),
+        ];
+        for (switch, turn_on) in switches {
+            for (allowed_by, request) in &requests {
+                for (user, allow_for_anonymous) in [("ann", false), ("ann", true), ("", false), ("", true)] {
+                    let scopes = scopes(|options| {
+                        turn_on(options);
+                        options.allow_for_anonymous = allow_for_anonymous;
+                    });
+                    let may = allowed_by.contains(&switch) && (user == "ann" || allow_for_anonymous);
+                    let expected = if may { Ok(()) } else { Err(Error::PERMISSION_DENIED) };
+                    assert_eq!(
+                        permit(request, user, &[], &scopes),
+                        expected,
+                        "{request:?} with {switch}, {user:?} {allow_for_anonymous}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn requests_about_the_clients_own_entries_are_always_allowed() {
+        let scopes = scopes(|_| {});
+        for (method, params) in [
+            ("unregister", r#""name":"bike""#),
+            ("update_meta", r#""name":"bike","meta":1"#),
+            ("leave", r#""group":"all""#),
+        ] {
+            assert_eq!(permit(&request(method, params), "", &[], &scopes), Ok(()), "{method}");
+        }
+        assert_eq!(permit(&request("reply", r#""call":1"#), "", &[], &scopes), Ok(()));
+        let unknown_scope = DirectoryRequest::Count { scope: ScopeId(9) };
+        assert_eq!(permit(&unknown_scope, "ann", &[], &scopes), Err(Error::NO_SUCH_SCOPE));
+    }
+
+    #[test]
+    fn a_token_allows_the_names_of_its_patterns_in_its_scope() {
+        let scopes = scopes(|_| {});
+        let granted = |scope: &str, pattern: &str| {
+            permit(&request("register", r#""name":"ann/bike""#), "ann", &[(scope.into(), pattern.into())], &scopes)
+        };
+        assert_eq!((granted("devices", "{user}/*"), granted("devices", "ann/bike")), (Ok(()), Ok(())));
+        let denied = Err(Error::PERMISSION_DENIED);
+        assert_eq!((granted("robots", "{user}/*"), granted("devices", "bob/*")), (denied, denied));
+        let group = request("join", r#""group":"ann/bike""#);
+        assert_eq!(permit(&group, "ann", &[("devices".into(), "*".into())], &scopes), denied, "names only");
+    }
+}

@@ -1,0 +1,24 @@
+//! The position of a watcher in the changes of a scope.
+
+use touchline_protocol::Error;
+
+/// The position of a watcher in a node's log of changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatchPosition {
+    /// The id of the log; each incarnation of a node has another one.
+    pub epoch: Box<str>,
+    /// The offset of the last change that the watcher knows; 0 = before the first.
+    pub offset: u64,
+}
+
+/// Reads a position as clients send it; `None` = neither an epoch nor an offset is given.
+///
+/// # Errors
+/// 107 for an offset without an epoch, or an epoch that is not valid.
+pub(super) fn position(epoch: &str, offset: u64) -> Result<Option<WatchPosition>, Error> {
+    match epoch {
+        "" if offset == 0 => Ok(None),
+        epoch if (1..=16).contains(&epoch.len()) => Ok(Some(WatchPosition { epoch: epoch.into(), offset })),
+        _ => Err(Error::BAD_REQUEST),
+    }
+}

@@ -1,0 +1,27 @@
+//! Which events a subscriber gets, and in which form.
+
+use std::sync::Arc;
+
+use touchline_protocol::filter::Filter;
+
+/// Which events a subscriber gets, and in which form.
+#[derive(Debug, Clone, Default)]
+pub struct DeliveryOptions {
+    /// The subscriber gets join and leave events.
+    pub membership_events: bool,
+    /// `Some` = publications come as deltas to the previous one; true if the subscriber has the last one.
+    pub delta: Option<bool>,
+    /// Only publications whose tags match; `None` = all.
+    pub filter: Option<Arc<Filter>>,
+}
+
+/// The form in which a subscriber gets a publication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeliveryForm {
+    /// The publication itself.
+    Plain,
+    /// The whole publication as text, the base of later deltas.
+    Whole,
+    /// A delta to the previous publication.
+    Delta,
+}

@@ -1,0 +1,225 @@
+//! The subscribers of one shard: which connections get the events of which channel.
+//!
+//! Each subscriber holds a [`Membership`]; ending it is O(1), whatever the size of the channel.
+
+mod delivery;
+mod filtered;
+mod local;
+mod subscriber;
+#[cfg(test)]
+mod tests;
+
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use std::hash::BuildHasher;
+
+use touchline_protocol::publication::Tags;
+use touchline_protocol::stream::ChannelName;
+
+pub use delivery::{DeliveryForm, DeliveryOptions};
+use local::LocalSubscribers;
+use subscriber::{ChannelSubscriber, HAS_LAST, SLOT_MASK, WANTS_DELTA, WANTS_MEMBERSHIP_EVENTS};
+
+/// The index of a channel on this shard, valid while there is a reference to it ([`Hub::acquire`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LocalChannel(u32);
+
+/// A subscriber's entry in a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Membership(u32);
+
+/// The subscribers of one shard.
+#[derive(Debug, Default)]
+pub struct Hub {
+    hasher: DefaultHashBuilder,
+    by_name: HashTable<u32>,
+    audiences: Vec<Option<LocalSubscribers>>,
+    free: Vec<u32>,
+    /// The index of each membership in its channel's list.
+    positions: Vec<u32>,
+    free_memberships: Vec<u32>,
+    /// Memberships with a filter, and the index of the filter's group in the audience.
+    filtered: HashMap<u32, u32>,
+    /// Channels and slots that have left them, for [`Hub::leavers`]; `None` = they are not recorded.
+    leavers: Option<Vec<(ChannelName, u32)>>,
+}
+
+impl Hub {
+    /// Records from now on which slots leave which channels.
+    pub fn note_leavers(&mut self) {
+        self.leavers = Some(Vec::new());
+    }
+
+    /// Channels, and slots that have left them since the last call.
+    pub fn leavers(&mut self) -> impl Iterator<Item = (ChannelName, u32)> {
+        self.leavers.iter_mut().flat_map(|leavers| leavers.drain(..))
+    }
+
+    /// One more than the highest index of a channel.
+    pub fn capacity(&self) -> u32 {
+        self.audiences.len() as u32
+    }
+
+    /// The channel with an index; `None` = there is no such channel.
+    pub fn at(&self, index: u32) -> Option<LocalChannel> {
+        self.audiences.get(index as usize).and_then(Option::as_ref).map(|_| LocalChannel(index))
+    }
+
+    /// Takes a reference to a channel by name. [`Hub::release`] must release each reference.
+    pub fn acquire(&mut self, name: &str) -> LocalChannel {
+        if let Some(known) = self.find(name) {
+            self.audience_mut(known).references += 1;
+            return known;
+        }
+        let audience = LocalSubscribers { name: name.into(), references: 1, members: Vec::new(), filtered: None };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.audiences[index as usize] = Some(audience);
+                index
+            }
+            None => {
+                self.audiences.push(Some(audience));
+                u32::try_from(self.audiences.len() - 1).expect("channels fit into memory, so into 32 bits")
+            }
+        };
+        let Hub { hasher, by_name, audiences, .. } = self;
+        by_name.insert_unique(hasher.hash_one(name), index, |&i| hash_of(hasher, audiences, i));
+        LocalChannel(index)
+    }
+
+    /// Releases a reference. With the last one the channel is forgotten.
+    pub fn release(&mut self, channel: LocalChannel) {
+        let audience = self.audience_mut(channel);
+        audience.references -= 1;
+        if audience.references > 0 {
+            return;
+        }
+        debug_assert!(audience.all().next().is_none(), "members hold references");
+        let hash = hash_of(&self.hasher, &self.audiences, channel.0);
+        if let Ok(entry) = self.by_name.find_entry(hash, |&i| i == channel.0) {
+            entry.remove();
+        }
+        self.audiences[channel.0 as usize] = None;
+        self.free.push(channel.0);
+    }
+
+    /// The channel with a name; `None` = there is no reference to it.
+    pub fn find(&self, name: &str) -> Option<LocalChannel> {
+        let Hub { hasher, by_name, audiences, .. } = self;
+        let is_it = |&i: &u32| audiences[i as usize].as_ref().is_some_and(|a| &*a.name == name);
+        by_name.find(hasher.hash_one(name), is_it).map(|&i| LocalChannel(i))
+    }
+
+    /// The channel's name.
+    pub fn name(&self, channel: LocalChannel) -> &ChannelName {
+        &self.audience(channel).name
+    }
+
+    /// Adds a subscriber: from now on it gets the channel's events.
+    pub fn join(&mut self, channel: LocalChannel, slot: u32, options: DeliveryOptions) -> Membership {
+        debug_assert!(slot <= SLOT_MASK);
+        let membership = self.free_memberships.pop().unwrap_or_else(|| {
+            self.positions.push(0);
+            u32::try_from(self.positions.len() - 1).expect("memberships fit into memory, so into 32 bits")
+        });
+        let mut flags = if options.membership_events { WANTS_MEMBERSHIP_EVENTS } else { 0 };
+        if let Some(has_last) = options.delta {
+            flags |= WANTS_DELTA | if has_last { HAS_LAST } else { 0 };
+        }
+        let audience = self.audiences[channel.0 as usize].as_mut().expect("a reference keeps its channel");
+        let group = options.filter.map(|filter| audience.filtered.get_or_insert_default().group_of(filter));
+        let members = audience.group(group);
+        self.positions[membership as usize] = members.len() as u32;
+        members.push(ChannelSubscriber { slot: slot | flags, membership });
+        if let Some(group) = group {
+            self.filtered.insert(membership, group);
+        }
+        Membership(membership)
+    }
+
+    /// Removes a subscriber.
+    pub fn leave(&mut self, channel: LocalChannel, membership: Membership) {
+        let position = self.positions[membership.0 as usize] as usize;
+        let group = if self.filtered.is_empty() { None } else { self.filtered.remove(&membership.0) };
+        let audience = self.audience_mut(channel);
+        let members = audience.group(group);
+        debug_assert_eq!(members[position].membership, membership.0);
+        let slot = members.swap_remove(position).slot();
+        let moved = members.get(position).map(|member| member.membership);
+        if members.len() * 4 < members.capacity() && members.capacity() > 64 {
+            members.shrink_to(members.len() * 2);
+        }
+        if let (Some(group), Some(filtered)) = (group, &mut audience.filtered)
+            && filtered.free_if_empty(group)
+        {
+            audience.filtered = None;
+        }
+        if let Some(moved) = moved {
+            self.positions[moved as usize] = position as u32;
+        }
+        self.free_memberships.push(membership.0);
+        if self.leavers.is_some() {
+            let name = self.name(channel).clone();
+            self.leavers.iter_mut().for_each(|leavers| leavers.push((name.clone(), slot)));
+        }
+    }
+
+    /// The number of subscribers.
+    pub fn subscriber_count(&self, channel: LocalChannel) -> usize {
+        let audience = self.audience(channel);
+        audience.members.len() + audience.filtered.as_ref().map_or(0, |filtered| filtered.len())
+    }
+
+    /// The slots of all subscribers.
+    pub fn subscribers(&self, channel: LocalChannel) -> impl Iterator<Item = u32> {
+        self.audience(channel).all().map(ChannelSubscriber::slot)
+    }
+
+    /// Calls `to` for each recipient of a publication. `has_previous`: the previous publication is known. `tags` is
+    /// called once, if there are filters; each filter is evaluated once.
+    pub fn for_each_recipient(
+        &mut self,
+        channel: LocalChannel,
+        has_previous: bool,
+        tags: impl FnOnce() -> Tags,
+        mut to: impl FnMut(u32, DeliveryForm),
+    ) {
+        let audience = self.audience_mut(channel);
+        let mut visit = |member: &mut ChannelSubscriber| {
+            let form = match member.slot & (WANTS_DELTA | HAS_LAST) {
+                0 | HAS_LAST => DeliveryForm::Plain,
+                WANTS_DELTA => DeliveryForm::Whole,
+                _ if has_previous => DeliveryForm::Delta,
+                _ => DeliveryForm::Whole,
+            };
+            if form == DeliveryForm::Whole {
+                member.slot |= HAS_LAST;
+            }
+            to(member.slot(), form);
+        };
+        audience.members.iter_mut().for_each(&mut visit);
+        let Some(filtered) = &mut audience.filtered else { return };
+        let tags = tags();
+        for (filter, members) in filtered.groups_mut() {
+            if filter.fits(&tags) {
+                members.iter_mut().for_each(&mut visit);
+            }
+        }
+    }
+
+    /// The slots of the subscribers that want join and leave events.
+    pub fn membership_subscribers(&self, channel: LocalChannel) -> impl Iterator<Item = u32> {
+        self.audience(channel).all().filter(|m| m.slot & WANTS_MEMBERSHIP_EVENTS != 0).map(ChannelSubscriber::slot)
+    }
+
+    fn audience(&self, channel: LocalChannel) -> &LocalSubscribers {
+        self.audiences[channel.0 as usize].as_ref().expect("a reference keeps its channel")
+    }
+
+    fn audience_mut(&mut self, channel: LocalChannel) -> &mut LocalSubscribers {
+        self.audiences[channel.0 as usize].as_mut().expect("a reference keeps its channel")
+    }
+}
+
+fn hash_of(hasher: &DefaultHashBuilder, audiences: &[Option<LocalSubscribers>], index: u32) -> u64 {
+    audiences[index as usize].as_ref().map_or(0, |audience| hasher.hash_one(&*audience.name))
+}

@@ -1,0 +1,112 @@
+//! Namespaces: the options of a channel, by its name.
+//!
+//! Option names and defaults are those of Centrifugo 6, so that its configuration means the same here.
+
+mod boundary;
+mod options;
+mod pattern;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use touchline_protocol::Error;
+use touchline_protocol::data::is_plain_text;
+use touchline_protocol::filter::FilterLimits;
+
+use boundary::{rsplit_once, split_once};
+pub use options::{ChannelOptions, RecoveryMode};
+pub use settings::{ChannelSettings, Namespace};
+
+/// The namespace of the channels that carry changes of a scope of the registry. It is there without a configuration, so
+/// that these channels can be subscribed; with one, its options are those that are configured.
+pub const REGISTRY_NAMESPACE: &str = "registry";
+
+/// How the names of these channels begin; the name of the scope follows. This does not depend on
+/// `channel.private_prefix` and `channel.namespace_boundary`, which the configuration may change.
+pub(crate) const WATCH_CHANNEL_PREFIX: &str = "$registry:";
+
+/// The namespaces of a running node: finds the options of a channel.
+#[derive(Debug)]
+pub struct Namespaces {
+    settings: ChannelSettings,
+    by_name: HashMap<String, usize>,
+}
+
+impl Namespaces {
+    /// Indexes the settings; a namespace's zero `history_meta_ttl` takes the common one.
+    pub fn new(mut settings: ChannelSettings) -> Self {
+        // Changes of the registry's scopes are published to their own channels, open to clients that may watch a scope.
+        if !settings.namespaces.iter().any(|namespace| namespace.name == REGISTRY_NAMESPACE) {
+            settings.namespaces.push(Namespace { name: REGISTRY_NAMESPACE.into(), options: ChannelOptions::default() });
+        }
+        let common = settings.history_meta_ttl;
+        let all = settings.namespaces.iter_mut().map(|n| &mut n.options);
+        for options in all.chain([&mut settings.without_namespace]) {
+            if options.history_meta_ttl.is_zero() {
+                options.history_meta_ttl = common;
+            }
+        }
+        let by_name = settings.namespaces.iter().enumerate().map(|(i, n)| (n.name.clone(), i)).collect();
+        Namespaces { settings, by_name }
+    }
+
+    /// The options of a channel.
+    ///
+    /// # Errors
+    /// 107 for an empty, too long or ill-formed name or one that its namespace's pattern refuses, 102 for an unknown
+    /// namespace.
+    pub fn resolve(&self, channel: &str) -> Result<&ChannelOptions, Error> {
+        let settings = &self.settings;
+        if channel.is_empty() || channel.len() > settings.max_length || !is_plain_text(channel) {
+            return Err(Error::BAD_REQUEST);
+        }
+        let name = channel.strip_prefix(settings.private_prefix.as_str()).unwrap_or(channel);
+        let (options, rest) = match split_once(name, &settings.namespace_boundary) {
+            Some((namespace, rest)) => {
+                let index = self.by_name.get(namespace).ok_or(Error::UNKNOWN_CHANNEL)?;
+                (&settings.namespaces[*index].options, rest)
+            }
+            _ => (&settings.without_namespace, name),
+        };
+        match &options.channel_regex {
+            Some(pattern) if !pattern.is_match(rest) => Err(Error::BAD_REQUEST),
+            _ => Ok(options),
+        }
+    }
+
+    /// The namespace of a channel; empty = the name has none.
+    pub fn namespace_of<'c>(&self, channel: &'c str) -> &'c str {
+        let settings = &self.settings;
+        let name = channel.strip_prefix(settings.private_prefix.as_str()).unwrap_or(channel);
+        match split_once(name, &settings.namespace_boundary) {
+            Some((namespace, _)) => namespace,
+            _ => "",
+        }
+    }
+
+    /// Whether only a subscription token opens this channel.
+    pub fn is_private(&self, channel: &str) -> bool {
+        !self.settings.private_prefix.is_empty() && channel.starts_with(self.settings.private_prefix.as_str())
+    }
+
+    /// For a channel named with users, whether `user` is one of them; `None` for any other channel.
+    pub fn is_user_allowed(&self, channel: &str, user: &str) -> Option<bool> {
+        let (_, users) = rsplit_once(channel, &self.settings.user_boundary)?;
+        let separator = self.settings.user_separator.as_str();
+        // Without a separator there is one user: an empty separator would split any text.
+        let is_named = if separator.is_empty() { users == user } else { users.split(separator).any(|u| u == user) };
+        Some(!user.is_empty() && is_named)
+    }
+
+    /// The limits of a subscriber's filter of tags.
+    pub fn filter_limits(&self) -> FilterLimits {
+        FilterLimits { nodes: self.settings.tags_filter_max_nodes, size: self.settings.tags_filter_max_size }
+    }
+
+    /// How names are written.
+    pub fn settings(&self) -> &ChannelSettings {
+        &self.settings
+    }
+}

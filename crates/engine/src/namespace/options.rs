@@ -1,0 +1,102 @@
+//! The options of the channels of a namespace.
+
+use std::time::Duration;
+
+use regex::Regex;
+use touchline_protocol::stream::Retention;
+
+use crate::duration::millis;
+use crate::setting::ValueKind;
+
+settings! {
+    /// The options of the channels of one namespace, and the permissions of clients. Everything is off unless switched
+    /// on.
+    pub struct ChannelOptions {
+        /// Keep who is in the channel; answer `presence` and `presence_stats`.
+        key presence: bool = false;
+        /// Send join and leave events to the subscribers who asked for them.
+        key join_leave: bool = false;
+        /// Send join and leave events to every subscriber.
+        key force_push_join_leave: bool = false;
+        /// Publications kept. History is on when this and `history_ttl` are both above zero.
+        key history_size: usize = 0, ValueKind::Integer(0, 100_000);
+        /// How long a publication is kept.
+        key history_ttl: Duration = Duration::ZERO;
+        /// How long offset and epoch outlive the channel's last use; 0 is `channel.history_meta_ttl`.
+        key history_meta_ttl: Duration = Duration::ZERO;
+        /// Publications are on disk before they are acknowledged, and there after a crash: `store.primary`. Needs
+        /// `history_size` and `history_ttl`.
+        own durable: bool = false;
+        /// Delta formats that subscribers may ask for: `fossil`. They get publications as changes to the one before.
+        key allowed_delta_types: Vec<String> = &[];
+        /// Subscribers may ask for publications with certain tags only.
+        key allow_tags_filter: bool = false;
+        /// Every subscription is told its position, and a gap is never hidden.
+        key force_positioning: bool = false;
+        /// A client may ask for the position of its subscription.
+        key allow_positioning: bool = false;
+        /// Every subscription can be recovered after a lost connection.
+        key force_recovery: bool = false;
+        /// A client may ask for a subscription that can be recovered.
+        key allow_recovery: bool = false;
+        /// `stream` gives all that was missed, `cache` the latest publication only.
+        key force_recovery_mode: RecoveryMode = RecoveryMode::Stream;
+        /// Clients with a user may subscribe without a subscription token.
+        key allow_subscribe_for_client: bool = false;
+        /// Anonymous clients may subscribe too; this does nothing without `allow_subscribe_for_client`.
+        key allow_subscribe_for_anonymous: bool = false;
+        /// Clients with a user may publish.
+        key allow_publish_for_client: bool = false;
+        /// Subscribers may publish.
+        key allow_publish_for_subscriber: bool = false;
+        /// Anonymous clients may publish too; this does nothing without `allow_publish_for_client` or
+        /// `allow_publish_for_subscriber`.
+        key allow_publish_for_anonymous: bool = false;
+        /// Clients with a user may read the history.
+        key allow_history_for_client: bool = false;
+        /// Subscribers may read the history.
+        key allow_history_for_subscriber: bool = false;
+        /// Anonymous clients may read the history too; this does nothing without `allow_history_for_client` or
+        /// `allow_history_for_subscriber`.
+        key allow_history_for_anonymous: bool = false;
+        /// Clients with a user may ask for presence.
+        key allow_presence_for_client: bool = false;
+        /// Subscribers may ask for presence.
+        key allow_presence_for_subscriber: bool = false;
+        /// Anonymous clients may ask for presence too; this does nothing without `allow_presence_for_client` or
+        /// `allow_presence_for_subscriber`.
+        key allow_presence_for_anonymous: bool = false;
+        /// Channels named `…#user1,user2` are open to exactly those users.
+        key allow_user_limited_channels: bool = false;
+        /// The part of the name behind the namespace must match; empty is any.
+        key channel_regex: Option<Regex> = None;
+    }
+}
+
+impl ChannelOptions {
+    /// Whether the channel has offsets and keeps publications.
+    pub fn has_history(&self) -> bool {
+        self.history_size > 0 && !self.history_ttl.is_zero()
+    }
+
+    /// How much of its log a channel with these options keeps.
+    pub fn retention(&self) -> Retention {
+        Retention {
+            size: self.history_size,
+            ttl_ms: millis(self.history_ttl),
+            meta_ttl_ms: millis(self.history_meta_ttl),
+        }
+    }
+}
+
+/// What a returning client recovers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RecoveryMode {
+    /// Every publication that it missed, in order, or a reply that says that it is not recovered.
+    #[default]
+    Stream,
+    /// The latest publication.
+    Cache,
+}
+
+words_of!(RecoveryMode { Stream = "stream", Cache = "cache"; alias "" = Stream });

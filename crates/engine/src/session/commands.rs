@@ -1,0 +1,197 @@
+//! The commands of a client: which of them are executed, which wait, and what the replies to them are.
+//!
+//! A command is executed only if there is room: for its reply in the connection's output, and for one more request
+//! under way. After a command that may have a large reply, no other command is executed until that reply was sent. All
+//! other commands wait in the order in which they came.
+
+use touchline_protocol::Disconnect;
+use touchline_protocol::command::{Command, CommandKind, Commands};
+use touchline_protocol::message::Encoding;
+use touchline_protocol::stream::ChannelName;
+
+use super::context::Context;
+use super::flow::Deferred;
+use super::state::{Phase, Session};
+use super::ticket::{ReplyKind, Ticket};
+use super::transport::TransportMode;
+use super::{channel_commands, registry};
+use crate::request::{ChannelRequest, Response};
+use crate::settings::ClientSettings;
+
+/// Control frames that a client may send before it has connected. Libraries send one or two.
+const EARLY_FRAMES_MAX: u8 = 16;
+
+impl Session {
+    /// Handles a message of the client: one or more commands. Returns how many were executed or not valid.
+    pub fn receive(&mut self, input: &[u8], context: &mut Context<'_>) -> usize {
+        self.last_input_s = context.now_s() as u32;
+        if self.is_deferring() || self.is_holding() {
+            self.defer(input, context);
+            return 0;
+        }
+        if self.transport == TransportMode::OneWay {
+            self.connect_one_way(input, context);
+            return 1;
+        }
+        let (count, used) = self.execute_commands(input, context);
+        self.defer(&input[used..], context);
+        if count == 0 && used == input.len() && self.transport != TransportMode::Lines {
+            context.disconnect(Disconnect::BAD_REQUEST);
+        }
+        count
+    }
+
+    /// Executes commands while there is room. Returns how many, and their length in bytes.
+    fn execute_commands(&mut self, input: &[u8], context: &mut Context<'_>) -> (usize, usize) {
+        let mut commands = Commands::read(context.effects.messages.encoding(), input);
+        let mut count = 0;
+        while self.has_room(context) {
+            let Some(command) = commands.next() else { return (count, input.len()) };
+            count += 1;
+            let Ok(command) = command else {
+                self.note_mistake(input, context);
+                return (count, input.len());
+            };
+            self.note_command();
+            self.command(command, context);
+            if context.effects.disconnect.is_some() || !self.is_listening() {
+                return (count, input.len());
+            }
+        }
+        (count, input.len() - commands.rest().len())
+    }
+
+    fn command(&mut self, command: Command<'_>, context: &mut Context<'_>) {
+        let Command { id, operation } = command;
+        match operation {
+            Some(CommandKind::Connect(request)) => self.connect(id, request, context),
+            _ if !self.is_connected() => context.disconnect(Disconnect::BAD_REQUEST),
+            Some(CommandKind::Send) => context.disconnect(Disconnect::NOT_AVAILABLE),
+            _ if id == 0 => self.pong(context),
+            Some(CommandKind::Subscribe(request)) => self.subscribe(id, request, context),
+            Some(CommandKind::Unsubscribe(request)) => self.unsubscribe(id, &request.channel, context),
+            Some(CommandKind::Publish(request)) => self.publish(id, request, context),
+            Some(CommandKind::Presence(request)) => self.presence(id, &request.channel, ReplyKind::Presence, context),
+            Some(CommandKind::PresenceStats(request)) => {
+                self.presence(id, &request.channel, ReplyKind::PresenceStats, context)
+            }
+            Some(CommandKind::History(request)) => self.history(id, request, context),
+            Some(CommandKind::Rpc(request)) => self.rpc(id, &request, context),
+            Some(CommandKind::Refresh(request)) => self.refresh(id, &request.token, context),
+            Some(CommandKind::SubRefresh(request)) => self.sub_refresh(id, request, context),
+            None => context.disconnect(Disconnect::BAD_REQUEST),
+        }
+    }
+
+    /// Handles the reply of a home or of the directory.
+    pub fn handle_reply(&mut self, ticket: Ticket, response: Response, context: &mut Context<'_>) {
+        self.flow.end(ticket);
+        let response = if ticket.is_large() && context.room.is_scarce { response.without_contents() } else { response };
+        match ticket {
+            Ticket::Reply { command, .. } => channel_commands::reply(command, response, context),
+            Ticket::Directory { command, kind, .. } => registry::reply(command, kind, response, context),
+            Ticket::Registrations => self.handle_registered(response, context),
+            Ticket::Subscribe { command, serial, .. } => self.subscribed(command, serial, response, context),
+            Ticket::Connect { serial } => self.subscribed_at_connect(serial, response, context),
+            Ticket::Server { serial } => self.subscribed_by_server(serial, response, context),
+        }
+    }
+
+    /// Sends a command's request to a channel's home.
+    pub(super) fn request(
+        &mut self,
+        channel: ChannelName,
+        ticket: Ticket,
+        request: ChannelRequest,
+        context: &mut Context<'_>,
+    ) {
+        if let Ticket::Reply { weight, .. } = ticket {
+            self.flow.begin(weight);
+        }
+        context.request(channel, Some(ticket), request);
+    }
+
+    /// Whether the client's next command can be executed.
+    pub fn has_room(&self, context: &Context<'_>) -> bool {
+        context.effects.messages.bytes().len() < context.room.bytes && !self.is_busy(&context.node.client)
+    }
+
+    /// Whether the client's next command must wait for the reply to an earlier one.
+    pub fn is_busy(&self, client: &ClientSettings) -> bool {
+        let flow = &self.flow;
+        usize::from(flow.in_flight) >= client.commands_in_flight_max
+            || flow.has_large
+            || matches!(self.phase, Phase::Connecting(_))
+    }
+
+    /// Whether a command of the client has no reply yet, except calls.
+    pub fn is_awaiting(&self) -> bool {
+        self.flow.in_flight > 0 || self.is_deferring()
+    }
+
+    /// Whether commands wait for room.
+    pub fn is_deferring(&self) -> bool {
+        self.deferred().is_some()
+    }
+
+    fn deferred(&self) -> Option<&Deferred> {
+        self.rare.as_ref()?.deferred.as_ref()
+    }
+
+    /// Bytes that the session holds for its client: commands that wait, and the beginning of a connect reply.
+    pub fn buffered_bytes(&self) -> usize {
+        let deferred = self.deferred().map_or(0, |deferred| deferred.bytes.capacity());
+        match &self.phase {
+            Phase::Connecting(connecting) => deferred + connecting.subs_bytes + connecting.held_bytes,
+            _ => deferred,
+        }
+    }
+
+    /// Executes waiting commands while there is room. Returns how many.
+    pub fn resume(&mut self, context: &mut Context<'_>) -> usize {
+        if !self.is_listening() || !self.has_room(context) {
+            return 0;
+        }
+        let Some(mut deferred) = self.rare.as_mut().and_then(|rare| rare.deferred.take()) else { return 0 };
+        let (count, used) = self.execute_commands(&deferred.bytes[deferred.at..], context);
+        deferred.at += used;
+        if !is_blank(&deferred.bytes[deferred.at..], context) && self.is_listening() {
+            self.rare.get_or_insert_default().deferred = Some(deferred);
+        }
+        count
+    }
+
+    /// Keeps commands until there is room for them.
+    pub(super) fn defer(&mut self, input: &[u8], context: &mut Context<'_>) {
+        if is_blank(input, context) || !self.is_listening() {
+            return;
+        }
+        let deferred = self.rare.get_or_insert_default().deferred.get_or_insert_default();
+        deferred.bytes.drain(..std::mem::take(&mut deferred.at));
+        if deferred.bytes.len() + input.len() > context.node.deferred_max {
+            return context.disconnect(Disconnect::TOO_MANY_REQUESTS);
+        }
+        deferred.bytes.extend_from_slice(input);
+        if context.effects.messages.encoding() != Encoding::Protobuf {
+            deferred.bytes.push(b'\n');
+        }
+    }
+
+    /// Counts a control frame of the client. Returns false if the client sends too many of them before it connects.
+    pub fn allows_control_frame(&mut self) -> bool {
+        if self.is_connected() {
+            return true;
+        }
+        self.flow.early_frames = self.flow.early_frames.saturating_add(1);
+        self.flow.early_frames <= EARLY_FRAMES_MAX
+    }
+}
+
+/// Whether an input has no command.
+fn is_blank(input: &[u8], context: &Context<'_>) -> bool {
+    if context.effects.messages.encoding() == Encoding::Protobuf {
+        input.is_empty()
+    } else {
+        input.trim_ascii().is_empty()
+    }
+}

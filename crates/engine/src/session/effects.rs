@@ -1,0 +1,57 @@
+//! What a session has decided, for its shard to carry out.
+
+use bytes::Bytes;
+use touchline_protocol::Disconnect;
+use touchline_protocol::message::Messages;
+use touchline_protocol::stream::ChannelName;
+
+use super::ticket::Ticket;
+use crate::directory::{DirectoryRequest, Requester};
+use crate::request::ChannelRequest;
+
+/// The effects of a session that its shard carries out. Reused from call to call.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Messages for the client, in its own encoding.
+    pub messages: Messages,
+    /// A ping for the client.
+    pub ping: bool,
+    /// Pushes that were held back while the connect was under way. They follow the messages.
+    pub released: Vec<Bytes>,
+    /// Requests to homes of channels.
+    pub requests: Vec<Outbound>,
+    /// Requests to the directory. With a ticket they need a reply.
+    pub directory_requests: Vec<(Option<Ticket>, Requester, DirectoryRequest)>,
+    /// Ends the connection.
+    pub disconnect: Option<Disconnect>,
+    /// Name and version of the client's program, once the client has sent them; for metrics.
+    pub program: Option<(Box<str>, Box<str>)>,
+    /// Numbers of the errors that were sent to the client; for metrics.
+    pub errors: Vec<u32>,
+    /// Causes of the client's refusals; for the log.
+    pub refusals: Vec<RefusalReport>,
+    /// The client gets the cause, too.
+    pub(super) tells_cause: bool,
+}
+
+/// A request to the home of a channel.
+#[derive(Debug)]
+pub struct Outbound {
+    /// The channel.
+    pub channel: ChannelName,
+    /// The ticket comes back with the reply; `None` = there is no reply.
+    pub ticket: Option<Ticket>,
+    /// The request.
+    pub request: ChannelRequest,
+}
+
+/// A refusal, for the operator's log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusalReport {
+    /// Number of the error or of the disconnect that the client gets; 0 = it gets none.
+    pub code: u32,
+    /// What is missing or wrong. A fixed text: never anything that was sent.
+    pub cause: &'static str,
+    /// The channel, at most 64 bytes of its name; empty = it is not about a channel.
+    pub channel: Box<str>,
+}

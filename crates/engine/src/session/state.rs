@@ -1,0 +1,161 @@
+//! The state of a session, and what can be told from it alone.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use touchline_protocol::ClientInfo;
+use touchline_registry::OwnerId;
+use uuid::Builder;
+
+use super::counted::RareState;
+use super::effects::Outbound;
+use super::flow::Flow;
+use super::heartbeat::Heartbeat;
+use super::subscription::Subscription;
+use super::transport::TransportMode;
+use crate::directory::client_text;
+use crate::duration::millis;
+use crate::hub::Hub;
+use crate::settings::ClientSettings;
+
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// The client has not sent a connect command.
+    AwaitingConnect,
+    /// The connect reply waits for server-side subscriptions.
+    Connecting(Box<Connecting>),
+    /// The connect reply was sent.
+    Connected,
+    /// The connect was refused; the client is expected to close the connection.
+    Refused,
+    /// The session has ended.
+    Closed,
+}
+
+/// A connect under way.
+#[derive(Debug, Default)]
+pub(super) struct Connecting {
+    pub(super) command: u32,
+    /// Server-side subscriptions without a reply, and one more if the names and groups of the token have no reply.
+    pub(super) awaited: usize,
+    /// Requests to homes of channels that leave once the names and groups of the token are registered.
+    pub(super) deferred: Vec<Outbound>,
+    /// Channel and `SubscribeResult`, encoded.
+    pub(super) subs: Vec<(String, Vec<u8>)>,
+    /// Bytes of `subs`.
+    pub(super) subs_bytes: usize,
+    /// Pushes of the new subscriptions. They follow the reply.
+    pub(super) held: Vec<Bytes>,
+    /// Bytes of `held`.
+    pub(super) held_bytes: usize,
+    /// More came than may be held: the client has to connect again.
+    pub(super) is_overrun: bool,
+}
+
+/// The protocol state of one client.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) phase: Phase,
+    pub(super) heartbeat: Heartbeat,
+    pub(super) flow: Flow,
+    pub(super) client: [u8; 16],
+    pub(super) user: Box<str>,
+    pub(super) conn_info: Option<Box<Bytes>>,
+    pub(super) subscriptions: Vec<Subscription>,
+    pub(super) next_serial: u32,
+    /// Unix seconds; 0 = never.
+    pub(super) expire_at_s: u32,
+    pub(super) is_loopback: bool,
+    pub(super) transport: TransportMode,
+    /// Lines that were not valid commands, less those that valid commands have made up for.
+    pub(super) mistakes: u8,
+    /// Commands since a mistake was last subtracted.
+    pub(super) commands_since_mistake: u8,
+    /// When the client last sent something, Unix seconds.
+    pub(super) last_input_s: u32,
+    /// The directory may have entries or calls of this client.
+    pub(super) has_entries: bool,
+    pub(super) rare: Option<Box<RareState>>,
+}
+
+impl Session {
+    /// A session of a client that has sent nothing yet. `client` is random; `is_loopback`: the client is on this
+    /// machine.
+    pub fn new(
+        client: [u8; 16],
+        transport: TransportMode,
+        is_loopback: bool,
+        now_ms: u64,
+        client_settings: &ClientSettings,
+    ) -> Self {
+        Session {
+            phase: Phase::AwaitingConnect,
+            heartbeat: Heartbeat::Due(now_ms.saturating_add(millis(client_settings.stale_close_delay))),
+            flow: Flow::default(),
+            client,
+            user: Box::default(),
+            conn_info: None,
+            subscriptions: Vec::new(),
+            next_serial: 0,
+            expire_at_s: 0,
+            is_loopback,
+            transport,
+            mistakes: 0,
+            commands_since_mistake: 0,
+            last_input_s: (now_ms / 1_000) as u32,
+            has_entries: false,
+            rare: None,
+        }
+    }
+
+    /// Sets the client's user before it connects: the client was authenticated in another way than by a token.
+    pub fn certify(&mut self, user: String) {
+        self.user = user.into();
+    }
+
+    /// The client id: a version 4 UUID (RFC 9562) out of the session's random bytes.
+    pub fn owner(&self) -> OwnerId {
+        OwnerId(Builder::from_random_bytes(self.client).into_uuid().into_bytes())
+    }
+
+    /// The client id in its usual form.
+    pub fn client_id(&self) -> Box<str> {
+        client_text(self.owner()).into()
+    }
+
+    /// The user; empty = anonymous, or not connected yet.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Whether the connect reply was sent.
+    pub fn is_connected(&self) -> bool {
+        matches!(self.phase, Phase::Connected)
+    }
+
+    /// Whether the session reads commands.
+    pub fn is_listening(&self) -> bool {
+        !matches!(self.phase, Phase::Refused | Phase::Closed)
+    }
+
+    /// Whether pushes must go through [`Session::hold`].
+    pub fn is_holding(&self) -> bool {
+        matches!(self.phase, Phase::Connecting(_))
+    }
+
+    /// Subscriptions, those under way included.
+    pub fn subscription_count(&self) -> usize {
+        self.subscriptions.len()
+    }
+
+    /// The client's info, as other clients see it.
+    pub(super) fn info(&self, chan_info: Option<Bytes>) -> Arc<ClientInfo> {
+        let conn_info = self.conn_info.as_deref().cloned();
+        Arc::new(ClientInfo { user: self.user.clone(), client: self.client_id(), conn_info, chan_info })
+    }
+
+    pub(super) fn find(&self, channel: &str, hub: &Hub) -> Option<usize> {
+        let channel = hub.find(channel)?;
+        self.subscriptions.iter().position(|s| s.channel == channel)
+    }
+}

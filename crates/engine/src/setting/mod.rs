@@ -1,0 +1,14 @@
+//! Tables of settings: each says a setting once.
+//!
+//! The macro `settings!` makes a struct of a table, with its defaults, its keys and their documentation. A
+//! value is read once, into the type of its field.
+
+mod key;
+#[macro_use]
+mod macros;
+mod table;
+mod value;
+
+pub use key::{COUNT, Key, SOME, ValueKind};
+pub use table::{Filled, SettingsTable, described, fill, shown};
+pub use value::{Misfit, SettingValue, WrittenValue};
