@@ -28,6 +28,11 @@ impl Figure {
         Figure { must: Some(must), aim: Some(aim), ..self }
     }
 
+    /// The figure that each scenario has: nothing may be lost, doubled, out of order or closed.
+    pub(crate) const fn exact(scenario: &'static str) -> Self {
+        Figure::new(scenario, "lost, doubled, out of order, closed", "").bound(0.0, 0.0)
+    }
+
     /// The same without a bound, unless the bound holds for what is measured.
     pub(crate) const fn only_if(self, is_bound: bool) -> Self {
         if is_bound { self } else { Figure { must: None, aim: None, ..self } }

@@ -3,7 +3,6 @@
 use anyhow::Result;
 
 use super::bare::{REST, timeout};
-use super::exact;
 use crate::arguments::{Across, Options};
 use crate::nats::Nats;
 use crate::process::Meter;
@@ -27,7 +26,7 @@ pub(super) fn across(across: &Across, options: &Options, results: &mut Results) 
     let elsewhere = joined[1..].iter().sum::<f64>() / (NODES - 1) as f64;
     results.add(figure("on the other nodes: CPU per delivery", "µs"), elsewhere);
     results.add(figure("on the other nodes / alone", "×").bound(1.05, 1.0), elsewhere / alone[0]);
-    results.add(exact(SCENARIO), (wrongs + more_wrongs) as f64);
+    results.add(Figure::exact(SCENARIO), (wrongs + more_wrongs) as f64);
     Ok(())
 }
 

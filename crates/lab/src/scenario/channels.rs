@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::exact;
 use crate::arguments::{ChannelsOptions, Options};
 use crate::nats::Nats;
 use crate::process::resident_bytes;
@@ -61,7 +60,7 @@ fn run(
     let mut publisher = Publisher::new(servers[0].api.clone(), prefix, channels.channels, SIZE)?;
     publisher.publish(channels.messages, 0.0)?;
     let received = at_once(&mut loads, |load| load.receive(channels.messages, prefix))?;
-    results.add(exact(scenario), (channels.messages * NODES - received.iter().sum::<usize>()) as f64);
+    results.add(Figure::exact(scenario), (channels.messages * NODES - received.iter().sum::<usize>()) as f64);
     Ok(())
 }
 

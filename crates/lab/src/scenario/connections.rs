@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::exact;
 use crate::arguments::{Idle, OpeningOptions, Options};
 use crate::process::{Meter, resident_bytes};
 use crate::report::{Figure, Results};
@@ -85,6 +84,6 @@ pub(super) fn idle(idle: &Idle, options: &Options, results: &mut Results) -> Res
         .add(Figure::new("idle", "RSS per connection, all closed and back", "B").bound(most_returned, 700.0), returned);
     results.add(Figure::new("idle", "CPU per connection and second", "µs").bound(0.6, 0.3), us);
     wrongs.add(workers.close()?);
-    results.add(exact("idle"), wrongs.total("server") as f64);
+    results.add(Figure::exact("idle"), wrongs.total("server") as f64);
     Ok(())
 }

@@ -7,7 +7,6 @@ use std::time::Instant;
 use anyhow::Result;
 
 use super::bare::{Bare, BareResult, REST};
-use super::exact;
 use crate::arguments::{Fanout, Options, Preset};
 use crate::floor::Sending;
 use crate::process::Meter;
@@ -88,7 +87,7 @@ pub(super) fn floor(fanout: &Fanout, options: &Options, results: &mut Results) -
     results.add(Figure::new("floor", "mean latency", "ms"), floor.delivered.times.mean_ms());
     results.add(Figure::new("floor", "p99 latency", "ms"), floor.delivered.times.quantile_ms(0.99));
     results.add(Figure::new("floor", "deliveries", "/s"), floor.deliveries_per_second());
-    results.add(exact("floor"), floor.delivered.wrongs.total("floor") as f64);
+    results.add(Figure::exact("floor"), floor.delivered.wrongs.total("floor") as f64);
     Ok(())
 }
 
@@ -125,7 +124,7 @@ pub(super) fn fanout(fanout: &Fanout, options: &Options, results: &mut Results) 
     results.add(figure("deliveries", "/s"), server.deliveries_per_second());
     results.add(figure("floor: deliveries", "/s"), floor.deliveries_per_second());
     results.add(
-        exact(numbers.scenario),
+        Figure::exact(numbers.scenario),
         (server.delivered.wrongs.total("server") + floor.delivered.wrongs.total("floor")) as f64,
     );
     Ok(())

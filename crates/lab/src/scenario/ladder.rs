@@ -4,7 +4,6 @@
 use anyhow::Result;
 
 use super::bare::{Bare, REST, timeout};
-use super::exact;
 use super::fanout::threads;
 use crate::arguments::{Ladder, Options};
 use crate::floor::Sending;
@@ -78,6 +77,9 @@ fn climb(
     let cpu = figure("CPU per delivery", "µs");
     results.add(if is_one { cpu.bound(9.0, 7.0) } else { cpu }, us);
     results.add(figure("floor: CPU per delivery", "µs"), floor.us);
-    results.add(exact(scenario), (delivered.wrongs.total("server") + floor.delivered.wrongs.total("floor")) as f64);
+    results.add(
+        Figure::exact(scenario),
+        (delivered.wrongs.total("server") + floor.delivered.wrongs.total("floor")) as f64,
+    );
     Ok(())
 }

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::arguments::{Fanout, Idle, OpeningOptions, Options, Preset, PublishOptions, Recovery, Scenario};
-use crate::report::{Figure, Results};
+use crate::report::Results;
 
 /// Runs a scenario as often as asked and prints what came out.
 pub(crate) fn run(scenario: &Scenario, options: &Options) -> Result<ExitCode> {
@@ -97,9 +97,4 @@ fn name(scenario: &Scenario) -> String {
             debug.split(['(', ' ']).next().unwrap_or_default().to_owned()
         }
     }
-}
-
-/// Nothing may be lost, doubled, out of order or closed, in any scenario.
-const fn exact(scenario: &'static str) -> Figure {
-    Figure::new(scenario, "lost, doubled, out of order, closed", "").bound(0.0, 0.0)
 }

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use super::bare::{REST, timeout};
-use super::exact;
 use crate::arguments::{Noisy, Options};
 use crate::publisher::Publisher;
 use crate::report::{Figure, Results};
@@ -53,7 +52,7 @@ pub(super) fn noisy(noisy: &Noisy, options: &Options, results: &mut Results) -> 
     results.add(figure("its commands that were taken", "/s"), sent / noisy.seconds as f64);
     results.add(figure("bytes of its answers", "/s"), answered / noisy.seconds as f64);
     let wrongs = [&before, &during, &after].iter().map(|delivered| delivered.wrongs.total("server")).sum::<u64>();
-    results.add(exact("a noisy neighbour"), wrongs as f64);
+    results.add(Figure::exact("a noisy neighbour"), wrongs as f64);
     Ok(())
 }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::exact;
 use crate::arguments::{Options, Recovery};
 use crate::process::Meter;
 use crate::publisher::Publisher;
@@ -67,6 +66,6 @@ fn come_back(
     results.add(Figure::new(cpu.scenario, "CPU per recovered publication, connecting included", "µs"), us / recovered);
     results.add(cpu, (us - opening_us) / recovered);
     results.add(Figure::new(cpu.scenario, "all back after", "s"), returned.seconds);
-    results.add(exact(cpu.scenario), wrongs.total("server") as f64);
+    results.add(Figure::exact(cpu.scenario), wrongs.total("server") as f64);
     Ok(())
 }

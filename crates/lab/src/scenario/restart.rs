@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use super::exact;
 use crate::arguments::{Options, Restart};
 use crate::nats::Nats;
 use crate::publisher::Publisher;
@@ -48,6 +47,6 @@ pub(super) fn restart(restart: &Restart, options: &Options, results: &mut Result
     results.add(Figure::new(SCENARIO, "failed to return", "").bound(0.0, 0.0), returned.failed as f64);
     results
         .add(Figure::new(SCENARIO, "all back with what they missed, from its start", "s").bound(10.0, 10.0), seconds);
-    results.add(exact(SCENARIO), wrongs.total("server") as f64);
+    results.add(Figure::exact(SCENARIO), wrongs.total("server") as f64);
     Ok(())
 }

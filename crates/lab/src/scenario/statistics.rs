@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use super::bare::{BareResult, REST};
-use super::exact;
 use super::fanout::{Numbers, deliver};
 use crate::arguments::{Options, Statistics};
 use crate::process::Meter;
@@ -70,7 +69,10 @@ pub(super) fn statistics(statistics: &Statistics, options: &Options, results: &m
     results.add(figure("CPU per delivery, beside rows / without", "×").bound(1.05, 1.0), us_beside / us);
     results.add(figure("mean latency without rows", "ms"), alone.delivered.times.mean_ms());
     results.add(figure("mean latency beside rows", "ms"), both.delivered.times.mean_ms());
-    results.add(exact(SCENARIO), (alone.delivered.wrongs.total("alone") + both.delivered.wrongs.total("both")) as f64);
+    results.add(
+        Figure::exact(SCENARIO),
+        (alone.delivered.wrongs.total("alone") + both.delivered.wrongs.total("both")) as f64,
+    );
     Ok(())
 }
 
