@@ -13,6 +13,16 @@ pub struct Error {
     pub message: &'static str,
     /// The same request may succeed later; SDKs retry it by themselves.
     pub temporary: bool,
+    /// The status of an HTTP answer that carries the error, where the caller of the server API asks for statuses.
+    pub http_status: u16,
+}
+
+impl Error {
+    /// Whether the error says that the server has too much to do. The HTTP status of such an answer is always the
+    /// error's own, so that a load balancer sees it too.
+    pub fn is_overload(&self) -> bool {
+        matches!(*self, Error::TOO_MANY_REQUESTS | Error::TOO_MANY_CALLS)
+    }
 }
 
 impl std::fmt::Display for Error {
@@ -24,9 +34,10 @@ impl std::fmt::Display for Error {
 impl std::error::Error for Error {}
 
 macro_rules! errors {
-    ($($(#[$doc:meta])* $name:ident = $code:literal, $message:literal, $temporary:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $message:literal, $temporary:literal, $http_status:literal;)*) => {
         impl Error {
-            $($(#[$doc])* pub const $name: Error = Error { code: $code, message: $message, temporary: $temporary };)*
+            $($(#[$doc])* pub const $name: Error =
+                Error { code: $code, message: $message, temporary: $temporary, http_status: $http_status };)*
             /// Every error there is, in the order of their numbers; documentation and metrics are made from it.
             pub const ALL: &'static [Error] = &[$(Error::$name),*];
         }
@@ -35,60 +46,60 @@ macro_rules! errors {
 
 errors! {
     /// A fault of the server.
-    INTERNAL = 100, "internal server error", true;
+    INTERNAL = 100, "internal server error", true, 500;
     /// The caller has not proved who it is.
-    UNAUTHORIZED = 101, "unauthorized", false;
+    UNAUTHORIZED = 101, "unauthorized", false, 401;
     /// The channel's namespace is not configured.
-    UNKNOWN_CHANNEL = 102, "unknown channel", false;
+    UNKNOWN_CHANNEL = 102, "unknown channel", false, 404;
     /// The caller may not do this.
-    PERMISSION_DENIED = 103, "permission denied", false;
+    PERMISSION_DENIED = 103, "permission denied", false, 403;
     /// No such method.
-    METHOD_NOT_FOUND = 104, "method not found", false;
+    METHOD_NOT_FOUND = 104, "method not found", false, 404;
     /// The connection has this subscription already.
-    ALREADY_SUBSCRIBED = 105, "already subscribed", false;
+    ALREADY_SUBSCRIBED = 105, "already subscribed", false, 409;
     /// A limit of the configuration is reached.
-    LIMIT_EXCEEDED = 106, "limit exceeded", false;
+    LIMIT_EXCEEDED = 106, "limit exceeded", false, 409;
     /// The request is malformed or contradicts itself.
-    BAD_REQUEST = 107, "bad request", false;
+    BAD_REQUEST = 107, "bad request", false, 400;
     /// The feature is not switched on for this channel or server.
-    NOT_AVAILABLE = 108, "not available", false;
+    NOT_AVAILABLE = 108, "not available", false, 400;
     /// The token's time is over: get a new one.
-    TOKEN_EXPIRED = 109, "token expired", false;
+    TOKEN_EXPIRED = 109, "token expired", false, 401;
     /// The connection's or subscription's time is over.
-    EXPIRED = 110, "expired", false;
+    EXPIRED = 110, "expired", false, 401;
     /// Overload, or a rate limit: try later.
-    TOO_MANY_REQUESTS = 111, "too many requests", true;
+    TOO_MANY_REQUESTS = 111, "too many requests", true, 503;
     /// The asked position is of another epoch, or no longer in the history.
-    UNRECOVERABLE_POSITION = 112, "unrecoverable position", false;
+    UNRECOVERABLE_POSITION = 112, "unrecoverable position", false, 416;
     /// Somebody else has the name.
-    NAME_TAKEN = 4001, "name taken", true;
+    NAME_TAKEN = 4001, "name taken", true, 409;
     /// Nobody has the name, or not this client; or it is no member of the group.
-    NOT_REGISTERED = 4002, "not registered", false;
+    NOT_REGISTERED = 4002, "not registered", false, 404;
     /// The scope is not configured.
-    NO_SUCH_SCOPE = 4003, "no such scope", false;
+    NO_SUCH_SCOPE = 4003, "no such scope", false, 404;
     /// The entry is not as it was when it was looked up.
-    CHANGED = 4004, "changed meanwhile", false;
+    CHANGED = 4004, "changed meanwhile", false, 409;
     /// The called client did not answer in time.
-    CALL_TIMEOUT = 4005, "call timeout", true;
+    CALL_TIMEOUT = 4005, "call timeout", true, 504;
     /// The called client, or its node, went away.
-    CALLEE_GONE = 4006, "callee gone", true;
+    CALLEE_GONE = 4006, "callee gone", true, 503;
     /// Too many calls wait for an answer.
-    TOO_MANY_CALLS = 4007, "too many calls", true;
+    TOO_MANY_CALLS = 4007, "too many calls", true, 503;
     /// No call with this id waits for an answer of this client.
-    NO_SUCH_CALL = 4008, "no such call", false;
+    NO_SUCH_CALL = 4008, "no such call", false, 404;
     /// The cluster can't be reached, and what is asked for can't be had without it. Whether a publication was stored is
     /// unknown: send it again with the same idempotency key.
-    CLUSTER_UNREACHABLE = 4009, "cluster unreachable", true;
+    CLUSTER_UNREACHABLE = 4009, "cluster unreachable", true, 503;
     /// The database fails, and what is asked for can't be had without it. Whether a publication was stored is unknown:
     /// send it again with the same idempotency key.
-    STORE_UNAVAILABLE = 4010, "store unavailable", true;
+    STORE_UNAVAILABLE = 4010, "store unavailable", true, 503;
     /// As many messages wait for that name as may.
-    INBOX_FULL = 4011, "inbox full", true;
+    INBOX_FULL = 4011, "inbox full", true, 409;
     /// Nothing is said of that channel.
-    CHANNEL_NOT_DESCRIBED = 4012, "channel not described", false;
+    CHANNEL_NOT_DESCRIBED = 4012, "channel not described", false, 404;
     /// What came is no command. Sent where somebody may be typing.
     NOT_A_COMMAND = 4013, "bad request: expected one JSON command a line, first of all \
-        {\"id\":1,\"connect\":{\"token\":\"...\"}}", false;
+        {\"id\":1,\"connect\":{\"token\":\"...\"}}", false, 400;
 }
 
 /// Why the server ended a connection; on a WebSocket it is the close code and reason.
@@ -191,6 +202,24 @@ mod tests {
     #[test]
     fn an_error_is_written_as_its_number_and_its_text() {
         assert_eq!(Error::NAME_TAKEN.to_string(), "4001: name taken");
+    }
+
+    /// A caller that sees only the status must be able to tell whether to send the request again.
+    #[test]
+    fn the_http_status_of_a_temporary_error_does_not_blame_the_request() {
+        let conflicts = [Error::NAME_TAKEN, Error::INBOX_FULL];
+        for error in Error::ALL {
+            let is_of_server = (500..600).contains(&error.http_status);
+            let is_conflict = conflicts.contains(error) && error.http_status == 409;
+            assert_eq!(error.temporary, is_of_server || is_conflict, "{error}: {}", error.http_status);
+            assert!((400..600).contains(&error.http_status), "{error}: {}", error.http_status);
+            assert!(!error.is_overload() || error.http_status == 503, "{error}");
+        }
+    }
+
+    #[test]
+    fn error_numbers_are_in_order() {
+        assert!(Error::ALL.is_sorted_by(|one, next| one.code < next.code));
     }
 
     #[test]

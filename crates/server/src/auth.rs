@@ -18,7 +18,7 @@ use touchline_engine::{ClientSettings, ConnectionClaims, SubscriptionClaims, Tok
 use x509_cert::der::Decode;
 use x509_cert::spki::{ObjectIdentifier, SubjectPublicKeyInfoOwned};
 
-use crate::server::StartError;
+use crate::start_error::StartError;
 
 /// Clocks of token makers may be this far ahead, seconds: `nbf` is often the very second of making.
 const LEEWAY_S: u64 = 5;

@@ -9,10 +9,36 @@
 //! running.stop();
 //! # Ok::<(), touchline_server::StartError>(())
 //! ```
+//!
+//! # Floors
+//!
+//! A file imports only from its own floor and from lower ones; no files import each other in a circle. Bottom first:
+//!
+//! 1. `tls`: certificates and the TLS configuration of ports.
+//! 2. `net`: what is known of a connection before it is served: addresses, header fields, sockets, ports, limits.
+//! 3. `start_error`: why a node can't start.
+//! 4. `auth`: tokens and the key of the server API.
+//! 5. `runtime`: what every thread uses: mailboxes, handles of shards, clock, metrics, random numbers.
+//! 6. `node`: what the threads of a node share: settings and handles.
+//! 7. `backend`: NATS and the databases: how they are opened, and what their events do.
+//! 8. `registry`: the registry actor.
+//! 9. `transport`: HTTP, the handshakes, streams and emulation. What answers a request is a trait, `Router`.
+//! 10. `shard`: the event loops. What they ask of higher floors is a trait, `ShardServices`.
+//! 11. `api`: the router and the operations, which implement both traits.
+//! 12. `trial`: tries tokens without a node.
+//! 13. `preparation`: checks the settings.
+//! 14. `listening`: binds the ports.
+//! 15. `server`: a node that is ready to start, and one that runs.
+//! 16. `builder`: puts the parts of a node together, and passes the implementations of the traits down.
+//!
+//! Nothing owns what owns it: events of the backends reach the node by a `Weak`, and a shard leaves its handle when its
+//! thread ends. So a node that has stopped is freed.
 
 mod api;
 mod auth;
 mod backend;
+mod builder;
+mod listening;
 mod net;
 mod node;
 mod preparation;
@@ -20,13 +46,17 @@ mod registry;
 mod runtime;
 mod server;
 mod shard;
+mod start_error;
 mod tls;
 mod transport;
 mod trial;
 
+pub use api::{COMMON_ERRORS, OperationDescription, OperationScope, operations};
 pub use auth::{check_token, check_token_keys};
 pub use preparation::{PROBES, check};
-pub use server::{Running, Server, StartError};
+pub use runtime::process::VERSION;
+pub use server::{Running, Server};
+pub use start_error::StartError;
 pub use tls::{TlsError, read_pem};
 pub use touchline_config::{
     AutocertSettings, BadNetwork, ClientAuth, ClientUser, ClusterSettings, EmulationSettings, EndpointSettings,
@@ -38,6 +68,3 @@ pub use touchline_engine::directory::{ConflictPolicy, ScopeOptions};
 pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Namespace};
 pub use touchline_engine::{PersonalChannel, RefusalReport, SubscriptionTokenSettings, TokenError, TokenSettings};
 pub use trial::try_token;
-
-/// The version of this server, as clients and `info` see it.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -14,27 +14,29 @@ use touchline_engine::request::{BackendEvent, ChannelRequest};
 use touchline_engine::{Response, ShardId, session};
 
 use bytes::Bytes;
+use hyper::header::{HeaderMap, ORIGIN};
 use touchline_protocol::Error;
 use touchline_protocol::stream::ChannelName;
 use touchline_registry::OwnerId;
 use touchline_store::Store;
 use touchline_store::stats::Stats;
 
-use crate::backend::nats;
-use crate::net::admission::AdmissionControl;
+use crate::net::admission::{Admission, AdmissionControl, Denial};
+use crate::net::headers::Headers as _;
 use crate::net::origin::Origins;
 use crate::net::proxies::Proxies;
-use crate::registry::actor::{RegistryMessage, RegistryMetrics, route};
+use crate::net::remote::Remote;
 use crate::runtime::clock::Clock;
 use crate::runtime::connected_users::ConnectedUsers;
-use crate::runtime::mailbox::{ClientCommand, Inspection, Message, ReplyTo, UserAction, UserCommand};
+use crate::runtime::here::here;
+use crate::runtime::mailbox::{ClientCommand, Inspection, Message, UserAction, UserCommand};
 use crate::runtime::memory;
-use crate::runtime::metrics::ShardMetrics;
-use crate::runtime::refusals::RefusalLog;
+use crate::runtime::metrics::{NodeCollector, ShardMetrics};
+use crate::runtime::refusals::{RefusalLine, RefusalLog};
+use crate::runtime::registry_mailbox::{Probe, RegistryMessage, RegistryMetrics, route};
+use crate::runtime::reply_to::ReplyTo;
 use crate::runtime::shard_handle::ShardHandle;
 use crate::runtime::signer::HmacSigner;
-use crate::shard::{self, scarce_from};
-use crate::tls::Tls;
 
 /// The handles of a node's threads, and what its ports need.
 pub(crate) struct NodeHandles {
@@ -42,29 +44,17 @@ pub(crate) struct NodeHandles {
     pub(crate) registry: Sender<RegistryMessage>,
     pub(crate) cluster: Option<Cluster>,
     pub(crate) signer: Arc<HmacSigner>,
-    pub(crate) tls: PortsTls,
     pub(crate) proxies: Proxies,
     pub(crate) origins: Origins,
 }
 
-/// The TLS configuration of each port; None = the port does not speak TLS.
-pub(crate) struct PortsTls {
-    pub(crate) http: Option<Arc<Tls>>,
-    pub(crate) lines: Option<Arc<Tls>>,
-    /// The internal port's.
-    pub(crate) inner: Option<Arc<Tls>>,
+/// Four fifths of `bytes`: from there on the node is short of memory.
+fn scarce_from(bytes: usize) -> usize {
+    bytes / 5 * 4
 }
 
-/// The result of [`Node::emulate`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Emulated {
-    /// The commands are on their way to the client.
-    Done,
-    /// This node sees no node of that id.
-    NoNode,
-    /// The commands are larger than one message to another node may be.
-    TooLarge,
-}
+/// The burst of connections, as time at their rate, microseconds.
+const BURST_US: u64 = 1_000_000;
 
 /// One server process.
 pub(crate) struct Node {
@@ -74,8 +64,6 @@ pub(crate) struct Node {
     pub(crate) id: String,
     /// Proves which client a request of `/emulation` is of.
     pub(crate) signer: Arc<HmacSigner>,
-    /// The TLS configuration of the ports.
-    pub(crate) tls: PortsTls,
     /// Proxies that are trusted to tell the client's address.
     pub(crate) proxies: Proxies,
     /// Origins of the pages that may open connections.
@@ -127,7 +115,7 @@ impl Node {
         handles: NodeHandles,
     ) -> Self {
         let draining = watch::Sender::new(false);
-        let NodeHandles { shards, registry, cluster, signer, tls, proxies, origins } = handles;
+        let NodeHandles { shards, registry, cluster, signer, proxies, origins } = handles;
         let buffer_max_size =
             if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         let buffer_slice = buffer_max_size / shards.len().max(1);
@@ -137,7 +125,6 @@ impl Node {
             clock,
             id,
             signer,
-            tls,
             buffer_slice,
             buffer_scarce: scarce_from(buffer_slice),
             users: Arc::new(ConnectedUsers::new(shards.len())),
@@ -229,20 +216,20 @@ impl Node {
     /// Sends the home of a channel a request and waits for the reply. Only for threads of shards.
     pub(crate) async fn request_home(&self, channel: &str, request: ChannelRequest) -> Response {
         let (sender, reply) = oneshot::channel();
-        let reply_to = ReplyTo::Operation(shard::here(), sender);
+        let reply_to = ReplyTo::Operation(here(), sender);
         self.run_inline(self.home(channel), Message::Request { channel: channel.into(), request, reply_to });
         reply.await.unwrap_or(Response::Refused(Error::INTERNAL))
     }
 
-    /// Asks all other nodes to run an operation. Returns the replies up to one that `is_enough` accepts, and the number
-    /// of nodes that were asked.
-    pub(crate) async fn gather(&self, method: &str, params: &[u8], is_enough: IsEnough) -> (Vec<Bytes>, usize) {
+    /// Sends all other nodes a message that asks for a reply. Returns the replies up to one that `is_enough` accepts,
+    /// and the number of nodes that were asked.
+    pub(crate) async fn gather(&self, message: Vec<u8>, is_enough: IsEnough) -> (Vec<Bytes>, usize) {
         let (Some(cluster), peers @ 1..) = (&self.cluster, self.peers.load(Relaxed)) else { return (Vec::new(), 0) };
         let (done, gathered) = oneshot::channel();
         let done = move |replies| {
             let _ = done.send(replies);
         };
-        cluster.gather(crate::api::operations::broadcast_message(method, params), peers, is_enough, Box::new(done));
+        cluster.gather(message, peers, is_enough, Box::new(done));
         (gathered.await.unwrap_or_default(), peers)
     }
 
@@ -256,10 +243,15 @@ impl Node {
         let _ = self.registry.send(message);
     }
 
+    /// A probe of all connections: when the last shard drops it, the registry actor hears that.
+    pub(crate) fn probe(&self) -> Probe {
+        Probe::new(self.registry.clone())
+    }
+
     /// Sends the directory a request and waits for the reply.
     pub(crate) async fn request_directory(&self, requester: Requester, request: DirectoryRequest) -> Response {
         let (sender, reply) = oneshot::channel();
-        let reply_to = ReplyTo::Operation(shard::here(), sender);
+        let reply_to = ReplyTo::Operation(here(), sender);
         self.send_to_registry(RegistryMessage::Request { requester, request, reply_to });
         reply.await.unwrap_or(Response::Refused(Error::INTERNAL))
     }
@@ -302,7 +294,7 @@ impl Node {
     /// Sends the directory a request in the name of a client of this node, and waits for the reply.
     pub(crate) async fn request_for_client(&self, owner: OwnerId, request: DirectoryRequest) -> Response {
         let (sender, reply) = oneshot::channel();
-        let reply_to = ReplyTo::Operation(shard::here(), sender);
+        let reply_to = ReplyTo::Operation(here(), sender);
         self.command_client(owner, ClientCommand::Directory { request, reply_to });
         reply.await.unwrap_or(Response::Refused(Error::NOT_REGISTERED))
     }
@@ -347,30 +339,24 @@ impl Node {
         }
     }
 
-    /// Sends commands to the client that `session` proves, here or on its node (`node`). A client that has gone misses
-    /// them. `session`: the signed client id that the client got with its connect reply.
-    pub(crate) fn emulate(&self, session: &str, node: &str, commands: Bytes) -> Emulated {
-        if node == self.id {
-            if let Some(owner) = self.signer.open(session)
-                && let Some((shard, slot)) = route(owner, self.shards.len())
-            {
-                self.send(shard, Message::Client { owner, slot, command: ClientCommand::Commands(commands) });
-            }
-            return Emulated::Done;
+    /// Sends commands to the client of this node that `session` proves. A client that has gone misses them. `session`:
+    /// the signed client id that the client got with its connect reply.
+    pub(crate) fn run_commands(&self, session: &str, commands: Bytes) {
+        if let Some(owner) = self.signer.open(session)
+            && let Some((shard, slot)) = route(owner, self.shards.len())
+        {
+            self.send(shard, Message::Client { owner, slot, command: ClientCommand::Commands(commands) });
         }
-        // Any client may send this, so it must not go out to nodes that do not exist.
-        let Some(cluster) = self.cluster.as_ref().filter(|_| self.knows_peer(node)) else { return Emulated::NoNode };
-        let message = nats::emulated(session, &commands);
-        if message.len() > cluster.message_max() {
-            return Emulated::TooLarge;
-        }
-        cluster.send_to_directory(node.into(), message);
-        Emulated::Done
+    }
+
+    /// The metrics of all shards.
+    pub(crate) fn collector(&self) -> NodeCollector {
+        NodeCollector::of(self.shards.iter().map(|shard| &shard.metrics))
     }
 
     /// The counters of the shard whose own thread this is; on other threads those of shard 0.
     pub(crate) fn metrics_here(&self) -> &ShardMetrics {
-        &self.shards[usize::from(shard::here().unwrap_or_default())].metrics
+        &self.shards[usize::from(here().unwrap_or_default())].metrics
     }
 
     /// Sets the ids of the other nodes in sight. Returns whether there are more of them than before.
@@ -385,7 +371,7 @@ impl Node {
     }
 
     /// Whether this node sees another node of this id.
-    fn knows_peer(&self, id: &str) -> bool {
+    pub(crate) fn knows_peer(&self, id: &str) -> bool {
         self.peer_ids.read().unwrap_or_else(PoisonError::into_inner).contains(id)
     }
 
@@ -444,5 +430,50 @@ impl Node {
     /// The number of client connections of the whole node.
     pub(crate) fn connections(&self) -> u64 {
         self.shards.iter().map(|shard| shard.metrics.connections.get()).sum()
+    }
+
+    /// Admits a client.
+    ///
+    /// # Errors
+    /// See [`Denial`].
+    pub(crate) fn admit(&self, remote: Remote) -> Result<Admission, Denial> {
+        if self.is_full() {
+            return Err(Denial::Full);
+        }
+        let client = &self.settings.client;
+        let limit = client.connection_limit_by_address;
+        let address_slot = match limit {
+            0 => None,
+            _ => Some(self.admission.address_slots.take(remote.address, limit).ok_or_else(|| {
+                self.metrics_here().denied_by_address.add_shared(1);
+                tracing::debug!(client = %remote.address, "refused: client.connection_limit_by_address");
+                Denial::Address
+            })?),
+        };
+        let rate = client.connection_rate_limit;
+        if rate > 0 && !self.admission.connections.try_admit(rate, BURST_US, self.clock.elapsed_us()) {
+            self.metrics_here().denied_by_rate.add_shared(1);
+            tracing::debug!(client = %remote.address, "refused: client.connection_rate_limit");
+            return Err(Denial::Full);
+        }
+        Ok(Admission { is_loopback: remote.is_loopback, address_slot })
+    }
+
+    /// Logs a refusal, unless the same cause has had its lines.
+    pub(crate) fn log_refusal(&self, refused: &RefusalLine<'_>) {
+        self.refusals.log(refused, self.clock.elapsed_us() / 1_000);
+    }
+
+    /// Logs the refusal of a request of HTTP, as [`Node::log_refusal`].
+    pub(crate) fn log_refused_request(&self, peer: Remote, headers: &HeaderMap, code: u16, cause: &'static str) {
+        let remote = self.proxies.client(peer, headers).unwrap_or(peer);
+        let origin = headers.value(&ORIGIN).and_then(|origin| std::str::from_utf8(origin).ok()).unwrap_or_default();
+        self.log_refusal(&RefusalLine {
+            cause,
+            code: code.into(),
+            address: Some(remote.address),
+            origin,
+            ..RefusalLine::default()
+        });
     }
 }

@@ -12,7 +12,7 @@ use crate::auth::{TokenVerifier, check_token_keys};
 use crate::backend::nats;
 use crate::net::origin::Origins;
 use crate::net::proxies::Proxies;
-use crate::server::StartError;
+use crate::start_error::StartError;
 use crate::tls;
 
 /// The ports that a node is going to listen on.

@@ -13,8 +13,8 @@ use touchline_engine::{ConnectionId, Context, Effects, Hub, Namespaces, RefusalR
 use touchline_registry::{OwnerId, ReplicaTiming};
 
 use crate::auth::TokenVerifier;
-use crate::runtime::mailbox::ReplyTo;
-use crate::server::StartError;
+use crate::runtime::reply_to::ReplyTo;
+use crate::start_error::StartError;
 
 /// The client that tries, whose commands come by itself.
 struct NoSigner;
@@ -48,7 +48,7 @@ pub fn try_token(
         verifier: Box::new(TokenVerifier::new(&client)?),
         namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
         scopes: directory.scopes(),
-        version: crate::VERSION,
+        version: crate::runtime::process::VERSION,
         id: String::new(),
         signer: Arc::new(NoSigner),
         users: None,

@@ -10,7 +10,8 @@ use crate::imports::graph::{Arrow, FileGraph};
 const CRATES: &[&[&str]] = &[
     &["touchline-protocol", "touchline-registry"],
     &["touchline-engine"],
-    &["touchline-store", "touchline-cluster", "touchline-config"],
+    &["touchline-config"],
+    &["touchline-store", "touchline-cluster"],
     &["touchline-server"],
     &["touchline-lab"],
     &["touchline"],

@@ -1,11 +1,13 @@
 //! What pure crates may not use.
 
-use crate::files::{report, root, sources};
+use crate::files::{metadata, report, root, sources};
 
 /// What a pure crate may not use: runtimes, clocks, randomness, sockets, threads.
 const IMPURE: &[&str] =
     &["tokio", "mio::", "std::net", "Instant::now", "SystemTime", "thread::spawn", "rand::", "std::fs"];
 const PURE: &[&str] = &["protocol", "registry", "engine"];
+/// What the crate of settings may not depend on: it reads files, and nothing else of the world.
+const NOT_FOR_SETTINGS: &[&str] = &["tokio", "hyper", "mio", "rusqlite", "tokio-postgres", "async-nats", "rustls"];
 
 #[test]
 fn pure_crates_know_no_runtime_no_clock_no_socket() {
@@ -27,4 +29,14 @@ fn pure_crates_know_no_runtime_no_clock_no_socket() {
         }
     }
     report("impure", &broken);
+}
+
+#[test]
+fn the_crate_of_settings_reads_files_and_nothing_else() {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().expect("a list");
+    let settings = packages.iter().find(|package| package["name"] == "touchline-config").expect("it is there");
+    let names = settings["dependencies"].as_array().expect("a list").iter().filter_map(|other| other["name"].as_str());
+    let broken: Vec<String> = names.filter(|name| NOT_FOR_SETTINGS.contains(name)).map(str::to_owned).collect();
+    report("not for touchline-config", &broken);
 }

@@ -1,9 +1,13 @@
 //! What a channel's home and its log backend say to each other: commands of the home, and what becomes of requests.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use touchline_protocol::stored::{self, Unreadable};
 use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset, Retention, RunId};
 
+use super::remembered_refusals::RefusedSubscribes;
+use crate::namespace::{ChannelOptions, WATCH_CHANNEL_PREFIX};
 use crate::request::{Response, WaitingRequest};
 
 /// What gives a channel its order, and keeps its log.
@@ -20,8 +24,8 @@ pub(crate) enum LogBackend {
 /// What a channel's home wants done by a log backend, the cluster or the store.
 #[derive(Debug)]
 pub enum BackendCommand {
-    /// Subscribe the node to a channel in the cluster, or end that.
-    /// [`crate::request::BackendEvent::Subscribed`] answers.
+    /// Subscribe the node to a channel in the cluster, or end that. The answer is
+    /// [`crate::request::BackendEvent::Subscribed`].
     SetInterest {
         /// The channel.
         channel: ChannelName,
@@ -132,4 +136,61 @@ impl DurablePublication {
     pub fn payload(time_ms: u64, object: &[u8]) -> Bytes {
         stored::encode_publication(time_ms, object.len(), |out| out.extend_from_slice(object)).into()
     }
+}
+
+/// What a home knows about the log backends.
+#[derive(Debug, Default)]
+pub(super) struct Backends {
+    pub(super) has_cluster: bool,
+    pub(super) has_store: bool,
+    pub(super) is_linked: bool,
+    /// When the link to the cluster came, Unix milliseconds.
+    pub(super) linked_ms: u64,
+    pub(super) commands: Vec<BackendCommand>,
+    pub(super) ready: Vec<ChannelName>,
+    /// The number of the last load that was requested, of all channels.
+    pub(super) last_requested: u64,
+    /// Channels whose log backend did not have an offset, with the time when it may be queried again, Unix
+    /// milliseconds; in the order of the times.
+    pub(super) resting: VecDeque<(u64, ChannelName)>,
+    pub(super) refused: RefusedSubscribes,
+}
+
+impl Backends {
+    /// The log backend of a channel with these options.
+    pub(super) fn log_backend(&self, channel: &str, options: &ChannelOptions) -> LogBackend {
+        match self {
+            _ if channel.starts_with(WATCH_CHANNEL_PREFIX) => LogBackend::Memory,
+            Backends { has_store: true, .. } if options.durable => LogBackend::Store,
+            Backends { has_cluster: true, .. } => LogBackend::Cluster,
+            _ => LogBackend::Memory,
+        }
+    }
+
+    /// The number of the last load that was requested; 0 = none was.
+    pub(super) fn last_requested(&self) -> u64 {
+        self.last_requested
+    }
+
+    /// The number of the load that is requested next.
+    pub(super) fn next_load(&self) -> u64 {
+        self.last_requested + 1
+    }
+
+    /// Numbers the load that is requested now.
+    pub(super) fn number_load(&mut self) -> u64 {
+        self.last_requested = self.next_load();
+        self.last_requested
+    }
+}
+
+/// The payload of a [`crate::request::BackendEvent::Ephemeral`] that reports that the history of its channel was
+/// removed.
+pub fn clearing() -> Bytes {
+    stored::encode_clear(Offset::END).into()
+}
+
+/// The payload that a log keeps in place of a history that is removed up to an offset.
+pub fn removal(until: Offset) -> Vec<u8> {
+    stored::encode_clear(until)
 }

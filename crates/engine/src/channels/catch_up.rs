@@ -1,164 +1,136 @@
 //! What brings the caches of replicated channels up to date: a link that is back, a report that a channel or a stream
 //! has grown, and a store that may have more than it reported.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
 use touchline_protocol::stream::{ChannelName, Epoch, LoadId, NamespaceName, Offset, StreamPosition};
 
-use super::backend::LogBackend;
-use super::loading::{AheadQuery, Verification};
-use super::replicated_log::{Loading, SyncState};
-use super::{BackendCommand, Channel, Channels};
+use super::backend::{BackendCommand, LogBackend};
+use super::cache::{AheadQuery, Verification};
+use super::replicated_log::Cargo;
+use super::sync::{Growth, SyncEvent};
+use super::table::{Channel, Channels};
+use crate::namespace::ChannelOptions;
 
-/// All channels, sorted by name. A hash map iterates in another order in each process; a simulation must repeat.
-fn in_order(table: &mut HashMap<ChannelName, Channel>) -> impl Iterator<Item = (&ChannelName, &mut Channel)> {
-    let mut all: Vec<_> = table.iter_mut().collect();
-    all.sort_unstable_by_key(|(name, _)| *name);
-    all.into_iter()
-}
+/// The time for events whose effects only ask the log backend, and note no time.
+const NO_TIME: u64 = 0;
 
 impl Channels {
-    /// The link to the cluster has come or is lost. When it is back, every cache catches up.
+    /// The link to the cluster has come or is lost. When it is back, every cache catches up: it loads what came
+    /// meanwhile, and what was under way when the link was lost.
     pub fn set_linked(&mut self, is_linked: bool, now_ms: u64) {
-        let backends = &mut self.backends;
-        backends.is_linked = is_linked;
+        self.backends.is_linked = is_linked;
         if is_linked {
-            backends.linked_ms = now_ms;
+            self.backends.linked_ms = now_ms;
         }
-        let namespaces = Arc::clone(&self.namespaces);
-        for (name, channel) in in_order(&mut self.table) {
-            if namespaces.resolve(name).is_ok_and(|options| backends.log_backend(name, options) != LogBackend::Cluster)
-            {
-                continue;
-            }
-            let namespace = || -> NamespaceName { namespaces.namespace_of(name).into() };
-            let position = channel.log.as_ref().map(|log| log.ring.position());
-            if !is_linked && matches!(channel.sync, SyncState::Live) {
-                channel.log.iter_mut().for_each(|log| log.synced_ms = now_ms);
-            }
-            match (&mut channel.sync, position, is_linked) {
-                // The home loads what came meanwhile, and what was under way when the link was lost. It reads the
-                // newest publication of the cache again: the cluster may have been restored to an earlier state, and
-                // have appended others since.
-                (sync @ (SyncState::Live | SyncState::Loading(_)), Some(position), true) => {
-                    if matches!(sync, SyncState::Live) {
-                        *sync = SyncState::Loading(Loading::default());
-                    }
-                    let number = backends.number_load();
-                    let mut behind = position.offset;
-                    if let Some(log) = &mut channel.log {
-                        behind = log.ring.proof();
-                        let top = log.ring.newest().unwrap_or_default();
-                        log.verification = Verification { load: number, top, next: log.verification.next };
-                    }
-                    backends.commands.push(BackendCommand::Load {
-                        channel: name.clone(),
-                        namespace: namespace(),
-                        load: LoadId { behind, number },
-                    });
-                }
-                (SyncState::Subscribing, Some(_), true) => {
-                    backends.commands.push(BackendCommand::SetInterest { channel: name.clone(), is_wanted: true })
-                }
-                (SyncState::Subscribing | SyncState::Idle, None, true) => {
-                    channel.sync = SyncState::Subscribing;
-                    backends.commands.push(BackendCommand::SetInterest { channel: name.clone(), is_wanted: true });
-                }
-                // A request that is ahead is refused until the link is back.
-                (SyncState::Live, _, false)
-                    if channel.log.as_ref().is_some_and(|log| matches!(log.ahead, AheadQuery::Asked { .. })) =>
-                {
-                    channel.log.iter_mut().for_each(|log| log.ahead = AheadQuery::None);
-                    backends.ready.push(name.clone());
-                }
-                (SyncState::Live, _, _) | (_, _, true) => {}
-                // What came before the link was lost may be gone when the link is back; what is still there is loaded
-                // then.
-                (SyncState::Loading(loading), _, false) => {
-                    *loading = Loading::default();
-                    backends.ready.push(name.clone());
-                }
-                // Waiting requests are refused now.
-                (_, _, false) => backends.ready.push(name.clone()),
-            }
-        }
+        self.for_each_of(LogBackend::Cluster, |channels, name, options| {
+            let Some(known) = channels.table.get(name) else { return };
+            let has_query = known.log.as_ref().is_some_and(|log| matches!(log.cache.ahead, AheadQuery::Asked { .. }));
+            let event = if is_linked {
+                SyncEvent::Linked { has_log: known.log.is_some() }
+            } else {
+                SyncEvent::Unlinked { has_query }
+            };
+            channels.step(name, options, event, Cargo::None, now_ms);
+        });
     }
 
     /// Other nodes may have stored publications without a report, or the store may have been restored to an earlier
     /// state: every cache of a durable channel loads its log, and the home compares the two.
     pub fn catch_up(&mut self) {
-        let mut durable: Vec<_> =
-            self.table.keys().filter(|name| self.log_backend(name) == LogBackend::Store).cloned().collect();
-        durable.sort_unstable();
-        durable.iter().for_each(|name| self.catch_up_with(name));
-    }
-
-    fn catch_up_with(&mut self, name: &ChannelName) {
-        let load = self.backends.next_load();
-        match self.table.get_mut(name) {
-            Some(Channel { sync: sync @ SyncState::Live, log: Some(log), .. }) => {
-                *sync = SyncState::Loading(Loading::default());
-                log.verification = Verification { load, top: log.ring.position().offset, next: log.verification.next };
-                let floor = log.ring.floor();
-                self.load(name, floor);
+        self.for_each_of(LogBackend::Store, |channels, name, options| {
+            if channels.table.get(name).is_some_and(|known| known.log.is_some()) {
+                channels.step(name, options, SyncEvent::Missed, Cargo::Offset(Offset::END), NO_TIME);
             }
-            _ => self.catch_up_to(name, Offset::END),
-        }
+        });
     }
 
     /// A namespace's stream in the cluster has grown: the home checks whether each cache has all that it should have
-    /// received.
+    /// received. A channel that is subscribing is loaded after that.
     pub fn check_namespace(&mut self, namespace: &NamespaceName) {
-        for (name, channel) in in_order(&mut self.table) {
-            let is_in_cluster = self
-                .namespaces
-                .resolve(name)
-                .is_ok_and(|options| self.backends.log_backend(name, options) == LogBackend::Cluster);
-            // What is loading now may have been read before the stream grew; a channel that is subscribing is loaded
-            // after it.
-            if let (SyncState::Live | SyncState::Loading(_), Some(log)) = (&channel.sync, &channel.log)
-                && is_in_cluster
-                && *self.namespaces.namespace_of(name) == **namespace
+        let namespaces = Arc::clone(&self.namespaces);
+        self.for_each_of(LogBackend::Cluster, |channels, name, options| {
+            if *namespaces.namespace_of(name) == **namespace {
+                channels.step(name, options, SyncEvent::StreamGrown, Cargo::None, NO_TIME);
+            }
+        });
+    }
+
+    /// Does something with each channel of a log backend, in the order of the table.
+    fn for_each_of(&mut self, backend: LogBackend, mut act: impl FnMut(&mut Self, &ChannelName, &ChannelOptions)) {
+        let namespaces = Arc::clone(&self.namespaces);
+        let names: Vec<ChannelName> = self.table.keys().cloned().collect();
+        for name in &names {
+            if let Ok(options) = namespaces.resolve(name)
+                && self.backends.log_backend(name, options) == backend
             {
-                let (behind, backends) = (log.ring.position().offset, &mut self.backends);
-                let number = backends.number_load();
-                backends.commands.push(BackendCommand::Check {
-                    channel: name.clone(),
-                    namespace: namespace.clone(),
-                    load: LoadId { behind, number },
-                });
+                act(self, name, options);
             }
         }
     }
 
     /// Another node has stored a publication. If it is of another epoch, or its offset is in the cache, the home checks
     /// the log backend: the report may be late, or the log backend may have been restored to an earlier state.
-    pub(super) fn handle_advanced(&mut self, channel: &ChannelName, advanced: StreamPosition) {
+    pub(super) fn handle_advanced(
+        &mut self,
+        channel: &ChannelName,
+        options: &ChannelOptions,
+        advanced: StreamPosition,
+        now_ms: u64,
+    ) {
         let StreamPosition { offset: top, epoch } = advanced;
-        if let Some(Channel { sync: SyncState::Live | SyncState::Loading(_), log: Some(log), .. }) =
-            self.table.get(channel)
-        {
-            let position = log.ring.position();
-            let is_of_other = epoch != Epoch::default() && epoch != position.epoch;
-            if is_of_other || top < position.offset {
-                self.verify(channel, if is_of_other { position.offset.next() } else { top });
-                return;
-            }
+        let Some(Channel { log: Some(log), .. }) = self.table.get(channel) else { return };
+        let position = log.ring.position();
+        let is_of_other = epoch != Epoch::default() && epoch != position.epoch;
+        if is_of_other || top < position.offset {
+            let from = if is_of_other { position.offset.next() } else { top };
+            let event = SyncEvent::Reported(Growth::Contradicting);
+            return self.step(channel, options, event, Cargo::Offset(from), now_ms);
         }
-        self.catch_up_to(channel, top);
+        self.catch_up_to(channel, options, top, now_ms);
     }
 
     /// Loads what the cache does not have of a channel whose log has an offset `top`.
-    pub(super) fn catch_up_to(&mut self, channel: &ChannelName, top: Offset) {
-        let Some(Channel { sync, log: Some(log), .. }) = self.table.get_mut(channel) else { return };
+    pub(super) fn catch_up_to(&mut self, channel: &ChannelName, options: &ChannelOptions, top: Offset, now_ms: u64) {
+        let Some(Channel { log: Some(log), .. }) = self.table.get(channel) else { return };
+        let growth = if log.ring.position().offset < top { Growth::Beyond } else { Growth::Known };
+        self.step(channel, options, SyncEvent::Reported(growth), Cargo::Offset(top), now_ms);
+    }
+
+    /// Requests what is behind the cache's top.
+    pub(super) fn load_gap(&mut self, channel: &ChannelName) {
+        let Some(Channel { log: Some(log), .. }) = self.table.get(channel) else { return };
+        let top = log.ring.position().offset;
+        self.load(channel, top);
+    }
+
+    /// Requests what the cache keeps and all behind it: the store may have been restored to an earlier state.
+    pub(super) fn load_kept(&mut self, channel: &ChannelName) {
+        let load = self.backends.next_load();
+        let Some(Channel { log: Some(log), .. }) = self.table.get_mut(channel) else { return };
+        let top = log.ring.position().offset;
+        log.cache.verification = Verification { load, top, next: log.cache.verification.next };
+        let floor = log.ring.floor();
+        self.load(channel, floor);
+    }
+
+    /// Requests the newest publication of the cache and all behind it: the cluster may have been restored to an earlier
+    /// state, and have appended others since.
+    pub(super) fn load_newest(&mut self, channel: &ChannelName) {
+        let load = self.backends.next_load();
+        let Some(Channel { log: Some(log), .. }) = self.table.get_mut(channel) else { return };
+        let top = log.ring.newest().unwrap_or_default();
+        log.cache.verification = Verification { load, top, next: log.cache.verification.next };
+        let proof = log.ring.proof();
+        self.load(channel, proof);
+    }
+
+    /// Asks the cluster whether it has anything behind the cache's top.
+    pub(super) fn check(&mut self, channel: &ChannelName) {
+        let Some(Channel { log: Some(log), .. }) = self.table.get(channel) else { return };
         let behind = log.ring.position().offset;
-        match sync {
-            SyncState::Live if behind < top => {
-                *sync = SyncState::Loading(Loading::default());
-                self.load(channel, behind);
-            }
-            SyncState::Loading(loading) => loading.top = loading.top.max(top),
-            _ => {}
-        }
+        let load = LoadId { behind, number: self.backends.number_load() };
+        let namespace = self.namespaces.namespace_of(channel).into();
+        self.backends.commands.push(BackendCommand::Check { channel: channel.clone(), namespace, load });
     }
 }

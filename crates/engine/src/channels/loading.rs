@@ -5,7 +5,6 @@
 //! that are ahead wait for its result. Loads are numbered in the order in which they are requested: a load that was
 //! requested before a client's request came says nothing about that request.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,15 +13,15 @@ use touchline_protocol::publication::LogPosition;
 use touchline_protocol::stored::{self, StoredPayload};
 use touchline_protocol::stream::{ChannelName, Epoch, Offset};
 
-use super::backend::LogBackend;
-use super::replicated_log::{LOAD_RETRY_MS, Loading, SyncState};
-use super::{BackendCommand, Channel, Channels, deliver, deliver_publication};
+use super::backend::{BackendCommand, LogBackend};
+use super::cache::{AheadQuery, Verification};
+use super::delivery::deliver_publication;
+use super::replicated_log::{Cargo, LOAD_RETRY_MS};
+use super::sync::{Ahead, LoadResult, SyncEvent, SyncState};
+use super::table::{Channel, ChannelLog, Channels};
 use crate::history::HistoryRing;
 use crate::namespace::ChannelOptions;
-use crate::request::{Appended, ChannelEvent, ChannelRequest, Loaded};
-
-/// The greatest number of publications of a channel that wait behind a gap.
-const BEHIND_GAP_MAX: usize = 10_000;
+use crate::request::{ChannelRequest, Loaded};
 
 /// How long a log backend that has lost publications may take to begin a new epoch or run, milliseconds.
 const RUN_CHANGE_TIMEOUT_MS: u64 = 10_000;
@@ -31,37 +30,13 @@ const RUN_CHANGE_TIMEOUT_MS: u64 = 10_000;
 /// expired since, milliseconds. Loads take time, and clocks differ.
 const AGE_MARGIN_MS: u64 = 10_000;
 
-/// A query to a log backend because of a client that is ahead of the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum AheadQuery {
-    /// The log backend was not queried.
-
-    #[default]
-    None,
-    /// The result is awaited.
-    Asked {
-        /// The number of the load that is the result; any later load is one as well.
-        load: u64,
-        /// The highest offset that a request needs, as of [`HistoryRing::ahead`]; `u64::MAX` = a run is not known here.
-        needed: Offset,
-    },
-    /// The log backend did not have the offset. It is not queried again before this time, Unix milliseconds; requests
-    /// that are ahead wait meanwhile.
-    Resting(u64),
-    /// The load failed. The log backend is not queried again before this time, Unix milliseconds.
-    Failed(u64),
-}
-
-/// A check of a log backend because of something that contradicts the cache: the backend may have been restored to an
-/// earlier state.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Verification {
-    /// The number of the load that is the check; any later load is one as well; 0 = no check is under way.
-    pub(super) load: u64,
-    /// The offset that the log backend had when the check began, and still has if it has lost nothing.
-    pub(super) top: Offset,
-    /// After this check another one is needed, from this offset on; `None` = no other.
-    pub(super) next: Option<Offset>,
+/// Which run of its log backend has assigned the offset of a publication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AssigningRun {
+    /// The current one.
+    Current,
+    /// One of the runs that the load told of.
+    Any,
 }
 
 impl Channels {
@@ -69,74 +44,78 @@ impl Channels {
     pub(super) fn verify(&mut self, channel: &ChannelName, from: Offset) {
         let is_of_store = self.log_backend(channel) == LogBackend::Store;
         let Some(Channel { sync, log: Some(log), .. }) = self.table.get_mut(channel) else { return };
-        if log.verification.load > 0 || !matches!(sync, SyncState::Live) {
-            log.verification.next = Some(log.verification.next.map_or(from, |next| next.min(from)));
+        if log.cache.verification.load > 0 || *sync != SyncState::Live {
+            log.cache.verification.next = Some(log.cache.verification.next.map_or(from, |next| next.min(from)));
             return;
         }
         // The top of a cluster's channel may be that of its stream.
         let top = if is_of_store { log.ring.position().offset } else { log.ring.newest().unwrap_or_default() };
-        log.verification = Verification { load: self.backends.next_load(), top, next: None };
+        log.cache.verification = Verification { load: self.backends.next_load(), top, next: None };
         self.load(channel, from.previous());
     }
 
-    /// Handles a publication at or below the cache's top: the cache has it already, or the log backend was restored to
+    /// Compares a publication at or below the cache's top: the cache has it already, or the log backend was restored to
     /// an earlier state and assigns offsets a second time.
-    fn handle_repeated(&mut self, channel: &ChannelName, new: &Appended, now_ms: u64) {
-        let Some(log) = self.table.get(channel).and_then(|known| known.log.as_ref()) else { return };
+    ///
+    /// # Errors
+    /// [`SyncEvent::Contradicted`] when the cache has another publication there.
+    pub(super) fn compare(&mut self, channel: &ChannelName, cargo: &Cargo) -> Result<(), SyncEvent> {
+        let Cargo::Publication(new) = cargo else { return Ok(()) };
+        let Some(log) = self.table.get(channel).and_then(|known| known.log.as_ref()) else { return Ok(()) };
         if contradicts(&log.ring, channel, new.offset, &new.payload) {
-            self.begin_next_run(channel, new.offset, now_ms);
-        } else if log.ring.get(new.offset).is_none() {
+            return Err(SyncEvent::Contradicted);
+        }
+        if log.ring.get(new.offset).is_none() {
             self.verify(channel, new.offset);
         }
+        Ok(())
     }
 
-    /// The log backend has lost acknowledged publications from an offset on: the subscribers subscribe anew, and the
-    /// cache is loaded anew.
-    fn begin_next_run(&mut self, channel: &ChannelName, first: Offset, now_ms: u64) {
-        if let Some(log) = self.table.get_mut(channel).and_then(|known| known.log.as_mut()) {
-            let position = log.ring.position();
-            let run = position.epoch.run_id();
-            log.ahead = AheadQuery::None;
-            log.verification = Verification::default();
-            log.lost = (position.epoch, now_ms + RUN_CHANGE_TIMEOUT_MS);
-            log.ended = Some((run, first));
-            log.ring = HistoryRing::new(Epoch::default());
-            self.command(match self.log_backend(channel) {
-                LogBackend::Store => BackendCommand::BeginRun { channel: channel.clone(), lost: run, first },
-                _ => BackendCommand::BeginStreamRun {
-                    namespace: self.namespaces.namespace_of(channel).into(),
-                    lost: run,
-                },
-            });
-        }
-        self.detach(channel, SyncState::Idle);
+    /// The log backend has lost acknowledged publications from an offset on: it is told to begin a new run, and the
+    /// cache begins anew.
+    pub(super) fn begin_run(&mut self, channel: &ChannelName, first: Offset, now_ms: u64) {
+        let backend = self.log_backend(channel);
+        let Some(log) = self.table.get_mut(channel).and_then(|known| known.log.as_mut()) else { return };
+        let epoch = log.ring.position().epoch;
+        let lost = epoch.run_id();
+        log.cache.ahead = AheadQuery::None;
+        log.cache.verification = Verification::default();
+        log.cache.lost = (epoch, now_ms + RUN_CHANGE_TIMEOUT_MS);
+        log.cache.ended = Some((lost, first));
+        log.ring = HistoryRing::new(Epoch::default());
+        let command = match backend {
+            LogBackend::Store => BackendCommand::BeginRun { channel: channel.clone(), lost, first },
+            _ => BackendCommand::BeginStreamRun { namespace: self.namespaces.namespace_of(channel).into(), lost },
+        };
+        self.command(command);
     }
 
-    /// The query that a request to a live channel has to wait for; `None` = the cache can reply. [`AheadQuery::None`] =
-    /// the log backend has to be queried. `first_load` is the first load that was requested after the request came.
-    pub(super) fn ahead_query(
+    /// Whether a request to a live channel is ahead of the cache. `first_load` is the number of the first load that was
+    /// requested after the request came.
+    pub(super) fn ahead(
         &mut self,
         channel: &ChannelName,
         request: &ChannelRequest,
         first_load: u64,
         now_ms: u64,
-    ) -> Option<AheadQuery> {
-        let log = self.table.get_mut(channel)?.log.as_mut()?;
-        let (offset, epoch) = request.position()?;
-        let ahead = log.ring.ahead(offset, epoch)?;
-        if log.last_load >= first_load {
+    ) -> Ahead {
+        let Some(log) = self.table.get_mut(channel).and_then(|known| known.log.as_mut()) else { return Ahead::No };
+        let Some((offset, epoch)) = request.position() else { return Ahead::No };
+        let Some(ahead) = log.ring.ahead(offset, epoch) else { return Ahead::No };
+        if log.cache.last_load >= first_load {
             // The log backend was read since the request came, and does not have the offset.
-            return None;
+            return Ahead::No;
         }
-        match &mut log.ahead {
+        match &mut log.cache.ahead {
             AheadQuery::Asked { load, needed } => {
                 if first_load <= *load {
                     *needed = (*needed).max(needed_offset(ahead));
                 }
-                Some(log.ahead)
+                Ahead::Asked
             }
-            AheadQuery::Resting(until_ms) | AheadQuery::Failed(until_ms) if now_ms < *until_ms => Some(log.ahead),
-            _ => Some(AheadQuery::None),
+            AheadQuery::Resting(until_ms) if now_ms < *until_ms => Ahead::Asked,
+            AheadQuery::Failed(until_ms) if now_ms < *until_ms => Ahead::Failed,
+            AheadQuery::None | AheadQuery::Resting(_) | AheadQuery::Failed(_) => Ahead::Unasked,
         }
     }
 
@@ -144,7 +123,7 @@ impl Channels {
     pub(super) fn query_backend(&mut self, channel: &ChannelName, request: &ChannelRequest) {
         let Some(log) = self.table.get_mut(channel).and_then(|known| known.log.as_mut()) else { return };
         let ahead = request.position().and_then(|(offset, epoch)| log.ring.ahead(offset, epoch));
-        log.ahead =
+        log.cache.ahead =
             AheadQuery::Asked { load: self.backends.next_load(), needed: ahead.map_or(Offset::END, needed_offset) };
         let top = log.ring.position().offset;
         self.load(channel, top);
@@ -160,39 +139,6 @@ impl Channels {
         }
     }
 
-    /// Handles a publication that a log backend has appended.
-    pub(super) fn handle_appended(
-        &mut self,
-        channel: &ChannelName,
-        options: &ChannelOptions,
-        new: Appended,
-        now_ms: u64,
-    ) {
-        let Some(Channel { sync, log: Some(log), .. }) = self.table.get_mut(channel) else { return };
-        let top = log.ring.position();
-        match sync {
-            SyncState::Live if new.epoch.is_some_and(|epoch| !top.epoch.can_be(&epoch)) => {
-                self.detach(channel, SyncState::Idle)
-            }
-            SyncState::Live if new.offset <= top.offset => self.handle_repeated(channel, &new, now_ms),
-            SyncState::Live if new.previous > top.offset => {
-                *sync =
-                    SyncState::Loading(Loading { waiting: BTreeMap::from([(new.offset, new)]), top: Offset::START });
-                self.load(channel, top.offset);
-            }
-            SyncState::Live => {
-                log.ring.note_run(new.offset);
-                self.append_or_fail(channel, options, new.offset, &new.payload, now_ms);
-            }
-            SyncState::Loading(loading) if loading.waiting.len() < BEHIND_GAP_MAX => {
-                drop(loading.waiting.insert(new.offset, new))
-            }
-            // There is no room for it: a later load brings it.
-            SyncState::Loading(loading) => loading.top = loading.top.max(new.offset),
-            SyncState::Subscribing | SyncState::Idle | SyncState::Failed(_) => {}
-        }
-    }
-
     /// Handles a load: the whole log of a new channel, the publications of a gap, or the result of a query. `None` =
     /// the load failed.
     pub(super) fn handle_loaded(
@@ -202,184 +148,173 @@ impl Channels {
         loaded: Option<Box<Loaded>>,
         now_ms: u64,
     ) {
-        let Some(Channel { sync, log: Some(log), .. }) = self.table.get_mut(channel) else { return };
-        let mut none = Loading::default();
-        let loading = match sync {
-            SyncState::Loading(loading) => loading,
-            // A second load, because the link came back, or because of a query: it may contain more than the first.
-            SyncState::Live if loaded.is_some() => &mut none,
-            SyncState::Live if matches!(log.ahead, AheadQuery::Asked { .. }) => {
-                log.ahead = AheadQuery::Failed(now_ms + LOAD_RETRY_MS);
-                log.verification = Verification::default();
-                self.make_ready(channel);
-                return;
-            }
-            SyncState::Live => {
-                // Whether it was the check or another load: the next contradiction is checked.
-                log.verification = Verification::default();
-                return;
-            }
-            _ => return,
+        let Some(Channel { log: Some(log), .. }) = self.table.get(channel) else { return };
+        let (result, cargo) = match loaded {
+            None if matches!(log.cache.ahead, AheadQuery::Asked { .. }) => (LoadResult::QueryFailed, Cargo::None),
+            None => (LoadResult::Failed, Cargo::None),
+            Some(loaded) => match self.first_lost(channel, &loaded) {
+                Some(first) => (LoadResult::Lost, Cargo::Offset(first)),
+                None => (self.judge(channel, &loaded, now_ms), Cargo::Load(loaded)),
+            },
         };
-        if loaded.as_ref().is_some_and(|loaded| loaded.behind > log.ring.position().offset) {
-            // An earlier cache of this channel requested it; the load that this cache requested is under way.
-            return;
+        self.step(channel, options, SyncEvent::Loaded(result), cargo, now_ms);
+    }
+
+    /// The first offset at which the log backend has lost what it had acknowledged, by a load of this cache; `None` =
+    /// it has lost nothing that is known of.
+    fn first_lost(&self, channel: &ChannelName, loaded: &Loaded) -> Option<Offset> {
+        let log = self.table.get(channel)?.log.as_ref()?;
+        let position = log.ring.position();
+        if loaded.behind > position.offset || !position.epoch.has_same_channel_part(&loaded.epoch) {
+            return None;
         }
-        let Loading { waiting, top: advanced } = std::mem::take(loading);
-        let Some(loaded) = loaded else {
-            // The load failed. Subscribers must subscribe anew, and requests that wait are refused: none gets a wrong
-            // reply.
-            self.detach(channel, SyncState::Failed(now_ms + LOAD_RETRY_MS));
-            return;
-        };
-        if self.apply_load(channel, options, *loaded, now_ms) {
-            for new in waiting.into_values() {
-                self.handle_appended(channel, options, new, now_ms);
-            }
-            // What came meanwhile may be missing in the load.
-            self.catch_up_to(channel, advanced);
+        first_lost(channel, log, loaded, self.log_backend(channel) == LogBackend::Store)
+    }
+
+    /// What a load is worth that shows no loss.
+    fn judge(&self, channel: &ChannelName, loaded: &Loaded, now_ms: u64) -> LoadResult {
+        let Some(known @ Channel { log: Some(log), .. }) = self.table.get(channel) else { return LoadResult::Stale };
+        let position = log.ring.position();
+        let is_watched = !known.is_broken && known.subscribers.iter().any(|count| *count > 0);
+        if loaded.behind > position.offset {
+            // An earlier cache of this channel requested it; the load that this cache requested is under way.
+            LoadResult::Stale
+        } else if loaded.epoch == log.cache.lost.0 && now_ms < log.cache.lost.1 {
+            // Positions of this epoch may be of what is lost: the home does not trust them before the next epoch.
+            LoadResult::Distrusted
+        } else if loaded.epoch != position.epoch && loaded.behind > Offset::START {
+            // It says nothing about what is up to the offset behind which it begins.
+            if is_watched { LoadResult::OfOtherLogWatched } else { LoadResult::OfOtherLog }
+        } else if is_watched && self.is_new(log, loaded, now_ms) {
+            LoadResult::Incomplete
+        } else {
+            LoadResult::Complete
         }
     }
 
-    /// Applies a load to the cache. Returns whether the cache is live afterwards.
-    fn apply_load(&mut self, channel: &ChannelName, options: &ChannelOptions, loaded: Loaded, now_ms: u64) -> bool {
-        let is_of_store = self.log_backend(channel) == LogBackend::Store;
-        let Some(known) = self.table.get_mut(channel) else { return false };
-        let Some(log) = &mut known.log else { return false };
+    /// Whether a load is of another log than the cache, or publications between the cache and the load are gone.
+    fn is_new(&self, log: &ChannelLog, loaded: &Loaded, now_ms: u64) -> bool {
         let position = log.ring.position();
-        let is_same_epoch = position.epoch == loaded.epoch;
-        if position.epoch.has_same_channel_part(&loaded.epoch)
-            && let Some(first) = first_lost(channel, log, &loaded, is_of_store)
-        {
-            self.begin_next_run(channel, first, now_ms);
-            return false;
-        }
-        if loaded.epoch == log.lost.0 && now_ms < log.lost.1 {
-            // Positions of this epoch may be of what is lost: the home does not trust them before the next epoch.
-            self.detach(channel, SyncState::Failed(now_ms + LOAD_RETRY_MS));
-            return false;
-        }
-        // Another stream, or publications between the cache and the load are gone.
-        let is_young = now_ms.saturating_add(AGE_MARGIN_MS) < log.synced_ms.saturating_add(log.retention.ttl_ms);
-        let is_gapless = loaded.is_aged && (is_young || log.synced_ms >= self.backends.linked_ms);
-        let is_new = !is_same_epoch || loaded.floor > position.offset && !is_gapless;
-        if !is_same_epoch && loaded.behind > Offset::START {
-            // The load began behind an offset of another epoch or run, which says nothing about this one.
-            self.reload(channel);
-            return false;
-        }
+        let synced_ms = log.cache.synced_ms;
+        let is_young = now_ms.saturating_add(AGE_MARGIN_MS) < synced_ms.saturating_add(log.retention.ttl_ms);
+        let is_gapless = loaded.is_aged && (is_young || synced_ms >= self.backends.linked_ms);
+        loaded.epoch != position.epoch || loaded.floor > position.offset && !is_gapless
+    }
+
+    /// Notes that the log backend was read. A query that the load answers is over.
+    pub(super) fn note_load(&mut self, channel: &ChannelName, cargo: &Cargo, now_ms: u64) {
+        let Cargo::Load(loaded) = cargo else { return };
+        let Channels { table, backends, .. } = self;
+        let Some(Channel { log: Some(log), .. }) = table.get_mut(channel) else { return };
         // No load has a higher number than the last one that was requested.
-        log.last_load = log.last_load.max(loaded.number.min(self.backends.last_requested()));
-        if let AheadQuery::Asked { load, needed } = log.ahead
-            && log.last_load >= load
+        log.cache.last_load = log.cache.last_load.max(loaded.number.min(backends.last_requested()));
+        if let AheadQuery::Asked { load, needed } = log.cache.ahead
+            && log.cache.last_load >= load
         {
-            log.ahead = AheadQuery::None;
-            if needed > loaded.top.max(position.offset) {
-                log.ahead = AheadQuery::Resting(now_ms + LOAD_RETRY_MS);
-                self.backends.resting.push_back((now_ms + LOAD_RETRY_MS, channel.clone()));
+            log.cache.ahead = AheadQuery::None;
+            if needed > loaded.top.max(log.ring.position().offset) {
+                log.cache.ahead = AheadQuery::Resting(now_ms + LOAD_RETRY_MS);
+                backends.resting.push_back((now_ms + LOAD_RETRY_MS, channel.clone()));
             }
         }
-        let has_subscribers = !known.is_broken && known.subscribers.iter().any(|n| *n > 0);
-        let verification = std::mem::take(&mut log.verification);
-        if has_subscribers && is_new {
-            log.ahead = AheadQuery::None;
-            self.detach(channel, SyncState::Idle);
-            return false;
-        }
-        known.is_broken = false;
+    }
+
+    /// Puts a load into the cache, and delivers what is new.
+    ///
+    /// # Errors
+    /// [`SyncEvent::Unreadable`] when a publication cannot be read.
+    pub(super) fn apply_load(
+        &mut self,
+        channel: &ChannelName,
+        options: &ChannelOptions,
+        cargo: &mut Cargo,
+        now_ms: u64,
+    ) -> Result<(), SyncEvent> {
+        let Cargo::Load(loaded) = std::mem::replace(cargo, Cargo::None) else { return Ok(()) };
+        let Some(Channel { log: Some(log), .. }) = self.table.get(channel) else { return Ok(()) };
+        let is_new = self.is_new(log, &loaded, now_ms);
+        let Some(Channel { log: Some(log), is_broken, .. }) = self.table.get_mut(channel) else { return Ok(()) };
+        *is_broken = false;
+        let verification = std::mem::take(&mut log.cache.verification);
         if is_new {
             let first = loaded.kept.first().map_or(loaded.top, |(offset, _)| offset.previous());
             log.ring = HistoryRing::resume(loaded.epoch, loaded.floor.min(first), loaded.floor);
         }
         let mut runs = loaded.runs;
-        log.ended.iter().for_each(|(run, first)| runs.end_before(*run, *first));
+        log.cache.ended.iter().for_each(|(run, first)| runs.end_before(*run, *first));
         log.ring.set_runs(runs);
-        known.sync = SyncState::Live;
-        log.synced_ms = now_ms;
+        log.cache.synced_ms = now_ms;
         for (offset, payload) in loaded.kept {
-            if !self.append_or_fail(channel, options, offset, &payload, now_ms) {
-                return false;
-            }
+            self.append(channel, options, (offset, &payload), AssigningRun::Any, now_ms)?;
         }
-        if let Some(log) = self.table.get_mut(channel).and_then(|known| known.log.as_mut()) {
-            log.ring.raise(loaded.top);
-            if loaded.number < verification.load {
-                log.verification = verification;
-            } else if let Some(from) = verification.next {
-                self.verify(channel, from);
-            }
+        let Some(Channel { log: Some(log), .. }) = self.table.get_mut(channel) else { return Ok(()) };
+        log.ring.raise(loaded.top);
+        if loaded.number < verification.load {
+            log.cache.verification = verification;
+        } else if let Some(from) = verification.next {
+            self.verify(channel, from);
         }
-        self.make_ready(channel);
-        true
+        Ok(())
     }
 
-    /// The cache is of another epoch or run. If it has subscribers, they are told to subscribe anew; else it is loaded
-    /// from the beginning.
-    fn reload(&mut self, channel: &ChannelName) {
-        let Some(known) = self.table.get_mut(channel) else { return };
-        let Some(log) = &mut known.log else { return };
-        log.ahead = AheadQuery::None;
-        log.verification = Verification::default();
-        log.ring = HistoryRing::new(Epoch::default());
-        if !known.is_broken && known.subscribers.iter().any(|n| *n > 0) {
-            self.detach(channel, SyncState::Idle);
-        } else {
-            known.sync = SyncState::Loading(Loading::default());
-            self.load(channel, Offset::START);
+    /// Appends what came while the log was loaded. What came meanwhile may be missing in the load.
+    pub(super) fn replay(&mut self, channel: &ChannelName, options: &ChannelOptions, now_ms: u64) {
+        let Some(Channel { log: Some(log), .. }) = self.table.get_mut(channel) else { return };
+        let backlog = std::mem::take(&mut log.cache.backlog);
+        for new in backlog.waiting.into_values() {
+            self.handle_appended(channel, options, new, now_ms);
         }
+        self.catch_up_to(channel, options, backlog.top, now_ms);
     }
 
-    /// Gives the cache of a channel up: its subscribers subscribe anew.
-    fn detach(&mut self, channel: &ChannelName, sync: SyncState) {
-        self.make_ready(channel);
-        let has_failed = matches!(sync, SyncState::Failed(_));
-        if let Some(known) = self.table.get_mut(channel) {
-            deliver(&mut self.outgoing, known, ChannelEvent::Broken);
-            known.sync = sync;
-            known.is_broken = true;
-        }
-        if !has_failed {
-            self.forget_unsynchronized(channel);
-        }
-    }
-
-    /// Appends a publication behind the cache's top. A publication that cannot be read is not skipped: the channel
-    /// fails then.
-    fn append_or_fail(
+    /// Appends a publication that follows the cache's top.
+    ///
+    /// # Errors
+    /// [`SyncEvent::Unreadable`] when it cannot be read.
+    pub(super) fn append_arrived(
         &mut self,
         channel: &ChannelName,
         options: &ChannelOptions,
-        offset: Offset,
-        payload: &Bytes,
+        cargo: &Cargo,
         now_ms: u64,
-    ) -> bool {
-        match stored::decode(payload) {
-            Ok(read) => self.append(channel, options, offset, read, now_ms),
-            Err(unreadable) => {
-                self.command(BackendCommand::Unreadable { channel: channel.clone(), unreadable });
-                self.detach(channel, SyncState::Failed(now_ms + LOAD_RETRY_MS));
-                return false;
-            }
-        }
-        true
+    ) -> Result<(), SyncEvent> {
+        let Cargo::Publication(new) = cargo else { return Ok(()) };
+        self.append(channel, options, (new.offset, &new.payload), AssigningRun::Current, now_ms)
     }
 
+    /// Appends a publication behind the cache's top. A publication that cannot be read is not skipped.
+    ///
+    /// # Errors
+    /// [`SyncEvent::Unreadable`] when it cannot be read.
     fn append(
         &mut self,
         channel: &ChannelName,
         options: &ChannelOptions,
-        offset: Offset,
-        payload: StoredPayload<'_>,
+        (offset, payload): (Offset, &Bytes),
+        origin: AssigningRun,
         now_ms: u64,
-    ) {
-        let Some(known) = self.table.get_mut(channel) else { return };
-        let Some(log) = &mut known.log else { return };
+    ) -> Result<(), SyncEvent> {
+        let payload = match stored::decode(payload) {
+            Ok(payload) => payload,
+            Err(unreadable) => {
+                self.command(BackendCommand::Unreadable { channel: channel.clone(), unreadable });
+                return Err(SyncEvent::Unreadable);
+            }
+        };
+        let Some(known) = self.table.get_mut(channel) else { return Ok(()) };
+        let Some(log) = &mut known.log else { return Ok(()) };
         if offset <= log.ring.position().offset {
-            return;
+            return Ok(());
+        }
+        if origin == AssigningRun::Current {
+            log.ring.note_run(offset);
         }
         let (time_ms, object) = match payload {
             StoredPayload::Publication { time_ms, object } => (time_ms, object),
-            StoredPayload::Clear(until) => return log.ring.clear_at(until, offset),
+            StoredPayload::Clear(until) => {
+                log.ring.clear_at(until, offset);
+                return Ok(());
+            }
         };
         let epoch = log.ring.position().epoch;
         let place = LogPosition { offset, epoch: epoch.as_str(), time_ms };
@@ -387,13 +322,14 @@ impl Channels {
         log.ring.trim(now_ms);
         log.ring.append(Arc::clone(&publication), options.history_size, time_ms.saturating_add(log.retention.ttl_ms));
         deliver_publication(&mut self.outgoing, known, publication);
+        Ok(())
     }
 }
 
 /// The first offset at which a log backend has lost what it had acknowledged: its log ends below the offset that was
 /// known when the load was requested, or it has other publications than the cache. `None` = it has lost nothing.
-fn first_lost(channel: &str, log: &super::ChannelLog, loaded: &Loaded, is_of_store: bool) -> Option<Offset> {
-    let (ring, verification) = (&log.ring, log.verification);
+fn first_lost(channel: &str, log: &ChannelLog, loaded: &Loaded, is_of_store: bool) -> Option<Offset> {
+    let (ring, verification) = (&log.ring, log.cache.verification);
     let top = ring.position().offset;
     let mut here = loaded.kept.iter().take_while(|(offset, _)| *offset <= top);
     if let Some((other, _)) = here.find(|(offset, payload)| contradicts(ring, channel, *offset, payload)) {

@@ -4,7 +4,6 @@
 use std::collections::{HashMap, VecDeque};
 use touchline_protocol::stream::ChannelName;
 
-use super::Channels;
 use crate::request::ConnectionId;
 
 /// Refused subscribes that a home remembers at most.
@@ -25,7 +24,8 @@ pub(super) struct RefusedSubscribes {
 }
 
 impl RefusedSubscribes {
-    fn note(&mut self, key: RefusedKey, now_ms: u64) {
+    /// Remembers for a while that a subscribe was refused. Amortised O(1).
+    pub(super) fn note(&mut self, connection: ConnectionId, channel: &ChannelName, now_ms: u64) {
         while let Some((at_ms, _)) = self.order.front()
             && (at_ms + REFUSED_TTL_MS <= now_ms || self.order.len() >= REFUSED_MAX)
         {
@@ -34,20 +34,13 @@ impl RefusedSubscribes {
                 self.times.remove(&key);
             }
         }
+        let key = (connection, channel.clone());
         self.order.push_back((now_ms, key.clone()));
         self.times.insert(key, now_ms);
     }
-}
-
-impl Channels {
-    /// Remembers for a while that a subscribe was refused. Amortised O(1).
-    pub(super) fn note_refused(&mut self, connection: ConnectionId, channel: &ChannelName, now_ms: u64) {
-        self.backends.refused.note((connection, channel.clone()), now_ms);
-    }
 
     /// Whether a subscribe of this connection to this channel was refused lately. Forgets it.
-    pub(super) fn was_refused(&mut self, connection: ConnectionId, channel: &ChannelName) -> bool {
-        let times = &mut self.backends.refused.times;
-        !times.is_empty() && times.remove(&(connection, channel.clone())).is_some()
+    pub(super) fn take(&mut self, connection: ConnectionId, channel: &ChannelName) -> bool {
+        !self.times.is_empty() && self.times.remove(&(connection, channel.clone())).is_some()
     }
 }

@@ -5,98 +5,50 @@
 //! then (with history) it loads the log. Requests wait meanwhile. A publication carries the previous offset, so the
 //! home notices a gap at once and fills it before it delivers any later publication. The store needs no subscription:
 //! it reports everything that it has appended.
+//!
+//! Here an input becomes a [`SyncEvent`], [`transition`] decides, and its effects are executed in order. An effect that
+//! causes another event (a publication that cannot be read) ends the effects of the first.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use touchline_protocol::stored::{self, StoredPayload};
-use touchline_protocol::stream::{ChannelName, LoadId, Offset};
+use touchline_protocol::stream::{ChannelName, Epoch, LoadId, Offset};
 use touchline_protocol::{Error, Publication, encode};
 
 use super::backend::{BackendCommand, DurablePublication, LogBackend, Submitted};
-use super::loading::AheadQuery;
-use super::remembered_refusals::RefusedSubscribes;
-use super::{Channel, Channels, deliver_publication};
-use crate::namespace::{ChannelOptions, WATCH_CHANNEL_PREFIX};
-use crate::request::{Appended, BackendEvent, ChannelRequest, ConnectionId, Publish, Response, WaitingRequest};
+use super::cache::{AheadQuery, Backlog, Verification};
+use super::delivery::{deliver, deliver_publication};
+use super::sync::{Ahead, Arrival, LogReach, SyncEffect, SyncEvent, SyncState, transition};
+use super::table::{Channel, Channels};
+use crate::history::HistoryRing;
+use crate::namespace::ChannelOptions;
+use crate::request::{Appended, BackendEvent, ChannelEvent, ChannelRequest, Loaded, Publish, Response, WaitingRequest};
 
 /// Bytes that a publication's object has besides its data, at most.
 const OBJECT_OVERHEAD: usize = 64;
-/// How long the cache of a channel without subscribers is kept after its last use, milliseconds.
-pub(super) const UNUSED_CACHE_TTL_MS: u64 = 10_000;
 /// How long requests are refused at once after a load has failed, milliseconds.
 pub(super) const LOAD_RETRY_MS: u64 = 200;
 
-/// How far this node follows a channel whose log is in a log backend.
-#[derive(Debug, Default)]
-pub(super) enum SyncState {
-    /// The node does not follow it, or has no peers.
-    #[default]
-    Idle,
-    /// The subscription was requested.
-    Subscribing,
-    /// The history was requested from the log backend.
-    Loading(Loading),
-    /// The history is up to date.
-    Live,
-    /// The log backend did not give the history. It is not asked again before this time, Unix milliseconds.
-    Failed(u64),
+/// What an event brings that its effects need.
+#[derive(Debug)]
+pub(super) enum Cargo {
+    /// Nothing.
+    None,
+    /// A publication that the log backend has appended.
+    Publication(Appended),
+    /// A load.
+    Load(Box<Loaded>),
+    /// The top that the log has, or the first offset that contradicts the cache.
+    Offset(Offset),
 }
 
-/// What arrives from other nodes while the history is requested from the log backend.
-#[derive(Debug, Default)]
-pub(super) struct Loading {
-    /// Publications that are applied after the history, by offset.
-    pub(super) waiting: BTreeMap<Offset, Appended>,
-    /// The highest offset that the channel is known to have. If the answer ends below it, the history is requested
-    /// again.
-    pub(super) top: Offset,
-}
-
-/// What a home knows about the log backends.
-#[derive(Debug, Default)]
-pub(super) struct Backends {
-    has_cluster: bool,
-    has_store: bool,
-    pub(super) is_linked: bool,
-    /// When the link to the cluster came, Unix milliseconds.
-    pub(super) linked_ms: u64,
-    pub(super) commands: Vec<BackendCommand>,
-    pub(super) ready: Vec<ChannelName>,
-    /// The number of the last load that was requested, of all channels.
-    last_requested: u64,
-    /// Channels whose log backend did not have an offset, with the time when it may be queried again, Unix
-    /// milliseconds; in the order of the times.
-    pub(super) resting: VecDeque<(u64, ChannelName)>,
-    pub(super) refused: RefusedSubscribes,
-}
-
-impl Backends {
-    /// The log backend of a channel with these options.
-    pub(super) fn log_backend(&self, channel: &str, options: &ChannelOptions) -> LogBackend {
+impl Cargo {
+    fn offset(&self) -> Offset {
         match self {
-            _ if channel.starts_with(WATCH_CHANNEL_PREFIX) => LogBackend::Memory,
-            Backends { has_store: true, .. } if options.durable => LogBackend::Store,
-            Backends { has_cluster: true, .. } => LogBackend::Cluster,
-            _ => LogBackend::Memory,
+            Cargo::Offset(offset) => *offset,
+            Cargo::Publication(publication) => publication.offset,
+            Cargo::None | Cargo::Load(_) => Offset::START,
         }
-    }
-
-    /// The number of the last load that was requested; 0 = none was.
-    pub(super) fn last_requested(&self) -> u64 {
-        self.last_requested
-    }
-
-    /// The number of the load that is requested next.
-    pub(super) fn next_load(&self) -> u64 {
-        self.last_requested + 1
-    }
-
-    /// Numbers the load that is requested now.
-    pub(super) fn number_load(&mut self) -> u64 {
-        self.last_requested = self.next_load();
-        self.last_requested
     }
 }
 
@@ -157,8 +109,11 @@ impl Channels {
         match event {
             BackendEvent::Ephemeral(payload) => self.handle_ephemeral(channel, &payload),
             BackendEvent::Appended(appended) => self.handle_appended(channel, options, appended, now_ms),
-            BackendEvent::Advanced(top) => self.handle_advanced(channel, top),
-            BackendEvent::Subscribed => self.handle_subscribed(channel, options),
+            BackendEvent::Advanced(top) => self.handle_advanced(channel, options, top, now_ms),
+            BackendEvent::Subscribed => {
+                let event = SyncEvent::Subscribed { has_log: options.has_history() };
+                self.step(channel, options, event, Cargo::None, now_ms);
+            }
             BackendEvent::Loaded(loaded) => self.handle_loaded(channel, options, loaded, now_ms),
         }
     }
@@ -173,35 +128,9 @@ impl Channels {
         std::mem::take(&mut self.backends.ready)
     }
 
-    fn note_refusal(&mut self, connection: ConnectionId, channel: &ChannelName, outcome: &Submitted, now_ms: u64) {
-        match outcome {
-            Submitted::Done(Response::Refused(_)) => self.note_refused(connection, channel, now_ms),
-            Submitted::Done(_) => drop(self.was_refused(connection, channel)),
-            _ => {}
-        }
-    }
-
-    pub(super) fn forget(&mut self, name: &ChannelName) {
-        let Some(forgotten) = self.table.remove(name) else { return };
-        if let (Some(peaks), 1..) = (&mut self.forgotten_peaks, forgotten.peak) {
-            let peak = peaks.entry(name.clone()).or_default();
-            *peak = forgotten.peak.max(*peak);
-        }
-        if self.log_backend(name) == LogBackend::Cluster {
-            self.command(BackendCommand::SetInterest { channel: name.clone(), is_wanted: false });
-        }
-    }
-
-    /// How long the cache of a replicated channel is kept after its last use, milliseconds; `None` = the log is in
-    /// memory.
-    pub(super) fn unused_ttl_ms(&self, channel: &str) -> Option<u64> {
-        (self.log_backend(channel) != LogBackend::Memory).then_some(UNUSED_CACHE_TTL_MS)
-    }
-
-    pub(super) fn log_backend(&self, channel: &str) -> LogBackend {
-        self.namespaces
-            .resolve(channel)
-            .map_or(LogBackend::Memory, |options| self.backends.log_backend(channel, options))
+    /// Whether the cache of a channel is up to date. A request that waits all the same is ahead of the cache.
+    pub fn is_live(&self, channel: &str) -> bool {
+        self.table.get(channel).is_some_and(|known| known.sync == SyncState::Live)
     }
 
     fn if_linked(&mut self, then: impl FnOnce(&mut Self) -> Submitted) -> Submitted {
@@ -303,64 +232,166 @@ impl Channels {
         if let Err(error) = self.make_room(channel) {
             return Submitted::Done(Response::Refused(error));
         }
-        let is_reachable = backend == LogBackend::Store || self.backends.is_linked;
-        let unreachable =
-            if backend == LogBackend::Store { Error::STORE_UNAVAILABLE } else { Error::CLUSTER_UNREACHABLE };
-        match self.table.get(channel).map(|known| &known.sync) {
-            Some(SyncState::Live) => match self.ahead_query(channel, &request, first_load, now_ms) {
-                None => return Submitted::Done(self.execute(channel, request, now_ms)),
-                Some(_) if !is_reachable => return Submitted::Done(Response::Refused(unreachable)),
-                Some(AheadQuery::Asked { .. } | AheadQuery::Resting(_)) => {}
-                Some(AheadQuery::Failed(_)) => return Submitted::Done(Response::Refused(unreachable)),
-                Some(_) => self.query_backend(channel, &request),
-            },
-            Some(SyncState::Failed(until_ms)) if now_ms < *until_ms => {
-                return Submitted::Done(Response::Refused(unreachable));
-            }
-            _ if !is_reachable && options.has_history() => {
-                self.forget_unsynchronized(channel);
-                return Submitted::Done(Response::Refused(unreachable));
-            }
-            // Without the link a channel without history is served by this node alone.
-            _ if !is_reachable => return Submitted::Done(self.execute(channel, request, now_ms)),
-            Some(SyncState::Subscribing | SyncState::Loading(_)) => {}
-            Some(SyncState::Idle | SyncState::Failed(_)) | None if backend == LogBackend::Store => {
-                self.channel(channel, options, now_ms).sync = SyncState::Loading(Loading::default());
-                self.load(channel, Offset::START);
-            }
-            Some(SyncState::Idle | SyncState::Failed(_)) | None => {
-                self.channel(channel, options, now_ms).sync = SyncState::Subscribing;
-                self.command(BackendCommand::SetInterest { channel: channel.clone(), is_wanted: true });
+        let (reach, unreachable) = match backend {
+            LogBackend::Store => (LogReach::Store, Error::STORE_UNAVAILABLE),
+            _ if self.backends.is_linked => (LogReach::Cluster, Error::CLUSTER_UNREACHABLE),
+            _ if options.has_history() => (LogReach::Cut, Error::CLUSTER_UNREACHABLE),
+            _ => (LogReach::Alone, Error::CLUSTER_UNREACHABLE),
+        };
+        if let Some(Channel { sync: SyncState::Failed, log: Some(log), .. }) = self.table.get(channel)
+            && log.cache.retry_ms <= now_ms
+        {
+            self.step(channel, options, SyncEvent::RetryDue, Cargo::None, now_ms);
+        }
+        let state = self.table.get(channel).map(|known| known.sync).unwrap_or_default();
+        let ahead =
+            if state == SyncState::Live { self.ahead(channel, &request, first_load, now_ms) } else { Ahead::No };
+        let (next, effects) = transition(state, SyncEvent::Requested(reach, ahead));
+        if next != state {
+            self.channel(channel, options, now_ms).sync = next;
+        }
+        for effect in effects {
+            match effect {
+                SyncEffect::Execute => return Submitted::Done(self.execute(channel, request, now_ms)),
+                SyncEffect::Refuse => return Submitted::Done(Response::Refused(unreachable)),
+                SyncEffect::Query => self.query_backend(channel, &request),
+                effect => drop(self.perform(channel, options, *effect, &mut Cargo::None, now_ms)),
             }
         }
         Submitted::Wait(WaitingRequest { request, first_load: Some(first_load) })
     }
 
-    /// Forgets a channel that is not live and has no subscribers.
-    pub(super) fn forget_unsynchronized(&mut self, channel: &ChannelName) {
-        let is_unused =
-            |known: &Channel| !matches!(known.sync, SyncState::Live) && known.subscribers.iter().all(|n| *n == 0);
-        if self.table.get(channel).is_some_and(is_unused) {
-            self.forget(channel);
-        }
+    /// Handles a publication that a log backend has appended.
+    pub(super) fn handle_appended(
+        &mut self,
+        channel: &ChannelName,
+        options: &ChannelOptions,
+        new: Appended,
+        now_ms: u64,
+    ) {
+        let Some(Channel { sync, log: Some(log), .. }) = self.table.get_mut(channel) else { return };
+        let top = log.ring.position();
+        let arrival = match new.epoch {
+            Some(epoch) if !top.epoch.can_be(&epoch) => Arrival::OfOtherEpoch,
+            _ if new.offset <= top.offset => Arrival::Repeated,
+            _ if new.previous > top.offset => Arrival::BehindGap,
+            _ => Arrival::Next,
+        };
+        // As `step` does, without looking the channel up again for every publication.
+        let (next, effects) = transition(*sync, SyncEvent::Appended(arrival));
+        *sync = next;
+        self.perform_all(channel, options, effects, Cargo::Publication(new), now_ms);
     }
 
-    fn handle_subscribed(&mut self, channel: &ChannelName, options: &ChannelOptions) {
+    /// Gives an event to a channel that is in the table, and executes what it does.
+    pub(super) fn step(
+        &mut self,
+        channel: &ChannelName,
+        options: &ChannelOptions,
+        event: SyncEvent,
+        cargo: Cargo,
+        now_ms: u64,
+    ) {
         let Some(known) = self.table.get_mut(channel) else { return };
-        if matches!(known.sync, SyncState::Subscribing) {
-            if options.has_history() {
-                known.sync = SyncState::Loading(Loading::default());
-                self.load(channel, Offset::START);
-            } else {
-                known.sync = SyncState::Live;
-                self.make_ready(channel);
+        let (next, effects) = transition(known.sync, event);
+        known.sync = next;
+        self.perform_all(channel, options, effects, cargo, now_ms);
+    }
+
+    /// Executes effects in order, up to one that causes another event.
+    fn perform_all(
+        &mut self,
+        channel: &ChannelName,
+        options: &ChannelOptions,
+        effects: &[SyncEffect],
+        mut cargo: Cargo,
+        now_ms: u64,
+    ) {
+        for effect in effects {
+            if let Err(event) = self.perform(channel, options, *effect, &mut cargo, now_ms) {
+                return self.step(channel, options, event, cargo, now_ms);
             }
         }
     }
 
-    /// Whether the cache of a channel is up to date. A request that waits all the same is ahead of the cache.
-    pub fn is_live(&self, channel: &str) -> bool {
-        self.table.get(channel).is_some_and(|known| matches!(known.sync, SyncState::Live))
+    /// Executes one effect.
+    ///
+    /// # Errors
+    /// The event that the effect causes, which ends the other effects.
+    fn perform(
+        &mut self,
+        channel: &ChannelName,
+        options: &ChannelOptions,
+        effect: SyncEffect,
+        cargo: &mut Cargo,
+        now_ms: u64,
+    ) -> Result<(), SyncEvent> {
+        match effect {
+            // The caller has the request.
+            SyncEffect::Execute | SyncEffect::Wait | SyncEffect::Refuse | SyncEffect::Query => {}
+            SyncEffect::Resume => self.make_ready(channel),
+            SyncEffect::Follow => {
+                self.command(BackendCommand::SetInterest { channel: channel.clone(), is_wanted: true })
+            }
+            SyncEffect::LoadAll => self.load(channel, Offset::START),
+            SyncEffect::LoadGap => self.load_gap(channel),
+            SyncEffect::LoadKept => self.load_kept(channel),
+            SyncEffect::LoadNewest => self.load_newest(channel),
+            SyncEffect::Check => self.check(channel),
+            SyncEffect::Verify => self.verify(channel, cargo.offset()),
+            SyncEffect::Append => return self.append_arrived(channel, options, cargo, now_ms),
+            SyncEffect::Compare => return self.compare(channel, cargo),
+            SyncEffect::NoteLoad => self.note_load(channel, cargo, now_ms),
+            SyncEffect::Apply => return self.apply_load(channel, options, cargo, now_ms),
+            SyncEffect::Replay => self.replay(channel, options, now_ms),
+            SyncEffect::BeginRun => self.begin_run(channel, cargo.offset(), now_ms),
+            SyncEffect::Break => self.break_subscriptions(channel),
+            SyncEffect::ForgetUnused => self.forget_unsynchronized(channel),
+            effect => self.note(channel, effect, cargo, now_ms),
+        }
+        Ok(())
+    }
+
+    /// Executes an effect that changes the state of a cache only.
+    fn note(&mut self, channel: &ChannelName, effect: SyncEffect, cargo: &mut Cargo, now_ms: u64) {
+        let Some(log) = self.table.get_mut(channel).and_then(|known| known.log.as_mut()) else { return };
+        let cache = &mut log.cache;
+        match effect {
+            SyncEffect::EndQuery => cache.ahead = AheadQuery::None,
+            SyncEffect::FailQuery => cache.ahead = AheadQuery::Failed(now_ms + LOAD_RETRY_MS),
+            SyncEffect::EndVerification => cache.verification = Verification::default(),
+            SyncEffect::Hold => {
+                if let Cargo::Publication(new) = std::mem::replace(cargo, Cargo::None) {
+                    cache.backlog.hold(new);
+                }
+            }
+            SyncEffect::NoteTop => cache.backlog.top = cache.backlog.top.max(cargo.offset()),
+            SyncEffect::DropBacklog => cache.backlog = Backlog::default(),
+            SyncEffect::DropCache => {
+                (cache.ahead, cache.verification) = (AheadQuery::None, Verification::default());
+                cache.backlog = Backlog::default();
+                log.ring = HistoryRing::new(Epoch::default());
+            }
+            SyncEffect::NoteSynced => cache.synced_ms = now_ms,
+            SyncEffect::ScheduleRetry => cache.retry_ms = now_ms + LOAD_RETRY_MS,
+            _ => {}
+        }
+    }
+
+    /// Tells the subscribers of a channel to subscribe anew.
+    fn break_subscriptions(&mut self, channel: &ChannelName) {
+        let Some(known) = self.table.get_mut(channel) else { return };
+        deliver(&mut self.outgoing, known, ChannelEvent::Broken);
+        known.is_broken = true;
+        known.log.iter_mut().for_each(|log| log.cache.backlog = Backlog::default());
+    }
+
+    /// Forgets a channel that is not live and has no subscribers.
+    pub(super) fn forget_unsynchronized(&mut self, channel: &ChannelName) {
+        let is_unused = |known: &Channel| known.sync != SyncState::Live && known.subscribers.iter().all(|n| *n == 0);
+        if self.table.get(channel).is_some_and(is_unused) {
+            self.forget(channel);
+        }
     }
 
     pub(super) fn make_ready(&mut self, channel: &ChannelName) {
@@ -378,14 +409,4 @@ impl Channels {
             Err(unreadable) => self.command(BackendCommand::Unreadable { channel: channel.clone(), unreadable }),
         }
     }
-}
-
-/// The payload of a [`BackendEvent::Ephemeral`] that reports that the history of its channel was removed.
-pub fn clearing() -> Bytes {
-    stored::encode_clear(Offset::END).into()
-}
-
-/// The payload that a log keeps in place of a history that is removed up to an offset.
-pub fn removal(until: Offset) -> Vec<u8> {
-    stored::encode_clear(until)
 }

@@ -14,7 +14,7 @@ macro_rules! methods {
             pub const ALL: &[RegistryMethod] = &[$(RegistryMethod::$method),*];
 
             /// The method's name, without the prefix `registry.` that it has in an `rpc`.
-            pub fn name(self) -> &'static str {
+            pub const fn name(self) -> &'static str {
                 match self {
                     $(RegistryMethod::$method => $name,)*
                 }
@@ -85,7 +85,7 @@ impl RegistryMethod {
     }
 
     /// Whether a backend that calls it acts on behalf of a client, whose id it gives.
-    pub fn acts_for_client(self) -> bool {
+    pub const fn acts_for_client(self) -> bool {
         use RegistryMethod::{Join, Leave, Register, Unregister, UpdateMeta};
         matches!(self, Register | Unregister | UpdateMeta | Join | Leave)
     }

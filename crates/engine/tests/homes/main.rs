@@ -6,4 +6,5 @@ mod cluster;
 mod expiry;
 mod home;
 mod store;
+mod sync;
 mod world;

@@ -1,3 +1,20 @@
-//! The server API.
+//! What answers requests: the router of HTTP, and the server API. Imports go one way: what an operation is
+//! (`operation`), each operation (`operations`), the table of all (`table`), what serves them (`batch`, `serve`), the
+//! router, and what a shard asks for (`services`).
 
-pub(crate) mod operations;
+mod batch;
+mod cluster;
+mod description;
+mod json;
+mod metrics_text;
+mod operation;
+mod operations;
+mod params;
+mod reply;
+mod router;
+mod serve;
+pub(crate) mod services;
+mod table;
+
+pub use description::{COMMON_ERRORS, OperationDescription, OperationScope};
+pub use table::operations;

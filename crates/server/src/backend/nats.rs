@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use bytes::Bytes;
 use touchline_cluster::{Cluster, ClusterEvent, Joining, StreamSettings, join as join_cluster};
 use touchline_config::Settings;
 use touchline_engine::directory::Directory;
@@ -9,9 +10,10 @@ use touchline_engine::request::{Appended, BackendEvent, Loaded};
 use touchline_protocol::stream::{ChannelName, LoadId, Runs};
 
 use crate::node::Node;
-use crate::registry::actor::RegistryMessage;
-use crate::runtime::mailbox::{Message, ReplyTo};
-use crate::server::StartError;
+use crate::runtime::mailbox::Message;
+use crate::runtime::registry_mailbox::RegistryMessage;
+use crate::runtime::reply_to::ReplyTo;
+use crate::start_error::StartError;
 use crate::tls::{TlsError, read_pem};
 
 /// Prepares to join a cluster. None = the settings name none.
@@ -63,8 +65,36 @@ pub(crate) fn joining(
 /// The first byte of a message with a client's commands; those of directories are JSON.
 const EMULATED: u8 = b'E';
 
+/// The result of [`emulate`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Emulated {
+    /// The commands are on their way to the client.
+    Done,
+    /// This node sees no node of that id.
+    NoNode,
+    /// The commands are larger than one message to another node may be.
+    TooLarge,
+}
+
+/// Sends commands to the client that `session` proves, on this node or on another (`to`: the id of the client's node).
+/// A client that has gone misses them. `session`: the signed client id that the client got with its connect reply.
+pub(crate) fn emulate(node: &Node, session: &str, to: &str, commands: Bytes) -> Emulated {
+    if to == node.id {
+        node.run_commands(session, commands);
+        return Emulated::Done;
+    }
+    // Any client may send this, so it must not go out to nodes that do not exist.
+    let Some(cluster) = node.cluster.as_ref().filter(|_| node.knows_peer(to)) else { return Emulated::NoNode };
+    let message = emulated(session, &commands);
+    if message.len() > cluster.message_max() {
+        return Emulated::TooLarge;
+    }
+    cluster.send_to_directory(to.into(), message);
+    Emulated::Done
+}
+
 /// A message with commands for a client of another node. `session`: its signed client id.
-pub(crate) fn emulated(session: &str, commands: &[u8]) -> Vec<u8> {
+fn emulated(session: &str, commands: &[u8]) -> Vec<u8> {
     [&[EMULATED], session.as_bytes(), b"\n", commands].concat()
 }
 
@@ -107,7 +137,7 @@ pub(crate) fn handle(node: &Node, event: ClusterEvent) {
         }
         ClusterEvent::DirectoryMessage { message, .. } if message.first() == Some(&EMULATED) => {
             if let Some((session, commands)) = read_emulated(&message) {
-                node.emulate(session, &node.id, message.slice_ref(commands));
+                node.run_commands(session, message.slice_ref(commands));
             }
         }
         ClusterEvent::DirectoryMessage { from, message } => {

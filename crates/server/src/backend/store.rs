@@ -17,9 +17,10 @@ use touchline_store::{
 };
 
 use crate::node::Node;
-use crate::registry::actor::RegistryMessage;
-use crate::runtime::mailbox::{Message, ReplyTo};
-use crate::server::StartError;
+use crate::runtime::mailbox::Message;
+use crate::runtime::registry_mailbox::RegistryMessage;
+use crate::runtime::reply_to::ReplyTo;
+use crate::start_error::StartError;
 use crate::tls::read_pem;
 
 /// The settings of the primary database. None = nothing needs it.
@@ -57,8 +58,14 @@ fn retention_of(namespaces: Arc<Namespaces>) -> RetentionOf {
 /// # Errors
 /// See [`OpenError`].
 pub(crate) fn open(node: &Arc<Node>, opening: &Opening) -> Result<(), OpenError> {
-    let of_node = Arc::clone(node);
-    node.set_store(Store::open(opening, move |event| handle(&of_node, event))?);
+    // The node owns the store, so the store must not own the node.
+    let of_node = Arc::downgrade(node);
+    let sink = move |event| {
+        if let Some(node) = of_node.upgrade() {
+            handle(&node, event);
+        }
+    };
+    node.set_store(Store::open(opening, sink)?);
     Ok(())
 }
 

@@ -6,9 +6,6 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::net::proxies::Remote;
-use crate::node::Node;
-
 /// An admitted client.
 #[derive(Debug)]
 pub(crate) struct Admission {
@@ -26,43 +23,11 @@ pub(crate) enum Denial {
     Address,
 }
 
-impl Node {
-    /// Admits a client.
-    ///
-    /// # Errors
-    /// See [`Denial`].
-    pub(crate) fn admit(&self, remote: Remote) -> Result<Admission, Denial> {
-        if self.is_full() {
-            return Err(Denial::Full);
-        }
-        let client = &self.settings.client;
-        let limit = client.connection_limit_by_address;
-        let place = match limit {
-            0 => None,
-            _ => Some(self.admission.address_slots.take(remote.address, limit).ok_or_else(|| {
-                self.metrics_here().denied_by_address.add_shared(1);
-                tracing::debug!(client = %remote.address, "refused: client.connection_limit_by_address");
-                Denial::Address
-            })?),
-        };
-        let rate = client.connection_rate_limit;
-        if rate > 0 && !self.admission.connections.try_admit(rate, BURST_US, self.clock.elapsed_us()) {
-            self.metrics_here().denied_by_rate.add_shared(1);
-            tracing::debug!(client = %remote.address, "refused: client.connection_rate_limit");
-            return Err(Denial::Full);
-        }
-        Ok(Admission { is_loopback: remote.is_loopback, address_slot: place })
-    }
-}
-
-/// The burst of connections, as time at their rate, microseconds.
-const BURST_US: u64 = 1_000_000;
-
 /// The limits of a node that all new connections share.
 #[derive(Debug, Default)]
 pub(crate) struct AdmissionControl {
-    address_slots: Arc<AddressSlots>,
-    connections: Rate,
+    pub(crate) address_slots: Arc<AddressSlots>,
+    pub(crate) connections: Rate,
     pub(crate) handshakes: Rate,
 }
 
@@ -109,12 +74,12 @@ fn bounds(limit: usize, burst_us: u64, now_us: u64) -> (u64, u64) {
 
 /// The number of connections of each address. It holds only addresses with connections.
 #[derive(Debug, Default)]
-struct AddressSlots {
+pub(crate) struct AddressSlots {
     taken: Mutex<HashMap<IpAddr, usize>>,
 }
 
 impl AddressSlots {
-    fn take(self: &Arc<Self>, address: IpAddr, limit: usize) -> Option<AddressSlot> {
+    pub(crate) fn take(self: &Arc<Self>, address: IpAddr, limit: usize) -> Option<AddressSlot> {
         let address = whole_network(address);
         let mut all = self.lock();
         let taken = all.entry(address).or_default();

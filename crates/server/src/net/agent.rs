@@ -2,7 +2,7 @@
 
 use hyper::header::USER_AGENT;
 
-use crate::transport::handshake::Headers;
+use crate::net::headers::Headers;
 
 /// A kind of program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use hyper::header::HOST;
 use touchline_engine::wildcard;
 
-use crate::transport::handshake::Headers;
+use crate::net::headers::Headers;
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

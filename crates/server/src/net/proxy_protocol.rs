@@ -7,7 +7,7 @@ use proxy_header::{ParseConfig, ProxyHeader};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::TcpStream;
 
-use crate::net::proxies::Remote;
+use crate::net::remote::Remote;
 
 /// Longest header of version 1, bytes with the line's end.
 const TEXT_MAX: usize = 107;

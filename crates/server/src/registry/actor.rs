@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use touchline_cluster::Cluster;
-use touchline_engine::directory::{Directory, DirectoryEffect, DirectoryRequest, Requester, ScopeMetrics};
+use touchline_engine::directory::{Directory, DirectoryEffect, DirectoryRequest, Requester};
 use touchline_engine::request::Publish;
 use touchline_engine::{ChannelRequest, Response, ShardId};
 use touchline_protocol::Disconnect;
@@ -24,7 +24,9 @@ use super::clock_jumps::ClockJumps;
 use super::walks::Walks;
 use crate::backend::store;
 use crate::node::Node;
-use crate::runtime::mailbox::{ClientCommand, Message, ReplyTo};
+use crate::runtime::mailbox::{ClientCommand, Message};
+use crate::runtime::registry_mailbox::{RegistryMessage, RegistryMetrics, route};
+use crate::runtime::reply_to::ReplyTo;
 
 /// Messages handled before their effects are performed.
 const BATCH_SIZE: usize = 1_024;
@@ -36,54 +38,6 @@ const METRICS_INTERVAL: Duration = Duration::from_millis(100);
 const TICK: Duration = Duration::from_millis(50);
 /// The longest wait for a message while nothing depends on the time.
 const IDLE_WAIT_MAX: Duration = Duration::from_secs(3_600);
-
-/// A message to the registry actor.
-pub(crate) enum RegistryMessage {
-    /// A request of a client or of the server API.
-    Request { requester: Requester, request: DirectoryRequest, reply_to: ReplyTo },
-    /// From another node's replica of a scope.
-    ScopeMessage { scope: Arc<str>, message: Bytes },
-    /// From another node's directory.
-    DirectoryMessage { from: Arc<str>, message: Bytes },
-    /// A connection that a shard was to send something to is gone.
-    OwnerGone(OwnerId),
-    /// The store holds an inbox message for a name.
-    MessageQueued { scope: Arc<str>, name: Box<str> },
-    /// Inbox messages for a name, each with its id; None = the store can't read them now.
-    InboxMessages { scope: Arc<str>, name: Box<str>, messages: Option<Vec<(u64, Bytes)>> },
-    /// Ids of inbox messages that the store has discarded, because they have arrived.
-    Discarded(Vec<u64>),
-    /// This node takes part in the cluster from now on; these other nodes see it.
-    Joined(Vec<Arc<str>>),
-    /// This node takes no part in the cluster any more.
-    Parted,
-    /// Whether another node is suspected to be dead.
-    Suspected(Arc<str>, bool),
-    /// Another node is dead.
-    NodeDead(Arc<str>),
-    /// All shards have probed their connections.
-    Probed,
-    /// The node stops.
-    Stop,
-}
-
-/// Held by each shard while it probes its connections. When the last shard drops it, the registry actor gets
-/// [`RegistryMessage::Probed`].
-pub(crate) struct Probe(Arc<Node>);
-
-impl Drop for Probe {
-    fn drop(&mut self) {
-        self.0.send_to_registry(RegistryMessage::Probed);
-    }
-}
-
-/// The counters of the registry actor.
-#[derive(Debug, Default)]
-pub(crate) struct RegistryMetrics {
-    pub(crate) scopes: Vec<ScopeMetrics>,
-    /// Calls that wait for a reply.
-    pub(crate) calls_waiting: usize,
-}
 
 /// Starts the thread of the registry actor.
 ///
@@ -299,7 +253,7 @@ impl RegistryActor {
                 }
                 DirectoryEffect::DiscardMessages { ids, asker } => store::discard_messages(node, ids, asker),
                 DirectoryEffect::Probe => {
-                    let probe = Arc::new(Probe(Arc::clone(node)));
+                    let probe = Arc::new(node.probe());
                     node.send_to_shards(|| Message::Probe(Arc::clone(&probe)));
                 }
                 DirectoryEffect::OptionsDiffer { scope, node } => {
@@ -332,17 +286,4 @@ fn push_many(node: &Node, clients: &[OwnerId], push: &Arc<EncodedPush>) {
     for (shard, clients) in by_shard {
         node.send(shard, Message::PushMany { clients, push: Arc::clone(push) });
     }
-}
-
-/// The shard and slot of a client's connection, which are part of its id. None = the id is not of this node.
-pub(crate) fn route(owner: OwnerId, shards: usize) -> Option<(ShardId, u32)> {
-    let [.., a, b, c, d, e, f] = owner.0;
-    let shard = u16::from_be_bytes([a, b]);
-    (usize::from(shard) < shards).then(|| (shard, u32::from_be_bytes([c, d, e, f])))
-}
-
-/// The last bytes of a client id: the shard and slot of its connection.
-pub(crate) fn client_id_suffix(shard: ShardId, slot: u32) -> [u8; 6] {
-    let ([a, b], [c, d, e, f]) = (shard.to_be_bytes(), slot.to_be_bytes());
-    [a, b, c, d, e, f]
 }

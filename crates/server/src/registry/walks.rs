@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use touchline_engine::directory::{Directory, DirectoryRequest, Requester, Walk};
 use touchline_registry::OwnerId;
 
-use crate::runtime::mailbox::ReplyTo;
+use crate::runtime::reply_to::ReplyTo;
 
 /// Identifies a queue. Requests of the server API don't depend on each other, so each has a queue of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

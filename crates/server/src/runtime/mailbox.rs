@@ -15,11 +15,12 @@ use touchline_protocol::stream::{ChannelName, NamespaceName};
 use touchline_registry::OwnerId;
 
 use crate::net::glob::Glob;
-use crate::net::proxies::Remote;
+use crate::net::negotiated::Negotiated;
+use crate::net::port::PortRole;
+use crate::net::remote::Remote;
 use crate::net::socket::AcceptedSocket;
-use crate::registry::actor::Probe;
-use crate::transport::handshake::Negotiated;
-use crate::transport::http::PortRole;
+use crate::runtime::registry_mailbox::Probe;
+use crate::runtime::reply_to::ReplyTo;
 
 /// A message to a shard.
 pub(crate) enum Message {
@@ -76,16 +77,6 @@ pub(crate) struct AdoptedConnection {
     pub(crate) prefix: Bytes,
     /// The user that the client's certificate names; None = it names none, or there is no certificate.
     pub(crate) user: Option<String>,
-}
-
-/// Where the reply to a request goes.
-pub(crate) enum ReplyTo {
-    /// To a session, with the ticket that it gave the request.
-    Session(ConnectionId, Ticket),
-    /// To an operation, and the shard on whose thread it waits; None = it does not wait on a shard's thread.
-    Operation(Option<ShardId>, oneshot::Sender<Response>),
-    /// The reply is dropped.
-    Discard,
 }
 
 /// A command for one client.

@@ -15,9 +15,8 @@ use touchline_engine::directory::ScopeMetrics;
 use touchline_store::stats::StatsMetrics;
 
 use crate::net::transport::Transport;
-use crate::node::Node;
-use crate::registry::actor::RegistryMetrics;
 use crate::runtime::programs::Programs;
+use crate::runtime::registry_mailbox::RegistryMetrics;
 
 /// A number that only grows. One thread at a time adds, any thread reads.
 #[derive(Debug, Default)]
@@ -179,8 +178,8 @@ pub(crate) struct NodeCollector(Vec<Arc<ShardMetrics>>);
 
 impl NodeCollector {
     /// The metrics of all shards of a node.
-    pub(crate) fn of(node: &Node) -> Self {
-        NodeCollector(node.shards.iter().map(|shard| shard.metrics.clone()).collect())
+    pub(crate) fn of<'m>(shards: impl Iterator<Item = &'m Arc<ShardMetrics>>) -> Self {
+        NodeCollector(shards.map(Arc::clone).collect())
     }
 
     /// The counters and gauges that have no labels, by name.

@@ -2,16 +2,19 @@
 
 pub(crate) mod clock;
 pub(crate) mod connected_users;
+pub(crate) mod connection_guard;
+pub(crate) mod here;
 pub(crate) mod mailbox;
 pub(crate) mod memory;
 pub(crate) mod metrics;
-pub(crate) mod metrics_text;
 pub(crate) mod poller;
 pub(crate) mod process;
 pub(crate) mod programs;
 pub(crate) mod random;
 pub(crate) mod rate_limiter;
 pub(crate) mod refusals;
+pub(crate) mod registry_mailbox;
+pub(crate) mod reply_to;
 pub(crate) mod shard_handle;
 pub(crate) mod signer;
 pub(crate) mod user_counts;

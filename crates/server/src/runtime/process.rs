@@ -2,6 +2,9 @@
 
 use std::fs;
 
+/// The version of this server, as clients and `info` see it.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// Ticks of a second in which Linux counts the time of processes (proc(5)).
 const TICKS: f64 = 100.0;
 

@@ -4,12 +4,7 @@
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
-use hyper::header::{HeaderMap, ORIGIN};
 use touchline_registry::OwnerId;
-
-use crate::net::proxies::Remote;
-use crate::node::Node;
-use crate::transport::handshake::Headers as _;
 
 /// The most lines of one cause in a window.
 const LINES_MAX: u32 = 5;
@@ -34,6 +29,8 @@ pub(crate) struct RefusalLine<'a> {
     pub(crate) channel: &'a str,
     /// Of the server API.
     pub(crate) operation: &'a str,
+    /// The field of the request that is the cause.
+    pub(crate) field: &'a str,
 }
 
 /// Decides which refusals get a line.
@@ -53,6 +50,28 @@ struct Window {
 }
 
 impl RefusalLog {
+    /// Logs a refusal, unless the same cause has had its lines. `now_ms`: milliseconds of the node's clock.
+    pub(crate) fn log(&self, refused: &RefusalLine<'_>, now_ms: u64) {
+        if !tracing::enabled!(tracing::Level::INFO) {
+            return;
+        }
+        let Some(silent) = self.take(refused.cause, now_ms) else { return };
+        let text = |text: &str| (!text.is_empty()).then(|| tracing::field::debug(text.to_owned()));
+        tracing::info!(
+            code = refused.code,
+            address = refused.address.map(tracing::field::display),
+            client =
+                refused.client.map(|client| tracing::field::display(touchline_engine::directory::client_text(client))),
+            origin = text(&refused.origin[..refused.origin.floor_char_boundary(ORIGIN_SHOWN_MAX)]),
+            channel = text(refused.channel),
+            operation = text(refused.operation),
+            field = text(refused.field),
+            silent = (silent > 0).then_some(silent),
+            "refused: {}",
+            refused.cause
+        );
+    }
+
     /// Whether a refusal gets a line: then the number of refusals of the same cause without one since the last line;
     /// None = it gets none.
     fn take(&self, cause: &'static str, now_ms: u64) -> Option<u64> {
@@ -70,42 +89,6 @@ impl RefusalLog {
         }
         window.lines += 1;
         Some(std::mem::take(&mut window.silent))
-    }
-}
-
-impl Node {
-    /// Logs a refusal, unless the same cause has had its lines.
-    pub(crate) fn log_refusal(&self, refused: &RefusalLine<'_>) {
-        if !tracing::enabled!(tracing::Level::INFO) {
-            return;
-        }
-        let Some(silent) = self.refusals.take(refused.cause, self.clock.elapsed_us() / 1_000) else { return };
-        let text = |text: &str| (!text.is_empty()).then(|| tracing::field::debug(text.to_owned()));
-        tracing::info!(
-            code = refused.code,
-            address = refused.address.map(tracing::field::display),
-            client =
-                refused.client.map(|client| tracing::field::display(touchline_engine::directory::client_text(client))),
-            origin = text(&refused.origin[..refused.origin.floor_char_boundary(ORIGIN_SHOWN_MAX)]),
-            channel = text(refused.channel),
-            operation = text(refused.operation),
-            silent = (silent > 0).then_some(silent),
-            "refused: {}",
-            refused.cause
-        );
-    }
-
-    /// Logs the refusal of a request of HTTP, as [`Node::log_refusal`].
-    pub(crate) fn log_refused_request(&self, peer: Remote, headers: &HeaderMap, code: u16, cause: &'static str) {
-        let remote = self.proxies.client(peer, headers).unwrap_or(peer);
-        let origin = headers.value(&ORIGIN).and_then(|origin| std::str::from_utf8(origin).ok()).unwrap_or_default();
-        self.log_refusal(&RefusalLine {
-            cause,
-            code: code.into(),
-            address: Some(remote.address),
-            origin,
-            ..RefusalLine::default()
-        });
     }
 }
 

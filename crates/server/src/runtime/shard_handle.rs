@@ -14,15 +14,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::runtime::mailbox::Message;
-use crate::runtime::metrics::ShardMetrics;
-use crate::shard::Shard;
+use super::connection_guard::TaskCounts;
+use super::mailbox::Message;
+use super::metrics::ShardMetrics;
 
 /// How many times an inline runner rechecks the mailbox: a publication that the home has appended comes back as a
 /// delivery.
 const INLINE_RECHECKS_MAX: usize = 4;
 /// Attempts to lock the shard before its own thread goes to sleep: some 20 µs.
 const SPINS_MAX: usize = 500;
+
+/// What the lock of a handle protects: a shard, of which this floor knows only how to run it.
+pub(crate) trait Runnable: Send {
+    /// One turn, on the shard's own thread. Returns whether more work is due at once. `events`: what the poller has
+    /// reported.
+    fn turn(&mut self, events: &mio::Events, is_tick_due: bool) -> bool;
+
+    /// A short turn on a thread of another shard, which has sent a message. Returns whether more work is due at once.
+    fn run_inline(&mut self) -> bool;
+
+    /// The end: the shard has run its last turn.
+    fn finish(self: Box<Self>);
+}
 
 /// The mailbox of a shard, its counters, and the lock on the shard. See the module.
 pub(crate) struct ShardHandle {
@@ -32,10 +45,8 @@ pub(crate) struct ShardHandle {
     /// See [`ShardHandle::http_buffered`].
     http_buffered: Arc<AtomicUsize>,
     mailbox: UnboundedSender<Message>,
-    /// Tasks that serve connections whose client is not known yet.
-    half_open_tasks: AtomicUsize,
-    /// Tasks whose requests a draining node still waits for.
-    awaited_tasks: AtomicUsize,
+    /// See [`ShardHandle::tasks`].
+    tasks: Arc<TaskCounts>,
     /// Messages in the mailbox, or about to be put there.
     waiting: AtomicUsize,
     /// Wakes the shard's own thread.
@@ -43,7 +54,7 @@ pub(crate) struct ShardHandle {
     /// The shard's own thread has found the lock taken.
     is_wanted: AtomicBool,
     /// None before the shard's thread has started and after it has ended.
-    shard: Mutex<Option<Shard>>,
+    shard: Mutex<Option<Box<dyn Runnable>>>,
 }
 
 impl ShardHandle {
@@ -55,8 +66,7 @@ impl ShardHandle {
             backlog: AtomicUsize::new(0),
             http_buffered: Arc::default(),
             mailbox,
-            half_open_tasks: AtomicUsize::new(0),
-            awaited_tasks: AtomicUsize::new(0),
+            tasks: Arc::default(),
             waiting: AtomicUsize::new(0),
             waker: Notify::new(),
             is_wanted: AtomicBool::new(false),
@@ -97,8 +107,7 @@ impl ShardHandle {
         for _ in 0..INLINE_RECHECKS_MAX {
             let Some(mut guard) = self.try_lock() else { return };
             let Some(shard) = guard.as_mut() else { return };
-            shard.run_inline();
-            let has_work = shard.has_work();
+            let has_work = shard.run_inline();
             drop(guard);
             if has_work {
                 break;
@@ -113,34 +122,9 @@ impl ShardHandle {
         self.waker.notify_one();
     }
 
-    /// A task begins to serve a connection whose client is not known yet.
-    pub(crate) fn enter_half_open(&self) {
-        self.half_open_tasks.fetch_add(1, Relaxed);
-    }
-
-    /// Such a task has ended, or knows its client.
-    pub(crate) fn leave_half_open(&self) {
-        self.half_open_tasks.fetch_sub(1, Relaxed);
-    }
-
-    /// The number of tasks that serve connections whose client is not known yet.
-    pub(crate) fn half_open_tasks(&self) -> usize {
-        self.half_open_tasks.load(Relaxed)
-    }
-
-    /// A task begins to serve a connection: it may have taken requests until [`ShardHandle::leave_awaited`].
-    pub(crate) fn enter_awaited(&self) {
-        self.awaited_tasks.fetch_add(1, Relaxed);
-    }
-
-    /// Such a task has ended, or has written its last response.
-    pub(crate) fn leave_awaited(&self) {
-        self.awaited_tasks.fetch_sub(1, Relaxed);
-    }
-
-    /// The number of tasks that a draining node waits for.
-    pub(crate) fn awaited_tasks(&self) -> usize {
-        self.awaited_tasks.load(Relaxed)
+    /// The tasks of the shard that serve connections.
+    pub(crate) fn tasks(&self) -> &Arc<TaskCounts> {
+        &self.tasks
     }
 
     /// The number of publications in the mailbox.
@@ -160,28 +144,27 @@ impl ShardHandle {
     }
 
     /// Puts the shard behind the lock: from now on its own thread and inline runners may run it.
-    pub(crate) fn install(&self, shard: Shard) {
+    pub(crate) fn install(&self, shard: Box<dyn Runnable>) {
         *self.lock() = Some(shard);
     }
 
     /// Takes the shard out, because it ends. None if it has been taken out before.
-    pub(crate) fn clear(&self) -> Option<Shard> {
+    pub(crate) fn clear(&self) -> Option<Box<dyn Runnable>> {
         self.lock().take()
     }
 
     /// Runs one turn of the shard on its own thread. Returns whether more work is due at once; None = another thread
     /// holds the lock and wakes this thread after it has released it.
-    pub(crate) fn run(&self, turn: impl FnOnce(&mut Shard)) -> Option<bool> {
+    pub(crate) fn run(&self, turn: impl FnOnce(&mut dyn Runnable) -> bool) -> Option<bool> {
         let mut guard = self.try_lock().or_else(|| self.spin_then_try_take())?;
         let Some(shard) = guard.as_mut() else { return Some(false) };
-        turn(shard);
-        let has_work = shard.has_work();
+        let has_work = turn(&mut **shard);
         drop(guard);
         Some(has_work || self.has_messages())
     }
 
     /// Tries the lock some times more: an inline run usually ends sooner than a thread sleeps and wakes.
-    fn spin_then_try_take(&self) -> Option<MutexGuard<'_, Option<Shard>>> {
+    fn spin_then_try_take(&self) -> Option<MutexGuard<'_, Option<Box<dyn Runnable>>>> {
         for _ in 0..SPINS_MAX {
             std::hint::spin_loop();
             if let Some(guard) = self.try_lock() {
@@ -217,11 +200,11 @@ impl ShardHandle {
     }
 
     /// Locks the shard; waits for the end of an inline run, if one is under way.
-    fn lock(&self) -> MutexGuard<'_, Option<Shard>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Box<dyn Runnable>>> {
         self.shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn try_lock(&self) -> Option<MutexGuard<'_, Option<Shard>>> {
+    fn try_lock(&self) -> Option<MutexGuard<'_, Option<Box<dyn Runnable>>>> {
         match self.shard.try_lock() {
             Ok(guard) => Some(guard),
             Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),

@@ -1,24 +1,23 @@
 //! Channels at home here whose log is in a log backend (JetStream or the store): requests that wait for the backend,
 //! and commands to it.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use touchline_cluster::StreamError;
+use touchline_engine::Response;
 use touchline_engine::channels::{BackendCommand, Submitted, removal};
 use touchline_engine::request::{ChannelRequest, WaitingRequest};
-use touchline_engine::{ConnectionId, Response};
 use touchline_protocol::Error;
 use touchline_protocol::publication::Content;
 use touchline_protocol::stored::Unreadable;
 use touchline_protocol::stream::{ChannelName, StreamPosition};
 
-use super::Shard;
+use super::state::Shard;
 use crate::backend::store;
-use crate::runtime::mailbox::ReplyTo;
+use crate::runtime::reply_to::ReplyTo;
 
 /// The most that a message to the other nodes adds to the content of a publication, bytes: names of fields, numbers,
 /// headers.
@@ -39,22 +38,6 @@ fn report_unreadable(channel: &str, Unreadable { format }: Unreadable, now_ms: u
             format,
             "a payload is of a later version, or damaged: this node can't serve the channel"
         );
-    }
-}
-
-/// The requests to one channel that wait until it is live, in order.
-#[derive(Default)]
-pub(super) struct WaitingRequests {
-    requests: Vec<(WaitingRequest, ReplyTo)>,
-    /// The subscribers that subscribe or unsubscribe by one of them, so that the next request need not be compared with
-    /// all that wait.
-    subscribers: HashSet<ConnectionId>,
-}
-
-impl WaitingRequests {
-    fn push(&mut self, request: WaitingRequest, reply_to: ReplyTo) {
-        self.subscribers.extend(request.request().subscriber());
-        self.requests.push((request, reply_to));
     }
 }
 

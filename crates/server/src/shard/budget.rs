@@ -9,9 +9,9 @@ use std::cmp::Reverse;
 
 use touchline_protocol::Disconnect;
 
-use super::Shard;
 use super::connections::Connection;
 use super::half_open::Closed;
+use super::state::Shard;
 
 /// Bytes of answers that may be made for a connection before its socket has taken them; an answer that begins below the
 /// limit may end above it.
@@ -22,11 +22,6 @@ const TLS_SIZE: usize = 32 * 1024;
 const HALF_OPEN_A_TICK: usize = 256;
 /// A connection that still holds more after its queue was dropped is closed at once.
 const REST_MAX: usize = 64 * 1024;
-
-/// Four fifths of `bytes`: from there on the node is short of memory.
-pub(crate) fn scarce_from(bytes: usize) -> usize {
-    bytes / 5 * 4
-}
 
 impl Connection {
     /// Bytes that only this connection makes the node hold, apart from what every connection costs.

@@ -5,8 +5,8 @@
 use touchline_engine::{ConnectionId, Session};
 use touchline_protocol::Wire;
 
+use super::due::Due;
 use super::input::Input;
-use super::outbox::Due;
 use super::queue::Queue;
 use crate::net::agent::Agent;
 use crate::net::socket::Socket;

@@ -15,9 +15,9 @@ use super::connections::{Connection, ConnectionStage, Connections};
 use super::outbox::{NEVER, Outbox, Written};
 use super::queue::{OutputKind, Queue};
 use super::read::CLOSE_TENTHS;
-use super::{Shard, TICK_MS};
-use crate::registry::actor::RegistryMessage;
+use super::state::{Shard, TICK_MS};
 use crate::runtime::clock::{Clock, TENTH_US, tenths};
+use crate::runtime::registry_mailbox::RegistryMessage;
 
 /// Notes an event for every recipient on this shard.
 pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
@@ -293,7 +293,7 @@ impl Shard {
         for slot in drain.slots.split_off(from) {
             self.disconnect(slot, Disconnect::SHUTDOWN);
         }
-        let is_done = self.connections.len() == 0 && self.node.shards[usize::from(self.id)].awaited_tasks() == 0;
+        let is_done = self.connections.len() == 0 && self.node.shards[usize::from(self.id)].tasks().awaited() == 0;
         if let Some(drain) = &mut self.drain {
             // Clients that came after the drain began are disconnected too.
             if drain.slots.is_empty() {

@@ -5,10 +5,10 @@ use touchline_engine::directory::{message_push, numbered};
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
-use super::Shard;
 use super::connections::ConnectionStage;
-use crate::registry::actor::RegistryMessage;
+use super::state::Shard;
 use crate::runtime::mailbox::{ClientCommand, Inspection, UserAction, UserCommand};
+use crate::runtime::registry_mailbox::RegistryMessage;
 
 impl Shard {
     /// Runs a command for the connections of one user. The reply is the first error, if there is one.

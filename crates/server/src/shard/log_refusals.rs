@@ -1,6 +1,6 @@
 //! Logs the refusals of sessions.
 
-use super::Shard;
+use super::state::Shard;
 use crate::runtime::refusals::RefusalLine;
 
 impl Shard {

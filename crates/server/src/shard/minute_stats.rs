@@ -4,16 +4,24 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use touchline_engine::{Channels, Hub};
 use touchline_protocol::stream::ChannelName;
 use touchline_store::sketch::{Sketch, hash};
 use touchline_store::stats::{Row, Stats};
 
-use super::Shard;
 use super::connections::Connections;
 
 /// The most subscribers and channels visited in one tick.
 const VISITS_MAX: usize = 5_000;
 const MINUTE_MS: u64 = 60_000;
+
+/// What a shard counts from, and where the rows go.
+pub(super) struct Audience<'s> {
+    pub(super) hub: &'s mut Hub,
+    pub(super) channels: &'s mut Channels,
+    pub(super) connections: &'s Connections,
+    pub(super) stats: &'s Stats,
+}
 
 /// The statistics of the current minute, and of the last one until it is counted.
 pub(super) struct MinuteStats {
@@ -68,56 +76,57 @@ impl MinuteStats {
             self.traffic.insert(namespace.into(), (publications, deliveries));
         }
     }
-}
 
-impl Shard {
     /// Adds the users that have left channels. Must be called while their connections still exist.
-    pub(super) fn note_leavers(&mut self) {
-        let Shard { hub, minute_stats, connections, .. } = self;
-        let Some(minute_stats) = minute_stats else { return };
+    pub(super) fn note_leavers(&mut self, hub: &mut Hub, connections: &Connections) {
         for (channel, slot) in hub.leavers() {
-            minute_stats.left.entry(channel).or_default().add(user_of(connections, slot));
+            self.left.entry(channel).or_default().add(user_of(connections, slot));
         }
     }
 
     /// Begins to count a minute that is over, and continues the count.
-    pub(super) fn tick_minute_stats(&mut self) {
-        let minute = self.now_ms / MINUTE_MS;
-        if self.minute_stats.as_ref().is_some_and(|minute_stats| minute_stats.minute != minute) {
-            self.turn_minute(minute);
+    pub(super) fn tick(&mut self, now_ms: u64, audience: &mut Audience<'_>) {
+        let minute = now_ms / MINUTE_MS;
+        if self.minute != minute {
+            self.turn_minute(minute, audience);
         }
-        self.count_some(VISITS_MAX);
+        self.count_some(VISITS_MAX, audience);
     }
 
     /// Counts the rest of the last minute and the current one, because the node stops.
-    pub(super) fn finish_minute_stats(&mut self) {
-        self.count_some(usize::MAX);
-        self.turn_minute(self.now_ms / MINUTE_MS);
-        self.count_some(usize::MAX);
+    pub(super) fn finish(&mut self, now_ms: u64, audience: &mut Audience<'_>) {
+        self.count_some(usize::MAX, audience);
+        self.turn_minute(now_ms / MINUTE_MS, audience);
+        self.count_some(usize::MAX, audience);
     }
 
-    fn turn_minute(&mut self, next: u64) {
+    fn turn_minute(&mut self, next: u64, audience: &mut Audience<'_>) {
         // A count that did not finish within a whole minute is dropped.
-        let (Some(minute_stats), Some(stats)) = (&mut self.minute_stats, self.node.stats()) else { return };
-        let minute = std::mem::replace(&mut minute_stats.minute, next);
-        for (namespace, (publications, deliveries)) in minute_stats.traffic.drain() {
-            stats.record(Row::Traffic {
+        let minute = std::mem::replace(&mut self.minute, next);
+        for (namespace, (publications, deliveries)) in self.traffic.drain() {
+            audience.stats.record(Row::Traffic {
                 minute,
                 namespace,
-                part: Arc::clone(&minute_stats.part),
+                part: Arc::clone(&self.part),
                 publications,
                 deliveries,
             });
         }
-        let (at_home, left) = (self.channels.take_subscriber_counts(), std::mem::take(&mut minute_stats.left));
-        minute_stats.count =
-            Some(MinuteCount { minute, at_home, left, index: 0, end: self.hub.capacity(), channel: None, rest: None });
+        let (at_home, left) = (audience.channels.take_subscriber_counts(), std::mem::take(&mut self.left));
+        self.count = Some(MinuteCount {
+            minute,
+            at_home,
+            left,
+            index: 0,
+            end: audience.hub.capacity(),
+            channel: None,
+            rest: None,
+        });
     }
 
-    fn count_some(&mut self, mut visits: usize) {
-        let Shard { hub, minute_stats, connections, node, .. } = self;
-        let (Some(minute_stats), Some(stats)) = (minute_stats, node.stats()) else { return };
-        let Some(count) = &mut minute_stats.count else { return };
+    fn count_some(&mut self, mut visits: usize, audience: &Audience<'_>) {
+        let Audience { hub, connections, stats, .. } = audience;
+        let Some(count) = &mut self.count else { return };
         while visits > 0 && count.index < count.end {
             visits -= 1;
             let local = hub.at(count.index);
@@ -141,16 +150,16 @@ impl Shard {
                 count.channel = Some((name, start, users));
                 continue;
             }
-            count.record(name, users, &minute_stats.part, stats);
+            count.record(name, users, &self.part, stats);
             count.index += 1;
         }
         while visits > 0 && count.index >= count.end {
             visits -= 1;
             let Some(name) = count.next_of_rest() else {
-                minute_stats.count = None;
+                self.count = None;
                 return;
             };
-            count.record(name, Sketch::default(), &minute_stats.part, stats);
+            count.record(name, Sketch::default(), &self.part, stats);
         }
     }
 }

@@ -11,9 +11,9 @@ use std::io::Write;
 use bytes::Bytes;
 
 use super::connections::Connection;
+use super::due::{Due, NONE};
 use super::queue::{Flushed, OutputKind, Queue, WRITE_PER_TURN_BYTES_MAX};
 
-const NONE: u32 = u32::MAX;
 /// The most bytes of the buffer for gathering frames that stay allocated while no connection waits.
 const GATHERED_MAX: usize = 1024 * 1024;
 /// The most notes that stay allocated while no connection waits.
@@ -39,28 +39,6 @@ pub(super) const NEVER: u64 = u64::MAX;
 struct Note {
     frame: u32,
     next: u32,
-}
-
-/// The frames that are to be written to a connection: a list in the outbox.
-pub(super) struct Due {
-    first: u32,
-    last: u32,
-    /// Bytes of answers among the frames.
-    answers: u32,
-    is_waiting: bool,
-}
-
-impl Default for Due {
-    fn default() -> Self {
-        Due { first: NONE, last: NONE, answers: 0, is_waiting: false }
-    }
-}
-
-impl Due {
-    /// Bytes of answers among the frames.
-    pub(super) fn answers(&self) -> usize {
-        self.answers as usize
-    }
 }
 
 /// The result of writing the output of a connection.

@@ -7,11 +7,11 @@ use touchline_engine::Response;
 use touchline_engine::session::Ticket;
 use touchline_protocol::Disconnect;
 
-use super::Shard;
 use super::budget::ANSWERS_AHEAD;
 use super::connections::{Connection, ConnectionStage};
 use super::input::Input;
 use super::queue::OutputKind;
+use super::state::Shard;
 
 impl Shard {
     /// Whether the client's input has to wait: for its rate, for an earlier command, or for its socket to take

@@ -3,16 +3,8 @@
 
 use std::sync::Arc;
 
-use super::Shard;
-use crate::registry::actor::Probe;
-
-/// A probe of all connections that is under way.
-pub(super) struct ProbeProgress {
-    /// Slots of the connections that may not have sent a pong yet.
-    slots: Vec<u32>,
-    /// The registry actor is told when the last shard drops this.
-    _done: Arc<Probe>,
-}
+use super::state::{ProbeProgress, Shard};
+use crate::runtime::registry_mailbox::Probe;
 
 impl Shard {
     /// Pings every connection. The probe ends when each has sent a pong or is closed, after `client.pong_timeout` at

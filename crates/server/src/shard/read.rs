@@ -17,19 +17,20 @@ use touchline_store::stats::Row;
 
 use super::budget::ANSWERS_AHEAD;
 use super::connections::{Connection, ConnectionStage, NONE};
+use super::due::Due;
 use super::half_open::HalfOpenEntry;
 use super::input::Input;
-use super::outbox::Due;
 use super::queue::OutputKind;
-use super::{SCRATCH_SIZE, Shard, take_one};
+use super::state::{SCRATCH_SIZE, Shard, WHEEL_TICKS, take_one};
+use crate::net::negotiated::Negotiated;
 use crate::net::socket::{AcceptedSocket, Socket};
 use crate::net::transport::Transport;
-use crate::registry::actor::{RegistryMessage, client_id_suffix};
 use crate::runtime::clock::tenths;
-use crate::runtime::mailbox::{AdoptedConnection, Message, ReplyTo};
+use crate::runtime::mailbox::{AdoptedConnection, Message};
 use crate::runtime::programs::UNKNOWN;
 use crate::runtime::rate_limiter::RateLimiter;
-use crate::transport::handshake::Negotiated;
+use crate::runtime::registry_mailbox::{RegistryMessage, client_id_suffix};
+use crate::runtime::reply_to::ReplyTo;
 
 /// Reads of one connection in one turn; the rest waits for the next turn, so that one busy client delays no other.
 const READS_MAX: usize = 2;
@@ -40,6 +41,11 @@ pub(super) const CLOSE_TENTHS: u32 = 50;
 /// Close codes that are never sent (RFC 6455 section 7.4.1): none was given, and the connection broke off.
 const NO_CODE: u16 = 1_005;
 const BROKEN_OFF: u16 = 1_006;
+
+// A read of a turn fits into the scratch buffer.
+const _: () = assert!(READ_SIZE <= SCRATCH_SIZE);
+// The wheel reaches the deadline of a close, so that it is booked once.
+const _: () = assert!(CLOSE_TENTHS as usize <= WHEEL_TICKS);
 
 impl Shard {
     /// Takes over a connection from HTTP.
@@ -378,7 +384,9 @@ impl Shard {
         {
             connection.program = self.metrics.programs.enter(&name, &version);
         }
-        self.note_leavers();
+        if let Some((minute_stats, audience)) = self.minute_stats() {
+            minute_stats.note_leavers(audience.hub, audience.connections);
+        }
         self.record_tracked();
         self.perform(slot, kind);
         self.book(slot);
@@ -502,7 +510,9 @@ impl Shard {
         let Some((connection, mut context)) = self.context(slot) else { return };
         let subscriptions = connection.session.subscription_count();
         connection.session.close(&mut context);
-        self.note_leavers();
+        if let Some((minute_stats, audience)) = self.minute_stats() {
+            minute_stats.note_leavers(audience.hub, audience.connections);
+        }
         self.metrics.subscriptions.subtract(subscriptions as u64);
         self.send_requests(slot);
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use touchline_config::inline_pem;
 
-use super::TlsError;
+use super::error::TlsError;
 
 /// Longest path of a missing file that an error shows, bytes.
 const PATH_SHOWN: usize = 255;

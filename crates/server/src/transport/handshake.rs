@@ -4,8 +4,8 @@ use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::{
-    CONNECTION, HOST, HeaderMap, HeaderName, ORIGIN, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY,
-    SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+    CONNECTION, HOST, ORIGIN, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 
 use touchline_protocol::message::Encoding;
@@ -13,9 +13,10 @@ use touchline_protocol::wire::Framing;
 use touchline_protocol::{Wire, deflate};
 
 use crate::net::admission::{Admission, Denial};
-use crate::net::agent::Agent;
+use crate::net::headers::Headers;
 use crate::net::host::{self, HostRefusal};
-use crate::net::proxies::{Ambiguous, Remote};
+use crate::net::proxies::Ambiguous;
+use crate::net::remote::Remote;
 use crate::net::transport::Transport;
 use crate::node::Node;
 
@@ -24,40 +25,6 @@ const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// The subprotocols that clients may offer.
 const JSON: &str = "centrifuge-json";
 const PROTOBUF: &str = "centrifuge-protobuf";
-/// Header fields of a request.
-pub(crate) const HEADERS_MAX: usize = 64;
-
-/// The header fields of a request.
-pub(crate) trait Headers {
-    /// The values of a field, in order.
-    fn values<'a>(&'a self, name: &HeaderName) -> impl Iterator<Item = &'a [u8]>;
-
-    /// The first value of a field; None = the field is missing.
-    fn value<'a>(&'a self, name: &HeaderName) -> Option<&'a [u8]> {
-        self.values(name).next()
-    }
-
-    /// Whether a comma-separated field has a token, whatever its case.
-    fn has_token(&self, name: &HeaderName, token: &str) -> bool {
-        self.values(name)
-            .flat_map(|value| value.split(|byte| *byte == b','))
-            .any(|part| part.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
-    }
-}
-
-impl Headers for HeaderMap {
-    fn values<'a>(&'a self, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
-        self.get_all(name).iter().map(|value| value.as_bytes())
-    }
-}
-
-impl Headers for &[httparse::Header<'_>] {
-    fn values<'a>(&'a self, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
-        let name = name.as_str();
-        self.iter().filter(move |header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value)
-    }
-}
-
 /// A handshake that is granted.
 pub(crate) struct Granted {
     /// The value of `Sec-WebSocket-Accept`, which proves that the server has understood the handshake.
@@ -73,16 +40,6 @@ impl Granted {
     pub(crate) fn is_deflated(&self) -> bool {
         matches!(self.wire.framing, Framing::Deflated { .. })
     }
-}
-
-/// What a client and the server have negotiated.
-#[derive(Debug)]
-pub(crate) struct Negotiated {
-    pub(crate) transport: Transport,
-    /// The encoding and framing of messages.
-    pub(crate) wire: Wire,
-    pub(crate) agent: Agent,
-    pub(crate) admission: Admission,
 }
 
 /// The transport of a WebSocket endpoint; None = no endpoint is served at this path.
@@ -223,14 +180,5 @@ mod tests {
         assert!(is_nonce(b"dGhlIHNhbXBsZSBub25jZQ=="));
         assert!(!is_nonce(b"dGhlIHNhbXBsZSBub25jZQ"));
         assert!(!is_nonce(b"dGhlIHNhbXBsZSBub25jZQ!="));
-    }
-
-    #[test]
-    fn tokens_are_found_in_lists() {
-        let headers = [httparse::Header { name: "Connection", value: b"keep-alive, Upgrade" }];
-        let headers = &headers[..];
-        assert!(headers.has_token(&CONNECTION, "upgrade"));
-        assert!(!headers.has_token(&CONNECTION, "up"));
-        assert!(!headers.has_token(&UPGRADE, "websocket"));
     }
 }

@@ -11,6 +11,7 @@ mod libraries;
 mod lines;
 mod operations;
 mod ordering;
+mod pages;
 mod ports;
 mod refusals;
 mod registry;

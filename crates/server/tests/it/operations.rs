@@ -1,6 +1,7 @@
 //! The server API: shapes, keys, errors.
 
 use serde_json::{Value, json};
+use touchline_server::operations;
 
 use crate::support::{Heard, KEY, TestServer, token};
 
@@ -225,4 +226,58 @@ fn a_malformed_request_is_told_without_names_of_the_program() {
         let (status, text) = server.http("POST", &format!("/api{operation}"), &format!("X-API-Key: {KEY}\r\n"), "5");
         assert!(status == 400 && text.contains("expected an object"), "{operation}: {status} {text}");
     }
+}
+
+/// A reply without its numbers and texts, which differ from call to call; errors stay as they are.
+fn shape(reply: &Value) -> Value {
+    match reply {
+        Value::Object(fields) if fields.contains_key("code") => reply.clone(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), shape(value))).collect(),
+        Value::Array(items) => items.iter().map(shape).collect(),
+        Value::String(_) => json!("text"),
+        Value::Number(_) => json!(0),
+        other => other.clone(),
+    }
+}
+
+/// The example of each operation is answered the same by its own path, in a batch and as a line of the old form.
+#[test]
+fn every_operation_answers_the_same_by_each_way() {
+    let server = TestServer::start();
+    for operation in operations() {
+        let (name, example) = (operation.name, operation.example);
+        let params: Value = serde_json::from_str(example).expect("an example is JSON");
+        let direct = shape(&server.api(name, params.clone()));
+        assert!(direct["result"].is_object() || direct["error"]["code"].is_u64(), "{name}: {direct}");
+        let line = shape(&server.api("", json!({"method": name, "params": params})));
+        assert_eq!(line, direct, "{name} as a line");
+        let number = direct["error"]["code"].as_u64();
+        let is_declared = operation.errors.iter().any(|error| Some(u64::from(error.code)) == number);
+        assert!(number.is_none() || is_declared, "{name} answers with {number:?}, which it does not declare");
+        let batch = server.api("batch", json!({"commands": [{name: params}]}));
+        let expected = match direct.get("result") {
+            Some(result) => json!({ name: result }),
+            None => direct,
+        };
+        assert_eq!(shape(&batch["replies"][0]), expected, "{name} in a batch");
+    }
+}
+
+#[test]
+fn a_refused_command_is_counted_once_whatever_way_it_came() {
+    let server = TestServer::start();
+    let params = json!({"channel": "nope:a", "data": 1});
+    let counted = |server: &TestServer| {
+        let (_, text) = server.http("GET", "/metrics", "", "");
+        let line = text.lines().find_map(|line| line.strip_prefix("touchline_errors_total{code=\"102\"} "));
+        line.map_or(0, |number| number.parse::<u64>().expect("a number"))
+    };
+    server.api("publish", params.clone());
+    assert_eq!(counted(&server), 1);
+    server.api("", json!({"method": "publish", "params": params}));
+    assert_eq!(counted(&server), 2);
+    server.api("batch", json!({"commands": [{"publish": params}, {"publish": {"channel": "news", "data": 1}}]}));
+    assert_eq!(counted(&server), 3);
+    server.api("broadcast", json!({"channels": ["nope:a", "news", "nope:b"], "data": 1}));
+    assert_eq!(counted(&server), 5, "two channels of the broadcast were refused");
 }

@@ -126,10 +126,8 @@ fn rows_of_the_first_version_are_read() {
         execute(given, &["UPDATE touchline.run SET number = 40, id = 1099511627775"]);
         let stage = Stage::open(given);
         let history = stage.load("news", 0, 100);
-        assert_eq!(
-            (history.epoch, history.top.0, history.floor.0),
-            (Epoch::from_bits(7).in_run(RunId(1_099_511_627_775)), 2, 0)
-        );
+        assert!(history.epoch.has_same_channel_part(&Epoch::from_bits(7)), "in a run of its own: {:?}", history.epoch);
+        assert_eq!((history.top.0, history.floor.0), (2, 0));
         assert_eq!(end(&history, RunId(1_099_511_627_775)), Some(2));
         let texts: Vec<_> =
             history.kept.iter().map(|kept| String::from_utf8_lossy(&kept.object).into_owned()).collect();

@@ -1,13 +1,15 @@
 //! `channel_set`, `channel_get`, `channel_remove`, `channels_search`, `channels_similar`: descriptions of channels, a
 //! search in them, and similar channels.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use touchline_protocol::Error;
-use touchline_protocol::encode::{self, ObjectWriter};
 use touchline_store::{ChannelDescription, Search, SearchResult, Store, StoreRefusal};
 
-use super::{Json, done, nullable, plain};
+use crate::api::description::OperationScope;
+use crate::api::json::EmptyReply;
+use crate::api::operation::{Operation, OperationError};
+use crate::api::params::{OneChannelRequest, nullable, plain};
 use crate::backend::store::refused;
 use crate::node::Node;
 
@@ -26,7 +28,7 @@ const OFFSET_MAX: usize = 10_000;
 #[derive(Deserialize, Default)]
 #[serde(default)]
 #[serde(expecting = "an object")]
-pub(super) struct SetRequest {
+pub(crate) struct SetRequest {
     channel: String,
     #[serde(deserialize_with = "nullable")]
     title: String,
@@ -38,52 +40,117 @@ pub(super) struct SetRequest {
     tags: Vec<String>,
 }
 
-/// Replaces the description of a channel. Errors: 102, 107, 108 without a directory, 111, 4010.
-pub(super) async fn set(node: &Node, request: SetRequest) -> Result<Json, Error> {
-    let store = directory(node)?;
-    let SetRequest { channel, title, description, kind, tags } = request;
-    node.session.namespaces.resolve(&channel)?;
-    let fits = title.len() <= TEXT_MAX && kind.len() <= TEXT_MAX && description.len() <= DESCRIPTION_MAX;
-    if !fits || tags.len() > TAGS_MAX || tags.iter().any(|tag| tag.len() > TEXT_MAX) {
-        return Err(Error::BAD_REQUEST);
+/// `channel_set`.
+pub(crate) struct ChannelSetOperation;
+
+impl Operation for ChannelSetOperation {
+    const NAME: &'static str = "channel_set";
+    const SUMMARY: &'static str = "Replaces the description of a channel";
+    const EXAMPLE: &'static str = r#"{"channel": "match:42", "title": "Rovers v United", "tags": ["football"]}"#;
+    const ERRORS: &'static [Error] =
+        &[Error::UNKNOWN_CHANNEL, Error::NOT_AVAILABLE, Error::TOO_MANY_REQUESTS, Error::STORE_UNAVAILABLE];
+    const SCOPE: OperationScope = OperationScope::AnyNode;
+    const IS_IDEMPOTENT: bool = true;
+
+    type Request<'a> = SetRequest;
+    type Reply = EmptyReply;
+
+    async fn run(node: &Node, request: SetRequest) -> Result<EmptyReply, OperationError> {
+        let store = directory(node)?;
+        let SetRequest { channel, title, description, kind, tags } = request;
+        node.session.namespaces.resolve(&channel)?;
+        let are_short = tags.len() <= TAGS_MAX && tags.iter().all(|tag| tag.len() <= TEXT_MAX);
+        for (field, fits) in [
+            ("title", title.len() <= TEXT_MAX),
+            ("type", kind.len() <= TEXT_MAX),
+            ("description", description.len() <= DESCRIPTION_MAX),
+            ("tags", are_short),
+        ] {
+            fits.then_some(()).ok_or(OperationError::bad(field))?;
+        }
+        plain("title", [&title])?;
+        plain("type", [&kind])?;
+        plain("tags", &tags)?;
+        // A description may have line breaks.
+        plain("description", description.split(['\n', '\r', '\t']))?;
+        let description = ChannelDescription { channel, title, description, kind, tags };
+        written(|done| store.describe(description, done)).await
     }
-    let description = ChannelDescription { channel, title, description, kind, tags };
-    plain([&description.title, &description.kind].into_iter().chain(&description.tags))?;
-    // A description may have line breaks.
-    plain(description.description.split(['\n', '\r', '\t']))?;
-    written(|done| store.describe(description, done)).await
 }
 
-/// A request about one channel.
-#[derive(Deserialize, Default)]
-#[serde(default)]
-#[serde(expecting = "an object")]
-pub(super) struct OfChannel {
+/// `channel_remove`.
+pub(crate) struct ChannelRemoveOperation;
+
+impl Operation for ChannelRemoveOperation {
+    const NAME: &'static str = "channel_remove";
+    const SUMMARY: &'static str = "Removes the description of a channel; the channel itself stays";
+    const EXAMPLE: &'static str = r#"{"channel": "match:42"}"#;
+    const ERRORS: &'static [Error] = &[Error::NOT_AVAILABLE, Error::TOO_MANY_REQUESTS, Error::STORE_UNAVAILABLE];
+    const SCOPE: OperationScope = OperationScope::AnyNode;
+    const IS_IDEMPOTENT: bool = true;
+
+    type Request<'a> = OneChannelRequest;
+    type Reply = EmptyReply;
+
+    async fn run(node: &Node, request: OneChannelRequest) -> Result<EmptyReply, OperationError> {
+        let store = directory(node)?;
+        plain("channel", [&request.channel])?;
+        written(|done| store.forget(request.channel, done)).await
+    }
+}
+
+/// A channel with its description.
+#[derive(Serialize)]
+pub(crate) struct DescribedChannel {
+    #[serde(skip_serializing_if = "String::is_empty")]
     channel: String,
-    limit: usize,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    title: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    description: String,
+    #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
+    kind: String,
+    tags: Vec<String>,
+    /// How well it fits; None = it was not searched for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    score: Option<f64>,
 }
 
-/// Removes the description of a channel. Errors: 107, 108 without a directory, 111, 4010.
-pub(super) async fn remove(node: &Node, request: OfChannel) -> Result<Json, Error> {
-    let store = directory(node)?;
-    plain([&request.channel])?;
-    written(|done| store.forget(request.channel, done)).await
+impl From<ChannelDescription> for DescribedChannel {
+    fn from(description: ChannelDescription) -> Self {
+        let ChannelDescription { channel, title, description, kind, tags } = description;
+        DescribedChannel { channel, title, description, kind, tags, score: None }
+    }
 }
 
-/// The description of a channel. Errors: 107, 108 without a directory, 111, 4010, 4012.
-pub(super) async fn get(node: &Node, request: OfChannel) -> Result<Json, Error> {
-    plain([&request.channel])?;
-    let found = found(node, Search::Channel(request.channel)).await?;
-    let mut out = Vec::new();
-    found.first().ok_or(Error::CHANNEL_NOT_DESCRIBED).map(|found| write(&mut out, found, false))?;
-    Ok(out)
+/// `channel_get`.
+pub(crate) struct ChannelGetOperation;
+
+impl Operation for ChannelGetOperation {
+    const NAME: &'static str = "channel_get";
+    const SUMMARY: &'static str = "Reads the description of a channel";
+    const RESULT: &'static str = "`channel`, `title`, `description`, `type`, `tags`";
+    const EXAMPLE: &'static str = r#"{"channel": "match:42"}"#;
+    const ERRORS: &'static [Error] =
+        &[Error::NOT_AVAILABLE, Error::TOO_MANY_REQUESTS, Error::STORE_UNAVAILABLE, Error::CHANNEL_NOT_DESCRIBED];
+    const SCOPE: OperationScope = OperationScope::AnyNode;
+    const IS_IDEMPOTENT: bool = true;
+
+    type Request<'a> = OneChannelRequest;
+    type Reply = DescribedChannel;
+
+    async fn run(node: &Node, request: OneChannelRequest) -> Result<DescribedChannel, OperationError> {
+        plain("channel", [&request.channel])?;
+        let found = found(node, Search::Channel(request.channel)).await?.into_iter().next();
+        Ok(found.ok_or(Error::CHANNEL_NOT_DESCRIBED)?.description.into())
+    }
 }
 
 /// The query of a search, and the page of its results.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 #[serde(expecting = "an object")]
-pub(super) struct SearchRequest {
+pub(crate) struct SearchRequest {
     #[serde(deserialize_with = "nullable")]
     query: String,
     #[serde(rename = "type", deserialize_with = "nullable")]
@@ -94,22 +161,72 @@ pub(super) struct SearchRequest {
     offset: usize,
 }
 
-/// Channels that have all words of a query, the best first; without a query all, by name. Errors: 107, 108 without a
-/// directory, 111, 4010.
-pub(super) async fn search(node: &Node, request: SearchRequest) -> Result<Json, Error> {
-    let SearchRequest { query, kind, tag, limit, offset } = request;
-    if query.len() > TEXT_MAX || offset > OFFSET_MAX {
-        return Err(Error::BAD_REQUEST);
-    }
-    plain(query.split(['\n', '\r', '\t']).chain([&*kind, &*tag]))?;
-    list(node, Search::Search { words: query, kind, tag, limit: page(limit), offset }).await
+/// Channels that were found, the best first.
+#[derive(Serialize)]
+pub(crate) struct FoundReply {
+    channels: Vec<DescribedChannel>,
 }
 
-/// The channels that have most in common with one, the most similar first. Errors: 107, 108 without a directory, 111,
-/// 4010, 4012.
-pub(super) async fn similar(node: &Node, request: OfChannel) -> Result<Json, Error> {
-    plain([&request.channel])?;
-    list(node, Search::Similar { channel: request.channel, limit: page(request.limit) }).await
+/// `channels_search`.
+pub(crate) struct ChannelsSearchOperation;
+
+impl Operation for ChannelsSearchOperation {
+    const NAME: &'static str = "channels_search";
+    const SUMMARY: &'static str =
+        "Finds channels that have all words of a query, the best first; without a query all, by name";
+    const RESULT: &'static str = "`channels`, each as `channel_get` with its `score`";
+    const EXAMPLE: &'static str = r#"{"query": "rovers"}"#;
+    const ERRORS: &'static [Error] = &[Error::NOT_AVAILABLE, Error::TOO_MANY_REQUESTS, Error::STORE_UNAVAILABLE];
+    const SCOPE: OperationScope = OperationScope::AnyNode;
+    const IS_IDEMPOTENT: bool = true;
+
+    type Request<'a> = SearchRequest;
+    type Reply = FoundReply;
+
+    async fn run(node: &Node, request: SearchRequest) -> Result<FoundReply, OperationError> {
+        let SearchRequest { query, kind, tag, limit, offset } = request;
+        if query.len() > TEXT_MAX {
+            return Err(OperationError::bad("query"));
+        }
+        if offset > OFFSET_MAX {
+            return Err(OperationError::bad("offset"));
+        }
+        plain("query", query.split(['\n', '\r', '\t']))?;
+        plain("type", [&kind])?;
+        plain("tag", [&tag])?;
+        list(node, Search::Search { words: query, kind, tag, limit: page(limit), offset }).await
+    }
+}
+
+/// Asks for channels that are like one.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+#[serde(expecting = "an object")]
+pub(crate) struct SimilarRequest {
+    channel: String,
+    limit: usize,
+}
+
+/// `channels_similar`.
+pub(crate) struct ChannelsSimilarOperation;
+
+impl Operation for ChannelsSimilarOperation {
+    const NAME: &'static str = "channels_similar";
+    const SUMMARY: &'static str = "Finds the channels that have most in common with one, the most similar first";
+    const RESULT: &'static str = "as `channels_search`";
+    const EXAMPLE: &'static str = r#"{"channel": "match:42"}"#;
+    const ERRORS: &'static [Error] =
+        &[Error::NOT_AVAILABLE, Error::TOO_MANY_REQUESTS, Error::STORE_UNAVAILABLE, Error::CHANNEL_NOT_DESCRIBED];
+    const SCOPE: OperationScope = OperationScope::AnyNode;
+    const IS_IDEMPOTENT: bool = true;
+
+    type Request<'a> = SimilarRequest;
+    type Reply = FoundReply;
+
+    async fn run(node: &Node, request: SimilarRequest) -> Result<FoundReply, OperationError> {
+        plain("channel", [&request.channel])?;
+        list(node, Search::Similar { channel: request.channel, limit: page(request.limit) }).await
+    }
 }
 
 fn directory(node: &Node) -> Result<&Store, Error> {
@@ -120,12 +237,14 @@ fn page(limit: usize) -> usize {
     if limit == 0 { PAGE } else { limit.min(PAGE_MAX) }
 }
 
-async fn written(write: impl FnOnce(touchline_store::OnDone)) -> Result<Json, Error> {
+/// Waits for a change of the directory. `write`: begins it.
+async fn written(write: impl FnOnce(touchline_store::OnDone)) -> Result<EmptyReply, OperationError> {
     let (reply, outcome) = oneshot::channel();
     write(Box::new(move |outcome| {
         let _ = reply.send(outcome);
     }));
-    outcome.await.unwrap_or(Err(StoreRefusal::Failed)).map(|()| done()).map_err(refused)
+    outcome.await.unwrap_or(Err(StoreRefusal::Failed)).map_err(refused)?;
+    Ok(EmptyReply {})
 }
 
 async fn found(node: &Node, find: Search) -> Result<Vec<SearchResult>, Error> {
@@ -139,22 +258,11 @@ async fn found(node: &Node, find: Search) -> Result<Vec<SearchResult>, Error> {
     found.await.unwrap_or(Err(StoreRefusal::Failed)).map_err(refused)
 }
 
-async fn list(node: &Node, find: Search) -> Result<Json, Error> {
-    let found = found(node, find).await?;
-    let mut out = Vec::new();
-    let mut object = ObjectWriter::open(&mut out);
-    encode::list(object.key("channels"), &found, |out, found| write(out, found, true));
-    object.close();
-    Ok(out)
-}
-
-fn write(out: &mut Vec<u8>, found: &SearchResult, is_ranked: bool) {
-    let SearchResult { description: ChannelDescription { channel, title, description, kind, tags }, score } = found;
-    let mut object = ObjectWriter::open(out);
-    object.text("channel", channel).text("title", title).text("description", description).text("type", kind);
-    encode::list(object.key("tags"), tags, |out, tag| encode::text(out, tag));
-    if is_ranked {
-        object.key("score").extend_from_slice(format!("{score:.6}").as_bytes());
-    }
-    object.close();
+async fn list(node: &Node, find: Search) -> Result<FoundReply, OperationError> {
+    let ranked = found(node, find).await?.into_iter().map(|SearchResult { description, score }| DescribedChannel {
+        // Six digits behind the point: more would tell of nothing but the order of additions.
+        score: Some((score * 1e6).round() / 1e6),
+        ..description.into()
+    });
+    Ok(FoundReply { channels: ranked.collect() })
 }

@@ -13,7 +13,10 @@ use touchline_protocol::stream::Offset;
 use touchline_protocol::websocket::CLOSE_REASON_MAX;
 use touchline_protocol::{Disconnect, Error};
 
-use super::{Json, done, nullable, payload, plain};
+use crate::api::description::OperationScope;
+use crate::api::json::EmptyReply;
+use crate::api::operation::{Operation, OperationError};
+use crate::api::params::{nullable, payload, plain};
 use crate::node::Node;
 use crate::runtime::mailbox::UserAction;
 
@@ -27,8 +30,10 @@ struct Selection {
 impl Selection {
     /// # Errors
     /// 107 for texts with control characters.
-    fn of(user: String, client: String, session: String) -> Result<Self, Error> {
-        plain([&user, &client, &session])?;
+    fn of(user: String, client: String, session: String) -> Result<Self, OperationError> {
+        for (field, text) in [("user", &user), ("client", &client), ("session", &session)] {
+            plain(field, [text])?;
+        }
         Ok(Selection { user, client, session })
     }
 
@@ -36,17 +41,18 @@ impl Selection {
     ///
     /// # Errors
     /// The error of a connection that refuses the command.
-    async fn command(self, node: &Node, action: UserAction) -> Result<Json, Error> {
+    async fn command(self, node: &Node, action: UserAction) -> Result<EmptyReply, OperationError> {
         let Selection { user, mut client, session } = self;
         if !session.is_empty() {
             // The session of a connection is its signed client id, and only its own node can verify the signature.
-            let Some(owner) = node.signer.open(&session).map(client_text) else { return Ok(done()) };
+            let Some(owner) = node.signer.open(&session).map(client_text) else { return Ok(EmptyReply {}) };
             if !client.is_empty() && client != owner {
-                return Ok(done());
+                return Ok(EmptyReply {});
             }
             client = owner;
         }
-        node.command_user(&user, &client, action).await.map(|()| done())
+        node.command_user(&user, &client, action).await?;
+        Ok(EmptyReply {})
     }
 }
 
@@ -54,7 +60,7 @@ impl Selection {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 #[serde(expecting = "an object")]
-pub(super) struct SubscribeRequest<'a> {
+pub(crate) struct SubscribeRequest<'a> {
     #[serde(deserialize_with = "nullable")]
     user: String,
     #[serde(deserialize_with = "nullable")]
@@ -87,28 +93,44 @@ struct RecoverSince {
     epoch: String,
 }
 
-/// Errors: 102, 106, 107.
-pub(super) async fn subscribe(node: &Node, request: SubscribeRequest<'_>) -> Result<Json, Error> {
-    let selection = Selection::of(request.user, request.client, request.session)?;
-    node.session.namespaces.resolve(&request.channel)?;
-    let subscription = ServerSubscription {
-        info: payload(request.info, &request.b64info)?,
-        data: payload(request.data, &request.b64data)?,
-        overrides: request.overrides,
-        recover: request
-            .recover_since
-            .map(|since| ClientPosition { offset: Offset(since.offset), epoch: since.epoch.into() }),
-        expire_at_s: u32::try_from(request.expire_at).map_err(|_| Error::BAD_REQUEST)?,
-    };
-    let action = UserAction::Subscribe { channel: request.channel, subscription };
-    selection.command(node, action).await
+/// `subscribe`.
+pub(crate) struct SubscribeOperation;
+
+impl Operation for SubscribeOperation {
+    const NAME: &'static str = "subscribe";
+    const SUMMARY: &'static str = "Subscribes the connections of a user to a channel";
+    const EXAMPLE: &'static str = r#"{"user": "42", "channel": "news"}"#;
+    const ERRORS: &'static [Error] = &[Error::UNKNOWN_CHANNEL, Error::LIMIT_EXCEEDED];
+    const SCOPE: OperationScope = OperationScope::Broadcast;
+    const IS_IDEMPOTENT: bool = true;
+    const NUMBER: Option<usize> = Some(11);
+
+    // Boxed, because it is large: the requests of the other operations would be moved with as many bytes.
+    type Request<'a> = Box<SubscribeRequest<'a>>;
+    type Reply = EmptyReply;
+
+    async fn run<'a>(node: &'a Node, request: Box<SubscribeRequest<'a>>) -> Result<EmptyReply, OperationError> {
+        let selection = Selection::of(request.user, request.client, request.session)?;
+        node.session.namespaces.resolve(&request.channel)?;
+        let subscription = ServerSubscription {
+            info: payload("info", request.info, &request.b64info)?,
+            data: payload("data", request.data, &request.b64data)?,
+            overrides: request.overrides,
+            recover: request
+                .recover_since
+                .map(|since| ClientPosition { offset: Offset(since.offset), epoch: since.epoch.into() }),
+            expire_at_s: u32::try_from(request.expire_at).map_err(|_| OperationError::bad("expire_at"))?,
+        };
+        let action = UserAction::Subscribe { channel: request.channel, subscription };
+        selection.command(node, action).await
+    }
 }
 
 /// Ends the user's subscriptions to a channel; without a channel, all of them.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 #[serde(expecting = "an object")]
-pub(super) struct UnsubscribeRequest {
+pub(crate) struct UnsubscribeRequest {
     #[serde(deserialize_with = "nullable")]
     user: String,
     #[serde(deserialize_with = "nullable")]
@@ -119,18 +141,33 @@ pub(super) struct UnsubscribeRequest {
     session: String,
 }
 
-/// Errors: 107 for a user, client or session with control characters.
-pub(super) async fn unsubscribe(node: &Node, request: UnsubscribeRequest) -> Result<Json, Error> {
-    let selection = Selection::of(request.user, request.client, request.session)?;
-    let action = UserAction::Unsubscribe { channel: request.channel };
-    selection.command(node, action).await
+/// `unsubscribe`.
+pub(crate) struct UnsubscribeOperation;
+
+impl Operation for UnsubscribeOperation {
+    const NAME: &'static str = "unsubscribe";
+    const SUMMARY: &'static str = "Ends subscriptions of a user's connections to a channel; without a channel, to all";
+    const EXAMPLE: &'static str = r#"{"user": "42", "channel": "news"}"#;
+    const ERRORS: &'static [Error] = &[];
+    const SCOPE: OperationScope = OperationScope::Broadcast;
+    const IS_IDEMPOTENT: bool = true;
+    const NUMBER: Option<usize> = Some(2);
+
+    type Request<'a> = UnsubscribeRequest;
+    type Reply = EmptyReply;
+
+    async fn run(node: &Node, request: UnsubscribeRequest) -> Result<EmptyReply, OperationError> {
+        let selection = Selection::of(request.user, request.client, request.session)?;
+        let action = UserAction::Unsubscribe { channel: request.channel };
+        selection.command(node, action).await
+    }
 }
 
 /// Ends the user's connections.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 #[serde(expecting = "an object")]
-pub(super) struct DisconnectRequest {
+pub(crate) struct DisconnectRequest {
     #[serde(deserialize_with = "nullable")]
     user: String,
     #[serde(deserialize_with = "nullable")]
@@ -151,26 +188,41 @@ struct DisconnectReason {
     reason: String,
 }
 
-/// Errors: 107 for a user, client or session with control characters, a code outside 3000–4999 or a reason over 123
-/// bytes.
-pub(super) async fn disconnect(node: &Node, request: DisconnectRequest) -> Result<Json, Error> {
-    let selection = Selection::of(request.user, request.client, request.session)?;
-    let why = match request.disconnect {
-        None => Disconnect::FORCE_NO_RECONNECT,
-        Some(why) if !(3000..5000).contains(&why.code) || why.reason.len() > CLOSE_REASON_MAX => {
-            return Err(Error::BAD_REQUEST);
-        }
-        Some(why) => Disconnect { code: why.code, reason: why.reason.into() },
-    };
-    let action = UserAction::Disconnect { why, except: request.whitelist };
-    selection.command(node, action).await
+/// `disconnect`.
+pub(crate) struct DisconnectOperation;
+
+impl Operation for DisconnectOperation {
+    const NAME: &'static str = "disconnect";
+    const SUMMARY: &'static str =
+        "Ends the connections of a user, with 3503 unless `disconnect` says another code and reason";
+    const EXAMPLE: &'static str = r#"{"user": "42"}"#;
+    const ERRORS: &'static [Error] = &[];
+    const SCOPE: OperationScope = OperationScope::Broadcast;
+    const IS_IDEMPOTENT: bool = true;
+    const NUMBER: Option<usize> = Some(3);
+
+    type Request<'a> = DisconnectRequest;
+    type Reply = EmptyReply;
+
+    async fn run(node: &Node, request: DisconnectRequest) -> Result<EmptyReply, OperationError> {
+        let selection = Selection::of(request.user, request.client, request.session)?;
+        let why = match request.disconnect {
+            None => Disconnect::FORCE_NO_RECONNECT,
+            Some(why) if !(3000..5000).contains(&why.code) || why.reason.len() > CLOSE_REASON_MAX => {
+                return Err(OperationError::bad("disconnect"));
+            }
+            Some(why) => Disconnect { code: why.code, reason: why.reason.into() },
+        };
+        let action = UserAction::Disconnect { why, except: request.whitelist };
+        selection.command(node, action).await
+    }
 }
 
 /// Prolongs the user's connections, or ends them as expired; `info` replaces what other clients see of them.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 #[serde(expecting = "an object")]
-pub(super) struct RefreshRequest<'a> {
+pub(crate) struct RefreshRequest<'a> {
     #[serde(deserialize_with = "nullable")]
     user: String,
     #[serde(deserialize_with = "nullable")]
@@ -185,14 +237,29 @@ pub(super) struct RefreshRequest<'a> {
     info: Option<&'a RawValue>,
 }
 
-/// Errors: 107 for a negative time, a user, client or session with control characters.
-pub(super) async fn refresh(node: &Node, request: RefreshRequest<'_>) -> Result<Json, Error> {
-    let selection = Selection::of(request.user, request.client, request.session)?;
-    let at = u64::try_from(request.expire_at).map_err(|_| Error::BAD_REQUEST)?;
-    let action = UserAction::Refresh {
-        is_expired: request.expired,
-        expire_at_s: (at > 0).then_some(at),
-        info: payload(request.info, "")?,
-    };
-    selection.command(node, action).await
+/// `refresh`.
+pub(crate) struct RefreshOperation;
+
+impl Operation for RefreshOperation {
+    const NAME: &'static str = "refresh";
+    const SUMMARY: &'static str = "Prolongs the connections of a user, or ends them as expired";
+    const EXAMPLE: &'static str = r#"{"user": "42"}"#;
+    const ERRORS: &'static [Error] = &[];
+    const SCOPE: OperationScope = OperationScope::Broadcast;
+    const IS_IDEMPOTENT: bool = true;
+    const NUMBER: Option<usize> = Some(12);
+
+    type Request<'a> = RefreshRequest<'a>;
+    type Reply = EmptyReply;
+
+    async fn run<'a>(node: &'a Node, request: RefreshRequest<'a>) -> Result<EmptyReply, OperationError> {
+        let selection = Selection::of(request.user, request.client, request.session)?;
+        let at = u64::try_from(request.expire_at).map_err(|_| OperationError::bad("expire_at"))?;
+        let action = UserAction::Refresh {
+            is_expired: request.expired,
+            expire_at_s: (at > 0).then_some(at),
+            info: payload("info", request.info, "")?,
+        };
+        selection.command(node, action).await
+    }
 }

@@ -8,15 +8,17 @@ use touchline_protocol::data::object;
 use touchline_protocol::stream::Offset;
 use touchline_protocol::{Error, encode};
 
-use super::channels::OneChannelRequest;
-use super::{Json, done, nullable};
+use crate::api::description::OperationScope;
+use crate::api::json::{EmptyReply, WrittenJson};
+use crate::api::operation::{Operation, OperationError};
+use crate::api::params::{OneChannelRequest, nullable};
 use crate::node::Node;
 
 /// Asks for publications of a channel.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 #[serde(expecting = "an object")]
-pub(super) struct HistoryRequest {
+pub(crate) struct HistoryRequest {
     #[serde(deserialize_with = "nullable")]
     channel: String,
     #[serde(deserialize_with = "nullable")]
@@ -35,30 +37,80 @@ struct HistorySince {
     epoch: String,
 }
 
-/// Errors: 102, 107, 108, 112. Result: `publications`, `offset`, `epoch`, always there.
-pub(super) async fn history(node: &Node, request: HistoryRequest) -> Result<Json, Error> {
-    let history = History {
-        limit: usize::try_from(request.limit).ok(),
-        since: request.since.map(|since| ClientPosition { offset: Offset(since.offset), epoch: since.epoch.into() }),
-        reverse: request.reverse,
-        size_max: None,
-    };
-    match node.request_home(&request.channel, ChannelRequest::History(Box::new(history))).await {
-        Response::History { publications, position } => {
-            let mut out = Vec::new();
-            encode::history(&mut out, publications.iter().map(|p| &**p), position.epoch.as_str(), position.offset.0);
-            Ok(out)
+/// `history`.
+pub(crate) struct HistoryOperation;
+
+impl Operation for HistoryOperation {
+    const NAME: &'static str = "history";
+    const SUMMARY: &'static str =
+        "Reads publications of a channel: `limit` 0 only the position, -1 all; from behind `since {offset, epoch}`";
+    const RESULT: &'static str = "`publications`, `offset`, `epoch`, always there";
+    const EXAMPLE: &'static str = r#"{"channel": "history:a", "limit": 10}"#;
+    const ERRORS: &'static [Error] = &[
+        Error::UNKNOWN_CHANNEL,
+        Error::LIMIT_EXCEEDED,
+        Error::NOT_AVAILABLE,
+        Error::TOO_MANY_REQUESTS,
+        Error::UNRECOVERABLE_POSITION,
+        Error::CLUSTER_UNREACHABLE,
+        Error::STORE_UNAVAILABLE,
+    ];
+    const SCOPE: OperationScope = OperationScope::AnyNode;
+    const IS_IDEMPOTENT: bool = true;
+    const NUMBER: Option<usize> = Some(6);
+
+    type Request<'a> = HistoryRequest;
+    type Reply = WrittenJson;
+
+    async fn run(node: &Node, request: HistoryRequest) -> Result<WrittenJson, OperationError> {
+        let history = History {
+            limit: usize::try_from(request.limit).ok(),
+            since: request
+                .since
+                .map(|since| ClientPosition { offset: Offset(since.offset), epoch: since.epoch.into() }),
+            reverse: request.reverse,
+            size_max: None,
+        };
+        match node.request_home(&request.channel, ChannelRequest::History(Box::new(history))).await {
+            Response::History { publications, position } => {
+                let mut out = Vec::new();
+                let publications = publications.iter().map(|publication| &**publication);
+                encode::history(&mut out, publications, position.epoch.as_str(), position.offset.0);
+                Ok(WrittenJson(out.into()))
+            }
+            Response::Refused(error) => Err(error.into()),
+            _ => Err(Error::INTERNAL.into()),
         }
-        Response::Refused(error) => Err(error),
-        _ => Err(Error::INTERNAL),
     }
 }
 
-/// Errors: 102, 107, 108. The position stays.
-pub(super) async fn history_remove(node: &Node, request: OneChannelRequest) -> Result<Json, Error> {
-    match node.request_home(&request.channel, ChannelRequest::HistoryRemove).await {
-        Response::Done => Ok(done()),
-        Response::Refused(error) => Err(error),
-        _ => Err(Error::INTERNAL),
+/// `history_remove`.
+pub(crate) struct HistoryRemoveOperation;
+
+impl Operation for HistoryRemoveOperation {
+    const NAME: &'static str = "history_remove";
+    const SUMMARY: &'static str = "Removes the history of a channel; the position stays";
+    const EXAMPLE: &'static str = r#"{"channel": "history:a"}"#;
+    const ERRORS: &'static [Error] = &[
+        Error::UNKNOWN_CHANNEL,
+        Error::LIMIT_EXCEEDED,
+        Error::NOT_AVAILABLE,
+        Error::TOO_MANY_REQUESTS,
+        Error::CLUSTER_UNREACHABLE,
+        Error::STORE_UNAVAILABLE,
+    ];
+    const SCOPE: OperationScope = OperationScope::AnyNode;
+    const IS_IDEMPOTENT: bool = true;
+    const NUMBER: Option<usize> = Some(7);
+
+    type Request<'a> = OneChannelRequest;
+    type Reply = EmptyReply;
+
+    async fn run(node: &Node, request: OneChannelRequest) -> Result<EmptyReply, OperationError> {
+        match node.request_home(&request.channel, ChannelRequest::HistoryRemove).await {
+            Response::Done => Ok(EmptyReply {}),
+            Response::Refused(error) => Err(error.into()),
+            _ => Err(Error::INTERNAL.into()),
+        }
     }
 }

@@ -1,45 +1,143 @@
 //! `info`.
 
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
 use touchline_protocol::Error;
-use touchline_protocol::encode::ObjectWriter;
 
-use super::Json;
+use crate::api::description::OperationScope;
+use crate::api::operation::{Operation, OperationError};
 use crate::node::Node;
 use crate::runtime::mailbox::Inspection;
-use crate::runtime::metrics::NodeCollector;
 use crate::runtime::process;
 
-/// Errors: only 100. Result: `nodes`; without a cluster this node alone. `process.cpu` is percent of one
-/// processor since the node started, `process.rss` bytes; `metrics.items` are counts since the start,
-/// `metrics.interval` the seconds of that.
-pub(super) async fn info(node: &Node) -> Result<Json, Error> {
-    let channels: u64 = node.inspect(|reply| Inspection::ActiveChannels { reply }).await.iter().sum();
-    let subscriptions: u64 = node.shards.iter().map(|shard| shard.metrics.subscriptions.get()).sum();
-    let up_s = node.clock.elapsed_us() as f64 / 1e6;
-    let mut out = b"{\"nodes\":[".to_vec();
-    let mut object = ObjectWriter::open(&mut out);
-    object.text("uid", &node.id).text("name", &node.settings.node.name).text("version", crate::VERSION);
-    for (name, value) in [
-        ("num_clients", node.connections()),
-        ("num_users", node.users.users()),
-        ("num_subs", subscriptions),
-        ("num_channels", channels),
-        ("uptime", up_s as u64),
-    ] {
-        touchline_protocol::encode::number(object.key(name), value);
+/// Asks for nothing; fields are ignored.
+#[derive(Deserialize)]
+#[serde(expecting = "an object")]
+pub(crate) struct InfoRequest {}
+
+/// The nodes of the cluster, that is asked first.
+#[derive(Serialize)]
+pub(crate) struct InfoReply {
+    nodes: Vec<NodeInfo>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum NodeInfo {
+    Own(Box<OwnInfo>),
+    /// Of another node, whose version may have other fields.
+    Other(Box<RawValue>),
+}
+
+#[derive(Serialize)]
+struct OwnInfo {
+    uid: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    name: String,
+    version: &'static str,
+    num_clients: u64,
+    num_users: u64,
+    num_subs: u64,
+    num_channels: u64,
+    /// Seconds.
+    uptime: u64,
+    metrics: InfoMetrics,
+    process: InfoProcess,
+}
+
+#[derive(Serialize)]
+struct InfoMetrics {
+    /// Seconds since the node started.
+    interval: f64,
+    /// Counts since the start.
+    #[serde(serialize_with = "as_object")]
+    items: Vec<(&'static str, u64)>,
+}
+
+#[derive(Serialize)]
+struct InfoProcess {
+    /// Percent of one processor since the node started.
+    cpu: f64,
+    /// Resident memory, bytes.
+    rss: u64,
+}
+
+fn as_object<S: Serializer>(items: &[(&'static str, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(items.iter().copied())
+}
+
+/// A number without more than so many digits behind the point.
+fn rounded(number: f64, digits: i32) -> f64 {
+    let unit = 10_f64.powi(digits);
+    (number * unit).round() / unit
+}
+
+/// The reply of another node.
+#[derive(Deserialize)]
+struct InfoOfNode {
+    nodes: Vec<Box<RawValue>>,
+}
+
+/// `info`.
+pub(crate) struct InfoOperation;
+
+impl Operation for InfoOperation {
+    const NAME: &'static str = "info";
+    const SUMMARY: &'static str = "Tells of each node what it holds and what it has counted";
+    const RESULT: &'static str = "`nodes`: each with `uid`, `name`, `version`, `num_clients`, `num_users`, `num_subs`, \
+                                  `num_channels`, `uptime`, `metrics`, `process`";
+    const EXAMPLE: &'static str = "{}";
+    const ERRORS: &'static [Error] = &[];
+    const SCOPE: OperationScope = OperationScope::Gather;
+    const IS_IDEMPOTENT: bool = true;
+    const NUMBER: Option<usize> = Some(9);
+
+    type Request<'a> = InfoRequest;
+    type Reply = InfoReply;
+
+    async fn run(node: &Node, InfoRequest {}: InfoRequest) -> Result<InfoReply, OperationError> {
+        let num_channels = node.inspect(|reply| Inspection::ActiveChannels { reply }).await.iter().sum();
+        let up_s = node.clock.elapsed_us() as f64 / 1e6;
+        let own = OwnInfo {
+            uid: node.id.clone(),
+            name: node.settings.node.name.clone(),
+            version: node.session.version,
+            num_clients: node.connections(),
+            num_users: node.users.users(),
+            num_subs: node.shards.iter().map(|shard| shard.metrics.subscriptions.get()).sum(),
+            num_channels,
+            uptime: up_s as u64,
+            metrics: InfoMetrics { interval: rounded(up_s, 3), items: node.collector().values().collect() },
+            process: InfoProcess {
+                cpu: rounded(100.0 * process::processor_s() / up_s.max(0.001), 2),
+                rss: process::resident(),
+            },
+        };
+        Ok(InfoReply { nodes: vec![NodeInfo::Own(Box::new(own))] })
     }
-    let metrics = object.key("metrics");
-    metrics.extend_from_slice(format!("{{\"interval\":{up_s:.3},\"items\":").as_bytes());
-    let mut items = ObjectWriter::open(metrics);
-    for (name, value) in NodeCollector::of(node).values() {
-        touchline_protocol::encode::number(items.key(name), value);
+
+    fn merge(reply: &mut InfoReply, others: &[&RawValue]) {
+        let read = others.iter().filter_map(|json| serde_json::from_str::<InfoOfNode>(json.get()).ok());
+        reply.nodes.extend(read.flat_map(|of_node| of_node.nodes).map(NodeInfo::Other));
     }
-    items.close();
-    metrics.push(b'}');
-    let percent = 100.0 * process::processor_s() / up_s.max(0.001);
-    let process = format!("{{\"cpu\":{percent:.2},\"rss\":{}}}", process::resident());
-    object.key("process").extend_from_slice(process.as_bytes());
-    object.close();
-    out.extend_from_slice(b"]}");
-    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_of_another_version_keep_their_fields() {
+        let mut reply = InfoReply { nodes: Vec::new() };
+        let others = [r#"{"nodes":[{"uid":"b","later":[1.50]}]}"#, "{}", r#"{"nodes":[{"uid":"c"}]}"#];
+        let others = others.map(|json| serde_json::from_str::<&RawValue>(json).expect("JSON"));
+        InfoOperation::merge(&mut reply, &others);
+        let written = serde_json::to_string(&reply).expect("JSON");
+        assert_eq!(written, r#"{"nodes":[{"uid":"b","later":[1.50]},{"uid":"c"}]}"#);
+    }
+
+    #[test]
+    fn figures_are_rounded() {
+        assert_eq!((rounded(12.345_67, 3), rounded(0.005, 2), rounded(7.0, 2)), (12.346, 0.01, 7.0));
+    }
 }

@@ -1,15 +1,17 @@
 //! `publish` and `broadcast`.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use touchline_engine::request::Publish;
 use touchline_engine::{ChannelRequest, Response};
 use touchline_protocol::Error;
-use touchline_protocol::encode::ObjectWriter;
 use touchline_protocol::publication::{Content, Tags};
-use touchline_protocol::stream::StreamPosition;
+use touchline_protocol::stream::{Epoch, StreamPosition};
 
-use super::{Json, nullable, payload, plain, write_result, yield_sometimes};
+use crate::api::description::OperationScope;
+use crate::api::json::ErrorJson;
+use crate::api::operation::{Operation, OperationError, yield_sometimes};
+use crate::api::params::{nullable, payload, plain};
 use crate::node::Node;
 
 /// Channels that one broadcast reaches.
@@ -19,7 +21,7 @@ const CHANNELS_MAX: usize = 10_000;
 #[derive(Deserialize, Default)]
 #[serde(default)]
 #[serde(expecting = "an object")]
-pub(super) struct PublishRequest<'a> {
+pub(crate) struct PublishRequest<'a> {
     #[serde(deserialize_with = "nullable")]
     channel: String,
     #[serde(borrow)]
@@ -45,7 +47,7 @@ pub(super) struct PublishRequest<'a> {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 #[serde(expecting = "an object")]
-pub(super) struct BroadcastRequest<'a> {
+pub(crate) struct BroadcastRequest<'a> {
     #[serde(deserialize_with = "nullable")]
     channels: Vec<String>,
     #[serde(borrow)]
@@ -67,82 +69,163 @@ pub(super) struct BroadcastRequest<'a> {
     expires_in: u64,
 }
 
-/// Errors: 102, 107, 111. Result: `offset`, `epoch` in a channel with history.
-pub(super) async fn publish(node: &Node, request: PublishRequest<'_>) -> Result<Json, Error> {
-    keys(node, &request.idempotency_key, &request.version_epoch)?;
-    let data = payload(request.data, &request.b64data)?.ok_or(Error::BAD_REQUEST)?;
-    let publish = Publish {
-        content: Content { data, tags: request.tags, info: None, expires_ms: expiry(node, request.expires_in) },
-        skip_history: request.skip_history,
-        idempotency_key: request.idempotency_key.into(),
-        version: request.version,
-        version_epoch: request.version_epoch.into(),
-    };
-    publish_one(node, &request.channel, publish).await
+/// The position of a publication; empty in a channel without history.
+#[derive(Serialize, Default)]
+pub(crate) struct PublishReply {
+    #[serde(skip_serializing_if = "is_zero")]
+    offset: u64,
+    #[serde(skip_serializing_if = "is_empty", serialize_with = "text")]
+    epoch: Epoch,
 }
 
-/// Errors: 107. Result: `responses`, one for each channel, each with `result` or `error`.
-pub(super) async fn broadcast(node: &Node, request: BroadcastRequest<'_>) -> Result<Json, Error> {
-    if request.channels.is_empty() || request.channels.len() > CHANNELS_MAX {
-        return Err(Error::BAD_REQUEST);
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+fn is_empty(epoch: &Epoch) -> bool {
+    epoch.as_str().is_empty()
+}
+
+fn text<S: serde::Serializer>(epoch: &Epoch, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(epoch.as_str())
+}
+
+impl From<Option<StreamPosition>> for PublishReply {
+    fn from(position: Option<StreamPosition>) -> Self {
+        position.map_or_else(PublishReply::default, |at| PublishReply { offset: at.offset.0, epoch: at.epoch })
     }
-    keys(node, &request.idempotency_key, &request.version_epoch)?;
-    let data = payload(request.data, &request.b64data)?.ok_or(Error::BAD_REQUEST)?;
-    let expires_ms = expiry(node, request.expires_in);
-    let mut out = b"{\"responses\":[".to_vec();
-    for (index, channel) in request.channels.iter().enumerate() {
+}
+
+/// `publish`.
+pub(crate) struct PublishOperation;
+
+impl Operation for PublishOperation {
+    const NAME: &'static str = "publish";
+    const SUMMARY: &'static str = "Publishes into a channel; with an `idempotency_key` it may be repeated";
+    const RESULT: &'static str = "`offset`, `epoch` in a channel with history";
+    const EXAMPLE: &'static str = r#"{"channel": "news", "data": {"headline": "Kick-off"}}"#;
+    const ERRORS: &'static [Error] = PUBLISH_ERRORS;
+    const SCOPE: OperationScope = OperationScope::AnyNode;
+    const IS_IDEMPOTENT: bool = false;
+    const NUMBER: Option<usize> = Some(0);
+
+    type Request<'a> = PublishRequest<'a>;
+    type Reply = PublishReply;
+
+    async fn run<'a>(node: &'a Node, request: PublishRequest<'a>) -> Result<PublishReply, OperationError> {
+        check_keys(node, &request.idempotency_key, &request.version_epoch)?;
+        let data = payload("data", request.data, &request.b64data)?.ok_or(OperationError::bad("data"))?;
         let publish = Publish {
-            content: Content { data: data.clone(), tags: request.tags.clone(), info: None, expires_ms },
+            content: Content { data, tags: request.tags, info: None, expires_ms: expiry(node, request.expires_in) },
             skip_history: request.skip_history,
-            idempotency_key: request.idempotency_key.as_str().into(),
+            idempotency_key: request.idempotency_key.into(),
             version: request.version,
-            version_epoch: request.version_epoch.as_str().into(),
+            version_epoch: request.version_epoch.into(),
         };
-        if index > 0 {
-            out.push(b',');
-        }
-        write_result(&mut out, &publish_one(node, channel, publish).await);
-        yield_sometimes(index).await;
+        Ok(publish_one(node, &request.channel, publish).await?)
     }
-    out.extend_from_slice(b"]}");
-    Ok(out)
 }
 
-/// Checks a text that is stored with a publication and later searched for.
+/// Whether an operation is `publish`, whose time is measured.
+pub(crate) fn is_publish(operation: &str) -> bool {
+    operation == PublishOperation::NAME
+}
+
+/// What a publication into one channel may be refused with.
+const PUBLISH_ERRORS: &[Error] = &[
+    Error::UNKNOWN_CHANNEL,
+    Error::LIMIT_EXCEEDED,
+    Error::TOO_MANY_REQUESTS,
+    Error::CLUSTER_UNREACHABLE,
+    Error::STORE_UNAVAILABLE,
+];
+
+/// The outcome of a broadcast in each channel, in the order of the request.
+#[derive(Serialize)]
+pub(crate) struct BroadcastReply {
+    responses: Vec<ChannelOutcome>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum ChannelOutcome {
+    Result(PublishReply),
+    Error(ErrorJson),
+}
+
+/// `broadcast`.
+pub(crate) struct BroadcastOperation;
+
+impl Operation for BroadcastOperation {
+    const NAME: &'static str = "broadcast";
+    const SUMMARY: &'static str = "Publishes the same into at most 10,000 channels, as `publish` does into one";
+    const RESULT: &'static str = "`responses`, each with `result` or `error`";
+    const EXAMPLE: &'static str = r#"{"channels": ["news", "sport"], "data": {"headline": "Kick-off"}}"#;
+    const ERRORS: &'static [Error] = &[];
+    const SCOPE: OperationScope = OperationScope::AnyNode;
+    const IS_IDEMPOTENT: bool = false;
+    const NUMBER: Option<usize> = Some(1);
+
+    type Request<'a> = BroadcastRequest<'a>;
+    type Reply = BroadcastReply;
+
+    async fn run<'a>(node: &'a Node, request: BroadcastRequest<'a>) -> Result<BroadcastReply, OperationError> {
+        if request.channels.is_empty() || request.channels.len() > CHANNELS_MAX {
+            return Err(OperationError::bad("channels"));
+        }
+        check_keys(node, &request.idempotency_key, &request.version_epoch)?;
+        let data = payload("data", request.data, &request.b64data)?.ok_or(OperationError::bad("data"))?;
+        let expires_ms = expiry(node, request.expires_in);
+        let mut responses = Vec::with_capacity(request.channels.len());
+        for (index, channel) in request.channels.iter().enumerate() {
+            let publish = Publish {
+                content: Content { data: data.clone(), tags: request.tags.clone(), info: None, expires_ms },
+                skip_history: request.skip_history,
+                idempotency_key: request.idempotency_key.as_str().into(),
+                version: request.version,
+                version_epoch: request.version_epoch.as_str().into(),
+            };
+            responses.push(match publish_one(node, channel, publish).await {
+                Ok(position) => ChannelOutcome::Result(position),
+                Err(error) => {
+                    node.metrics_here().count_error(error.code);
+                    ChannelOutcome::Error(error.into())
+                }
+            });
+            yield_sometimes(index).await;
+        }
+        Ok(BroadcastReply { responses })
+    }
+}
+
+/// Checks the texts that are stored with a publication and later searched for.
 ///
 /// # Errors
-/// 107 when it is too long or has control characters.
-fn keys(node: &Node, idempotency_key: &str, version_epoch: &str) -> Result<(), Error> {
-    let most = node.session.namespaces.settings().idempotency_key_max_length;
-    if idempotency_key.len().max(version_epoch.len()) > most {
-        return Err(Error::BAD_REQUEST);
+/// 107 when one is too long or has control characters.
+fn check_keys(node: &Node, idempotency_key: &str, version_epoch: &str) -> Result<(), OperationError> {
+    let longest = node.session.namespaces.settings().idempotency_key_max_length;
+    for (field, text) in [("idempotency_key", idempotency_key), ("version_epoch", version_epoch)] {
+        if text.len() > longest {
+            return Err(OperationError::bad(field));
+        }
+        plain(field, [text])?;
     }
-    plain([idempotency_key, version_epoch])
+    Ok(())
 }
 
-/// The end of a lifetime of so many seconds from now, Unix milliseconds.
+/// The end of a lifetime of so many seconds from now, Unix milliseconds; 0 = it does not end.
 fn expiry(node: &Node, expires_in_s: u64) -> u64 {
     if expires_in_s == 0 { 0 } else { node.clock.now_ms().saturating_add(expires_in_s.saturating_mul(1_000)) }
 }
 
-async fn publish_one(node: &Node, channel: &str, publish: Publish) -> Result<Json, Error> {
+async fn publish_one(node: &Node, channel: &str, publish: Publish) -> Result<PublishReply, Error> {
     node.session.namespaces.resolve(channel)?;
     if node.is_overloaded() {
         return Err(Error::TOO_MANY_REQUESTS);
     }
     match node.request_home(channel, ChannelRequest::Publish(Box::new(publish))).await {
-        Response::Published(position) => Ok(published(position)),
+        Response::Published(position) => Ok(position.into()),
         Response::Refused(error) => Err(error),
         _ => Err(Error::INTERNAL),
     }
-}
-
-fn published(position: Option<StreamPosition>) -> Json {
-    let mut out = Vec::with_capacity(40);
-    let mut object = ObjectWriter::open(&mut out);
-    if let Some(position) = position {
-        object.number("offset", position.offset.0).text("epoch", position.epoch.as_str());
-    }
-    object.close();
-    out
 }

@@ -1,13 +1,15 @@
 //! `stats_audience`, `stats_top`, `stats_events`: statistics of the past. Times are Unix seconds.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use touchline_protocol::Error;
-use touchline_protocol::encode::{self, ObjectWriter};
 use touchline_store::StoreRefusal;
 use touchline_store::stats::{Curve, EventCount, Range, RankBy, RankedItem, StatsQuery, StatsResult};
 
-use super::{Json, nullable, plain};
+use crate::api::description::OperationScope;
+use crate::api::operation::{Operation, OperationError};
+use crate::api::params::{nullable, plain};
 use crate::backend::store::refused;
 use crate::node::Node;
 
@@ -27,123 +29,234 @@ const TOP_MAX: usize = 1_000;
 // A ranking by default is one that is allowed.
 const _: () = assert!(TOP_DEFAULT <= TOP_MAX);
 
-/// The parameters of the three operations; each uses some of them. Absent = empty or 0, which stands for the default.
+/// What the three operations may answer with: 108 without statistics, 111 with too many queries, 4010.
+const STATS_ERRORS: &[Error] = &[Error::NOT_AVAILABLE, Error::TOO_MANY_REQUESTS, Error::STORE_UNAVAILABLE];
+
+/// The range of a request, Unix seconds; 0 stands for the default. The end is exclusive, and the current second is part
+/// of the default range.
+///
+/// # Errors
+/// 107 when the range is empty or too long.
+fn range_of(node: &Node, from: u64, to: u64) -> Result<Range, OperationError> {
+    let to_s = if to == 0 { node.clock.now_ms() / 1_000 + 1 } else { to };
+    let from_s = if from == 0 { to_s.saturating_sub(DEFAULT_RANGE_S) } else { from };
+    let is_sane = from_s < to_s && to_s < u64::from(u32::MAX) * 2 && to_s - from_s <= RANGE_MAX;
+    is_sane.then_some(Range { from_s, to_s }).ok_or(OperationError::bad("from"))
+}
+
+/// The step of a request, seconds; 0 stands for the default. `unit`: the step is a multiple of it.
+///
+/// # Errors
+/// 107 when it is not, or makes too many points.
+fn step_of(step: u64, range: Range, unit: u64) -> Result<u64, OperationError> {
+    let step = if step == 0 { STEP_S } else { step };
+    let fits = step % unit == 0 && (range.to_s - range.from_s) / step <= POINTS_MAX;
+    fits.then_some(step).ok_or(OperationError::bad("step"))
+}
+
+/// Asks for the audience of a channel.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 #[serde(expecting = "an object")]
-pub(super) struct StatsRequest {
+pub(crate) struct AudienceRequest {
     #[serde(deserialize_with = "nullable")]
     channel: String,
-    #[serde(deserialize_with = "nullable")]
-    event: String,
-    #[serde(deserialize_with = "nullable")]
-    by: String,
+    from: u64,
+    to: u64,
+    step: u64,
+}
+
+#[derive(Serialize)]
+pub(crate) struct AudienceReply {
+    points: Vec<AudiencePoint>,
+    peak: u64,
+    users: u64,
+}
+
+#[derive(Serialize)]
+struct AudiencePoint {
+    time: u64,
+    current: u64,
+    peak: u64,
+    users: u64,
+}
+
+/// `stats_audience`.
+pub(crate) struct StatsAudienceOperation;
+
+impl Operation for StatsAudienceOperation {
+    const NAME: &'static str = "stats_audience";
+    const SUMMARY: &'static str = "Tells the audience of a channel by time, in steps of minutes";
+    const RESULT: &'static str = "`points`: `time`, `current`, `peak`, `users`; `peak`, `users`";
+    const EXAMPLE: &'static str = r#"{"channel": "match:42", "from": 1764010800, "to": 1764018000}"#;
+    const ERRORS: &'static [Error] = STATS_ERRORS;
+    const SCOPE: OperationScope = OperationScope::AnyNode;
+    const IS_IDEMPOTENT: bool = true;
+
+    type Request<'a> = AudienceRequest;
+    type Reply = AudienceReply;
+
+    async fn run(node: &Node, request: AudienceRequest) -> Result<AudienceReply, OperationError> {
+        plain("channel", [&request.channel])?;
+        let range = range_of(node, request.from, request.to)?;
+        let step_s = step_of(request.step, range, STEP_S)?;
+        let query = StatsQuery::Audience { channel: request.channel, range, step_s };
+        let StatsResult::Audience(Curve { points, peak, users }) = query_stats(node, query).await? else {
+            return Err(Error::INTERNAL.into());
+        };
+        let points = points.into_iter().map(|point| AudiencePoint {
+            time: point.time_s,
+            current: point.current,
+            peak: point.peak,
+            users: point.users,
+        });
+        Ok(AudienceReply { points: points.collect(), peak, users })
+    }
+}
+
+/// Asks for a ranking.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+#[serde(expecting = "an object")]
+pub(crate) struct TopRequest {
+    /// What is ranked; empty = channels.
     #[serde(deserialize_with = "nullable")]
     of: String,
     from: u64,
     to: u64,
-    step: u64,
     limit: usize,
 }
 
-impl StatsRequest {
-    fn range(&self, node: &Node) -> Result<Range, Error> {
-        // The end is exclusive, and the current second is part of the range.
-        let to_s = if self.to == 0 { node.clock.now_ms() / 1_000 + 1 } else { self.to };
-        let from_s = if self.from == 0 { to_s.saturating_sub(DEFAULT_RANGE_S) } else { self.from };
-        let is_sane = from_s < to_s && to_s < u64::from(u32::MAX) * 2 && to_s - from_s <= RANGE_MAX;
-        is_sane.then_some(Range { from_s, to_s }).ok_or(Error::BAD_REQUEST)
-    }
-
-    fn step(&self, range: Range, unit: u64) -> Result<u64, Error> {
-        let step = if self.step == 0 { STEP_S } else { self.step };
-        let fits = step % unit == 0 && (range.to_s - range.from_s) / step <= POINTS_MAX;
-        fits.then_some(step).ok_or(Error::BAD_REQUEST)
-    }
+#[derive(Serialize)]
+pub(crate) struct TopReply {
+    top: Vec<TopLine>,
 }
 
-/// The audience of a channel. Errors: 107, 108 without statistics, 111, 4010.
-pub(super) async fn audience(node: &Node, request: StatsRequest) -> Result<Json, Error> {
-    plain([&request.channel])?;
-    let range = request.range(node)?;
-    let step_s = request.step(range, STEP_S)?;
-    let StatsResult::Audience(Curve { points, peak, users }) =
-        query_stats(node, StatsQuery::Audience { channel: request.channel, range, step_s }).await?
-    else {
-        return Err(Error::INTERNAL);
-    };
-    let mut out = Vec::new();
-    let mut object = ObjectWriter::open(&mut out);
-    encode::list(object.key("points"), points, |out, point| {
-        let mut object = ObjectWriter::open(out);
-        numbers(
-            &mut object,
-            [("time", point.time_s), ("current", point.current), ("peak", point.peak), ("users", point.users)],
-        );
-        object.close();
-    });
-    numbers(&mut object, [("peak", peak), ("users", users)]);
-    object.close();
-    Ok(out)
+/// A line of a ranking; the fields depend on what is ranked.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum TopLine {
+    Channel { channel: String, peak: u64, minutes: u64 },
+    Namespace { namespace: String, deliveries: u64, publications: u64 },
+    Event { event: String, count: u64, users: u64 },
+    Transport { transport: String, connections: u64, average_ms: u64 },
+    Agent { agent: String, connections: u64, average_ms: u64 },
+    Code { code: String, connections: u64, average_ms: u64 },
 }
 
-/// The ranking of channels, namespaces, events, transports, agents or codes. Errors: 107, 108 without statistics, 111,
-/// 4010.
-pub(super) async fn top(node: &Node, request: StatsRequest) -> Result<Json, Error> {
-    let range = request.range(node)?;
-    let (rank_by, name, figures) = match &*request.of {
-        "" | "channels" => (RankBy::Channels, "channel", ["peak", "minutes"]),
-        "namespaces" => (RankBy::Namespaces, "namespace", ["deliveries", "publications"]),
-        "events" => (RankBy::Events, "event", ["count", "users"]),
-        "transports" => (RankBy::Transports, "transport", ["connections", "average_ms"]),
-        "agents" => (RankBy::Agents, "agent", ["connections", "average_ms"]),
-        "codes" => (RankBy::Codes, "code", ["connections", "average_ms"]),
-        _ => return Err(Error::BAD_REQUEST),
-    };
-    let limit = if request.limit == 0 { TOP_DEFAULT } else { request.limit.min(TOP_MAX) };
-    let StatsResult::Top(ranked) = query_stats(node, StatsQuery::Top { rank_by, range, limit }).await? else {
-        return Err(Error::INTERNAL);
-    };
-    let mut out = Vec::new();
-    let mut object = ObjectWriter::open(&mut out);
-    encode::list(object.key("top"), ranked, |out, ranked: RankedItem| {
-        let mut object = ObjectWriter::open(out);
-        encode::text(object.key(name), &ranked.name);
-        numbers(&mut object, [(figures[0], ranked.figures[0]), (figures[1], ranked.figures[1])]);
-        object.close();
-    });
-    object.close();
-    Ok(out)
-}
-
-/// The events that clients have reported, by time. Errors: 107, 108 without statistics, 111, 4010.
-pub(super) async fn events(node: &Node, request: StatsRequest) -> Result<Json, Error> {
-    let range = request.range(node)?;
-    let step_s = request.step(range, 1)?;
-    plain([&request.event, &request.by])?;
-    let has_property = !request.by.is_empty();
-    let query = StatsQuery::Events { name: request.event, by: request.by, range, step_s, limit: POINTS_MAX as usize };
-    let StatsResult::Events(counted) = query_stats(node, query).await? else { return Err(Error::INTERNAL) };
-    let mut out = Vec::new();
-    let mut object = ObjectWriter::open(&mut out);
-    encode::list(object.key("points"), counted, |out, EventCount { time_s, name, value, count }| {
-        let mut object = ObjectWriter::open(out);
-        numbers(&mut object, [("time", time_s)]);
-        object.text("event", &name);
-        if has_property {
-            object.raw("value", Some(if value.is_empty() { b"null" } else { value.as_bytes() }));
+impl TopLine {
+    fn of(rank_by: RankBy, RankedItem { name, figures: [first, second] }: RankedItem) -> Self {
+        match rank_by {
+            RankBy::Channels => TopLine::Channel { channel: name, peak: first, minutes: second },
+            RankBy::Namespaces => TopLine::Namespace { namespace: name, deliveries: first, publications: second },
+            RankBy::Events => TopLine::Event { event: name, count: first, users: second },
+            RankBy::Transports => TopLine::Transport { transport: name, connections: first, average_ms: second },
+            RankBy::Agents => TopLine::Agent { agent: name, connections: first, average_ms: second },
+            RankBy::Codes => TopLine::Code { code: name, connections: first, average_ms: second },
         }
-        numbers(&mut object, [("count", count)]);
-        object.close();
-    });
-    object.close();
-    Ok(out)
+    }
 }
 
-/// Writes numbers, zeros included.
-fn numbers<const N: usize>(object: &mut ObjectWriter<'_>, numbers: [(&str, u64); N]) {
-    for (name, number) in numbers {
-        encode::number(object.key(name), number);
+/// `stats_top`.
+pub(crate) struct StatsTopOperation;
+
+impl Operation for StatsTopOperation {
+    const NAME: &'static str = "stats_top";
+    const SUMMARY: &'static str =
+        "Ranks `of`: `channels`, `namespaces`, `events`, `transports`, `agents` or `codes`, the most first";
+    const RESULT: &'static str = "`top`, each with the name and two figures";
+    const EXAMPLE: &'static str = r#"{"of": "channels", "limit": 10}"#;
+    const ERRORS: &'static [Error] = STATS_ERRORS;
+    const SCOPE: OperationScope = OperationScope::AnyNode;
+    const IS_IDEMPOTENT: bool = true;
+
+    type Request<'a> = TopRequest;
+    type Reply = TopReply;
+
+    async fn run(node: &Node, request: TopRequest) -> Result<TopReply, OperationError> {
+        let range = range_of(node, request.from, request.to)?;
+        let rank_by = match &*request.of {
+            "" | "channels" => RankBy::Channels,
+            "namespaces" => RankBy::Namespaces,
+            "events" => RankBy::Events,
+            "transports" => RankBy::Transports,
+            "agents" => RankBy::Agents,
+            "codes" => RankBy::Codes,
+            _ => return Err(OperationError::bad("of")),
+        };
+        let limit = if request.limit == 0 { TOP_DEFAULT } else { request.limit.min(TOP_MAX) };
+        let StatsResult::Top(ranked) = query_stats(node, StatsQuery::Top { rank_by, range, limit }).await? else {
+            return Err(Error::INTERNAL.into());
+        };
+        Ok(TopReply { top: ranked.into_iter().map(|item| TopLine::of(rank_by, item)).collect() })
+    }
+}
+
+/// Asks for the events that clients have reported.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+#[serde(expecting = "an object")]
+pub(crate) struct EventsRequest {
+    /// The name of the events; empty = all.
+    #[serde(deserialize_with = "nullable")]
+    event: String,
+    /// A property that the events are counted by; empty = none.
+    #[serde(deserialize_with = "nullable")]
+    by: String,
+    from: u64,
+    to: u64,
+    step: u64,
+}
+
+#[derive(Serialize)]
+pub(crate) struct EventsReply {
+    points: Vec<EventPoint>,
+}
+
+#[derive(Serialize)]
+struct EventPoint {
+    time: u64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    event: String,
+    /// None = no property was asked for; `Some(None)` = these events don't have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<Option<Box<RawValue>>>,
+    count: u64,
+}
+
+/// `stats_events`.
+pub(crate) struct StatsEventsOperation;
+
+impl Operation for StatsEventsOperation {
+    const NAME: &'static str = "stats_events";
+    const SUMMARY: &'static str = "Counts the events that clients have reported, by time and by a property";
+    const RESULT: &'static str = "`points`: `time`, `event`, `value`, `count`";
+    const EXAMPLE: &'static str = r#"{"event": "goal_seen", "by": "team"}"#;
+    const ERRORS: &'static [Error] = STATS_ERRORS;
+    const SCOPE: OperationScope = OperationScope::AnyNode;
+    const IS_IDEMPOTENT: bool = true;
+
+    type Request<'a> = EventsRequest;
+    type Reply = EventsReply;
+
+    async fn run(node: &Node, request: EventsRequest) -> Result<EventsReply, OperationError> {
+        let range = range_of(node, request.from, request.to)?;
+        let step_s = step_of(request.step, range, 1)?;
+        plain("event", [&request.event])?;
+        plain("by", [&request.by])?;
+        let has_property = !request.by.is_empty();
+        let (name, by) = (request.event, request.by);
+        let query = StatsQuery::Events { name, by, range, step_s, limit: POINTS_MAX as usize };
+        let StatsResult::Events(counted) = query_stats(node, query).await? else {
+            return Err(Error::INTERNAL.into());
+        };
+        let points = counted.into_iter().map(|EventCount { time_s, name, value, count }| EventPoint {
+            time: time_s,
+            event: name,
+            value: has_property.then(|| RawValue::from_string(value).ok()),
+            count,
+        });
+        Ok(EventsReply { points: points.collect() })
     }
 }
 

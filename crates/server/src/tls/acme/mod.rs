@@ -24,7 +24,8 @@ use touchline_config::AutocertSettings;
 use self::cache::Cache;
 use self::renewal::Renewal;
 use self::resolver::CertResolver;
-use super::TlsError;
+use super::error::TlsError;
+use super::files::authorities;
 
 /// The renewal task before its thread has started: it orders and renews certificates once the node serves.
 pub(crate) struct PendingRenewal {
@@ -96,7 +97,7 @@ impl Acme {
 /// When a setting can't be used.
 pub(super) fn check(settings: &AutocertSettings) -> Result<(), TlsError> {
     checked(settings)?;
-    super::authorities("http_server.tls_autocert.ca_pem", &settings.ca_pem)?;
+    authorities("http_server.tls_autocert.ca_pem", &settings.ca_pem)?;
     if settings.http { address(settings).map(drop) } else { Ok(()) }
 }
 

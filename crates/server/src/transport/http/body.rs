@@ -24,19 +24,19 @@ const PASSED_TIME: Duration = Duration::from_secs(5);
 
 /// Bytes in memory for requests and streams of HTTP: until this is dropped they count in
 /// [`crate::shard::ShardHandle::http_buffered`].
-pub(super) struct BodyBudget {
+pub(crate) struct BodyBudget {
     buffered: Arc<AtomicUsize>,
     bytes: usize,
 }
 
 impl BodyBudget {
-    pub(super) fn new(buffered: &Arc<AtomicUsize>, bytes: usize) -> Self {
+    pub(crate) fn new(buffered: &Arc<AtomicUsize>, bytes: usize) -> Self {
         buffered.fetch_add(bytes, Relaxed);
         BodyBudget { buffered: Arc::clone(buffered), bytes }
     }
 
     /// Counts `bytes` more.
-    pub(super) fn add(&mut self, bytes: usize) {
+    pub(crate) fn add(&mut self, bytes: usize) {
         self.buffered.fetch_add(bytes, Relaxed);
         self.bytes += bytes;
     }
@@ -49,7 +49,7 @@ impl Drop for BodyBudget {
 }
 
 /// The body of a request. Dropped unread, it leaves its rest to [`Rest`].
-pub(super) struct RequestBody {
+pub(crate) struct RequestBody {
     incoming: Option<Incoming>,
     /// The client sends the body: it did not ask for `100 Continue` first, or has got it.
     is_being_sent: bool,
@@ -60,7 +60,7 @@ pub(super) struct RequestBody {
 
 impl RequestBody {
     /// Wraps a request so that its body is counted in `buffered`.
-    pub(super) fn wrap(
+    pub(crate) fn wrap(
         request: Request<Incoming>,
         rest: Option<Rc<Rest>>,
         buffered: &Arc<AtomicUsize>,
@@ -78,7 +78,7 @@ impl RequestBody {
     ///
     /// # Errors
     /// 413 when the body has more than `limit` bytes, 400 when the client breaks it off.
-    pub(super) async fn read(mut self, limit: usize) -> Result<(Bytes, BodyBudget), StatusCode> {
+    pub(crate) async fn read(mut self, limit: usize) -> Result<(Bytes, BodyBudget), StatusCode> {
         self.is_being_sent = true;
         let mut budget = BodyBudget::new(&self.buffered, 0);
         let (mut whole, mut more) = (Bytes::new(), BytesMut::new());
@@ -116,7 +116,7 @@ impl Drop for RequestBody {
 
 /// The unread rest of the body of a connection's current request.
 #[derive(Default)]
-pub(super) struct Rest {
+pub(crate) struct Rest {
     body: RefCell<Option<Incoming>>,
     is_given_up: Cell<bool>,
     /// Wakes [`Rest::pass_over`].
@@ -137,7 +137,7 @@ impl Rest {
     }
 
     /// Whether the connection must be closed because the rest of a body is not read.
-    pub(super) fn is_given_up(&self) -> bool {
+    pub(crate) fn is_given_up(&self) -> bool {
         self.is_given_up.get()
     }
 
@@ -154,7 +154,7 @@ impl Rest {
     }
 
     /// Reads and discards unread rests, for ever. The caller polls this beside the connection.
-    pub(super) async fn pass_over(&self) -> Infallible {
+    pub(crate) async fn pass_over(&self) -> Infallible {
         loop {
             let body = poll_fn(|context| self.poll_rest(context)).await;
             // Boxed, because it is rare. A body that does not end in time is dropped, and its connection is closed.

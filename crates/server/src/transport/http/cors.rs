@@ -10,7 +10,7 @@ use hyper::{StatusCode, Uri};
 
 use super::respond::{self, HttpResponse, RefusalResponse};
 use crate::net::origin;
-use crate::net::proxies::Remote;
+use crate::net::remote::Remote;
 use crate::node::Node;
 
 /// The value of `Access-Control-Allow-Origin` that admits every page.

@@ -10,11 +10,12 @@ use super::body::RequestBody;
 use super::cors;
 use super::respond::{self, HttpResponse};
 use super::stream::PROTOBUF;
-use crate::net::proxies::Remote;
-use crate::node::{Emulated, Node};
+use crate::backend::nats::{self, Emulated};
+use crate::net::remote::Remote;
+use crate::node::Node;
 
 /// Answers a request of `/emulation`: forwards its commands to their session.
-pub(super) async fn answer(node: &Node, peer: Remote, request: Request<RequestBody>) -> HttpResponse {
+pub(crate) async fn answer(node: &Node, peer: Remote, request: Request<RequestBody>) -> HttpResponse {
     let origin = match cors::check(node, peer, request.uri(), request.headers()) {
         Ok(origin) => origin,
         Err(answer) => return *answer,
@@ -41,7 +42,7 @@ async fn forward(node: &Node, request: Request<RequestBody>) -> HttpResponse {
     };
     let read = if is_protobuf { EmulationCommand::from_protobuf(&body) } else { EmulationCommand::from_json(&body) };
     let forwarded =
-        read.map(|request| node.emulate(&request.session, &request.node, Bytes::copy_from_slice(&request.data)));
+        read.map(|request| nats::emulate(node, &request.session, &request.node, Bytes::copy_from_slice(&request.data)));
     match forwarded {
         Ok(Emulated::Done) => {
             let mut answer = HttpResponse::default();

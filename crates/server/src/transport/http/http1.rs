@@ -13,19 +13,20 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 
 use super::body::{BodyBudget, RequestBody, Rest};
+use super::caller::{HEAD_MAX, Origin};
 use super::respond::HttpResponse;
 use super::rewind::{ConnectionWatch, HttpStream, Rewind};
-use super::route::{self, Routed};
+use super::routed::{Routed, Router};
 use super::stream::Admitted;
 use super::takeover::{Taken, Takeover};
 use super::timeouts::{RequestStage, TimeoutTimer};
-use super::{HEAD_MAX, Origin};
+use crate::net::headers::HEADERS_MAX;
+use crate::net::negotiated::Negotiated;
 use crate::net::socket::AcceptedSocket;
 use crate::runtime::mailbox::{AdoptedConnection, Message};
-use crate::transport::handshake::{HEADERS_MAX, Negotiated};
 
 /// Serves the requests of one connection. `prefix` holds the bytes that have been read from it already.
-pub(super) async fn serve(origin: Origin, stream: HttpStream, prefix: Bytes) {
+pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix: Bytes) {
     let origin = Rc::new(origin);
     let node = &origin.node;
     let takeover = Rc::new(Takeover::default());
@@ -38,7 +39,7 @@ pub(super) async fn serve(origin: Origin, stream: HttpStream, prefix: Bytes) {
         let counter = origin.node.shards[usize::from(origin.shard)].http_counter();
         let request = RequestBody::wrap(request, Some(Rc::clone(&rest)), counter);
         // Boxed, because only a connection that can move gives its socket back.
-        Box::pin(async move { Ok::<_, Infallible>(answer(&origin, &takeover, &timer, &rest, request).await) })
+        Box::pin(async move { Ok::<_, Infallible>(answer::<R>(&origin, &takeover, &timer, &rest, request).await) })
     });
     let mut connection = http1::Builder::new()
         .header_read_timeout(None)
@@ -88,7 +89,7 @@ pub(super) async fn serve(origin: Origin, stream: HttpStream, prefix: Bytes) {
 }
 
 /// Answers one request. A request that takes its connection over leaves word in `takeover`.
-async fn answer(
+async fn answer<R: Router>(
     origin: &Origin,
     takeover: &Takeover,
     timer: &TimeoutTimer,
@@ -96,7 +97,7 @@ async fn answer(
     request: Request<RequestBody>,
 ) -> HttpResponse {
     timer.enter(RequestStage::Request);
-    let mut answer = match route::answer(origin, request).await {
+    let mut answer = match R::answer(origin, request).await {
         Routed::Answer(answer) => answer,
         Routed::Upgrade(answer, negotiated) => {
             takeover.set(Taken::Upgrade(negotiated));

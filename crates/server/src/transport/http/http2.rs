@@ -23,16 +23,16 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::UnixStream;
 
 use super::body::{BodyBudget, RequestBody};
+use super::caller::{HEAD_MAX, Origin};
 use super::gauge::BufferGauge;
 use super::respond;
 use super::rewind::{ConnectionWatch, HttpStream, Rewind};
-use super::route::{self, Routed};
+use super::routed::{Routed, Router};
 use super::stream::Admitted;
 use super::timeouts::{Overrun, StreamsTimer};
-use super::{HEAD_MAX, Origin};
+use crate::net::negotiated::Negotiated;
 use crate::net::socket::AcceptedSocket;
 use crate::runtime::mailbox::{AdoptedConnection, Message};
-use crate::transport::handshake::Negotiated;
 
 /// Streams that a client may have open at a time.
 const STREAMS_MAX: u32 = 250;
@@ -67,7 +67,7 @@ const PARTING: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
 
 /// Serves the streams of one connection. `prefix` holds the bytes that have been read from it already.
-pub(super) async fn serve(origin: Origin, stream: HttpStream, prefix: Bytes) {
+pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix: Bytes) {
     let origin = Rc::new(origin);
     let node = Arc::clone(&origin.node);
     let timer = Rc::new(StreamsTimer::new(node.clock.ticks(), &node.settings.http_server));
@@ -78,7 +78,7 @@ pub(super) async fn serve(origin: Origin, stream: HttpStream, prefix: Bytes) {
         service_fn(move |request: Request<Incoming>| {
             let under_way = UnderWay::begin(&origin, &timer, &requests);
             let origin = Rc::clone(&origin);
-            async move { Ok::<_, Infallible>(answer(&origin, request, under_way).await) }
+            async move { Ok::<_, Infallible>(answer::<R>(&origin, request, under_way).await) }
         })
     };
     let gauge = BufferGauge::new(Arc::clone(&node), origin.shard, Rc::clone(&timer));
@@ -200,11 +200,11 @@ impl Body for Whole {
 
 type Http2Response = Response<Either<Whole, Endless>>;
 
-async fn answer(origin: &Origin, mut request: Request<Incoming>, under_way: UnderWay) -> Http2Response {
+async fn answer<R: Router>(origin: &Origin, mut request: Request<Incoming>, under_way: UnderWay) -> Http2Response {
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();
     let limit = origin.node.settings.http_server.request_timeout;
     let request = RequestBody::wrap(request, None, origin.node.shards[usize::from(origin.shard)].http_counter());
-    let Ok(routed) = tokio::time::timeout(limit, route::answer(origin, request)).await else {
+    let Ok(routed) = tokio::time::timeout(limit, R::answer(origin, request)).await else {
         return under_way.whole(respond::text(StatusCode::REQUEST_TIMEOUT, "the request took too long\n"));
     };
     match (routed, upgrade) {

@@ -7,40 +7,40 @@ use hyper::{Response, StatusCode};
 
 use crate::net::host::HostRefusal;
 
-pub(super) type HttpResponse = Response<Full<Bytes>>;
+pub(crate) type HttpResponse = Response<Full<Bytes>>;
 
 /// A response that refuses a request. Boxed, because it is rare and large.
-pub(super) type RefusalResponse = Box<HttpResponse>;
+pub(crate) type RefusalResponse = Box<HttpResponse>;
 
-pub(super) const JSON: &str = "application/json";
-pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+pub(crate) const JSON: &str = "application/json";
+pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 
-pub(super) fn body(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> HttpResponse {
+pub(crate) fn body(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> HttpResponse {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
-pub(super) fn text(status: StatusCode, why: impl Into<Bytes>) -> HttpResponse {
+pub(crate) fn text(status: StatusCode, why: impl Into<Bytes>) -> HttpResponse {
     body(status, TEXT, why)
 }
 
-pub(super) fn method_not_allowed(allowed: &'static str) -> HttpResponse {
+pub(crate) fn method_not_allowed(allowed: &'static str) -> HttpResponse {
     let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
 }
 
 /// The response to a client that comes while the node drains: it should retry, at another node or after the restart.
-pub(super) fn draining() -> HttpResponse {
+pub(crate) fn draining() -> HttpResponse {
     let mut response = text(StatusCode::SERVICE_UNAVAILABLE, "draining\n");
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
 
 /// The response to a request for a host that this node does not serve.
-pub(super) fn refuse_host(refusal: HostRefusal) -> HttpResponse {
+pub(crate) fn refuse_host(refusal: HostRefusal) -> HttpResponse {
     match refusal {
         HostRefusal::Malformed => text(StatusCode::BAD_REQUEST, "a request has one Host, and it names a host\n"),
         HostRefusal::NotAllowed => {
@@ -51,7 +51,7 @@ pub(super) fn refuse_host(refusal: HostRefusal) -> HttpResponse {
     }
 }
 
-pub(super) fn page(content_type: &'static str, bytes: Bytes) -> HttpResponse {
+pub(crate) fn page(content_type: &'static str, bytes: Bytes) -> HttpResponse {
     let mut response = body(StatusCode::OK, content_type, bytes);
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     response

@@ -16,7 +16,7 @@ use tokio_rustls::server::TlsStream;
 use super::gauge::BufferGauge;
 use super::timeouts::TimeoutTimer;
 use crate::net::socket::AcceptedSocket;
-use crate::shard::ConnectionGuard;
+use crate::runtime::connection_guard::ConnectionGuard;
 
 /// A socket, with TLS or without.
 pub(super) enum HttpStream {

@@ -16,27 +16,27 @@ use super::respond::{self, HttpResponse, RefusalResponse};
 use super::{cors, upgrade};
 use crate::net::admission::{Admission, Denial};
 use crate::net::agent::Agent;
-use crate::net::proxies::Remote;
+use crate::net::remote::Remote;
 use crate::net::transport::Transport;
 use crate::node::Node;
 
 /// The media type of requests and answers in Protobuf.
-pub(super) const PROTOBUF: &str = "application/octet-stream";
+pub(crate) const PROTOBUF: &str = "application/octet-stream";
 
 /// An admitted client: its session owns the rest of the connection.
-pub(super) struct Admitted {
-    pub(super) transport: Transport,
-    pub(super) wire: Wire,
+pub(crate) struct Admitted {
+    pub(crate) transport: Transport,
+    pub(crate) wire: Wire,
     /// Header fields of the answer.
-    pub(super) headers: HeaderMap,
+    pub(crate) headers: HeaderMap,
     /// The commands that the client has sent with its request.
-    pub(super) commands: Bytes,
-    pub(super) agent: Agent,
-    pub(super) admission: Admission,
+    pub(crate) commands: Bytes,
+    pub(crate) agent: Agent,
+    pub(crate) admission: Admission,
 }
 
 /// The transport with an endless answer that is served at this path, and its settings. None = none is.
-pub(super) fn transport_of(node: &Node, path: &str) -> Option<(Transport, HttpStreamSettings)> {
+pub(crate) fn transport_of(node: &Node, path: &str) -> Option<(Transport, HttpStreamSettings)> {
     let settings = &node.settings;
     let transports = [
         (Transport::HttpStream, &settings.http_stream),
@@ -54,7 +54,7 @@ pub(super) fn transport_of(node: &Node, path: &str) -> Option<(Transport, HttpSt
 ///
 /// # Errors
 /// The response that refuses it.
-pub(super) async fn admit(
+pub(crate) async fn admit(
     node: &Arc<Node>,
     peer: Remote,
     transport: Transport,
@@ -171,7 +171,7 @@ fn connect_of(query: &str) -> Option<Bytes> {
 
 impl Admitted {
     /// The head of the answer over HTTP/1, where the connection ends with the answer.
-    pub(super) fn head(&self) -> Bytes {
+    pub(crate) fn head(&self) -> Bytes {
         let mut head = b"HTTP/1.1 200 OK\r\n".to_vec();
         for (name, value) in &self.headers {
             head.extend_from_slice(name.as_str().as_bytes());
@@ -187,7 +187,7 @@ impl Admitted {
     /// The bytes before the first event: the gzip header, else none. An empty line here would share a packet with the
     /// first event, and parsers that take a line end for the end of an event (`eventsource` before version 3) would
     /// skip both.
-    pub(super) fn prelude(&self) -> Vec<u8> {
+    pub(crate) fn prelude(&self) -> Vec<u8> {
         match self.wire.framing {
             Framing::EventStream(Coding::Gzip { .. }) | Framing::Stream(Coding::Gzip { .. }) => {
                 deflate::GZIP_HEAD.to_vec()

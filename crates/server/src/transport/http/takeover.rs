@@ -6,10 +6,10 @@ use tokio::sync::Notify;
 
 use super::respond::HttpResponse;
 use super::stream::Admitted;
-use crate::transport::handshake::Negotiated;
+use crate::net::negotiated::Negotiated;
 
 /// What a connection becomes when a request takes it over.
-pub(super) enum Taken {
+pub(crate) enum Taken {
     /// A WebSocket, once the answer is written.
     Upgrade(Negotiated),
     /// An endless answer to this request.
@@ -18,31 +18,31 @@ pub(super) enum Taken {
 
 /// The slot in which a request announces that it takes its connection over.
 #[derive(Default)]
-pub(super) struct Takeover {
+pub(crate) struct Takeover {
     taken: RefCell<Option<Taken>>,
     now: Notify,
 }
 
 impl Takeover {
     /// The connection is taken over once the answer is written.
-    pub(super) fn set(&self, taken: Taken) {
+    pub(crate) fn set(&self, taken: Taken) {
         self.taken.replace(Some(taken));
     }
 
     /// Takes the connection over at once. Never returns: hyper writes no answer.
-    pub(super) async fn take(&self, taken: Taken) -> HttpResponse {
+    pub(crate) async fn take(&self, taken: Taken) -> HttpResponse {
         self.set(taken);
         self.now.notify_one();
         std::future::pending().await
     }
 
     /// Returns when a request has called [`Takeover::take`].
-    pub(super) async fn now(&self) {
+    pub(crate) async fn now(&self) {
         self.now.notified().await;
     }
 
     /// Removes what a request has announced. None = no request has taken the connection over.
-    pub(super) fn taken(&self) -> Option<Taken> {
+    pub(crate) fn taken(&self) -> Option<Taken> {
         self.taken.take()
     }
 }

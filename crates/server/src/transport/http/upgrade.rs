@@ -11,22 +11,23 @@ use touchline_protocol::deflate;
 use super::body::RequestBody;
 use super::respond::{self, HttpResponse, RefusalResponse};
 use crate::net::agent::Agent;
+use crate::net::negotiated::Negotiated;
 use crate::net::origin;
-use crate::net::proxies::Remote;
+use crate::net::remote::Remote;
 use crate::net::transport::Transport;
 use crate::node::Node;
-use crate::transport::handshake::{self, Granted, HandshakeRefusal, Negotiated};
+use crate::transport::handshake::{self, Granted, HandshakeRefusal};
 
 /// The response to a client whose address has as many connections as it may.
-pub(super) const ADDRESS_FULL: &str = "too many connections from this address\n";
+pub(crate) const ADDRESS_FULL: &str = "too many connections from this address\n";
 /// The response to a request whose headers name two different clients.
-pub(super) const AMBIGUOUS: &str = "X-Forwarded-For and Forwarded name different clients\n";
+pub(crate) const AMBIGUOUS: &str = "X-Forwarded-For and Forwarded name different clients\n";
 
 /// Answers the handshake of a WebSocket.
 ///
 /// # Errors
 /// The response that refuses it.
-pub(super) fn answer(
+pub(crate) fn answer(
     node: &Node,
     peer: Remote,
     request: &Request<RequestBody>,

@@ -10,19 +10,21 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use touchline_protocol::Error;
 
-use super::body::RequestBody;
-use super::respond::{self, HttpResponse, JSON};
-use super::stream::Admitted;
-use super::{Origin, emulation, stream, upgrade};
-use crate::api::operations::{self, ErrorMode};
+use super::metrics_text::text_format;
+use super::operation::OperationError;
+use super::operations::publish::is_publish;
+use super::reply::ErrorMode;
+use super::serve::serve;
 use crate::auth::is_same_secret;
 use crate::net::host::{self, HostRefusal};
 use crate::node::Node;
 use crate::runtime::mailbox::Inspection;
-use crate::runtime::metrics::{ClusterStatus, NodeCollector, RegistryCollector, StatsCollector, StoreCollector};
-use crate::runtime::metrics_text::text_format;
+use crate::runtime::metrics::{ClusterStatus, RegistryCollector, StatsCollector, StoreCollector};
 use crate::runtime::refusals::RefusalLine;
-use crate::transport::handshake::{self, Negotiated};
+use crate::transport::handshake;
+use crate::transport::http::body::RequestBody;
+use crate::transport::http::respond::{self, HttpResponse, JSON};
+use crate::transport::http::{Origin, Routed, Router, emulation, stream, upgrade};
 
 /// How long a shard may take to answer a liveness probe.
 const TURN_TIME: Duration = Duration::from_secs(5);
@@ -30,19 +32,18 @@ const TURN_TIME: Duration = Duration::from_secs(5);
 static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 static X_CENTRIFUGO_ERROR_MODE: HeaderName = HeaderName::from_static("x-centrifugo-error-mode");
 
-/// The outcome of a request.
-pub(super) enum Routed {
-    /// A whole answer.
-    Answer(HttpResponse),
-    /// An answer after which the connection or stream is a WebSocket.
-    Upgrade(HttpResponse, Negotiated),
-    /// An endless answer.
-    Stream(Box<Admitted>),
+/// The router of a node's ports.
+pub(crate) struct NodeRouter;
+
+impl Router for NodeRouter {
+    fn answer(origin: &Origin, request: Request<RequestBody>) -> impl Future<Output = Routed> {
+        answer(origin, request)
+    }
 }
 
 /// Answers one request. The futures of rare cases are boxed: without that, the future of every request of the server
 /// API, which is copied, would be as large as the largest of them.
-pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
+async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
     let (node, peer) = (&origin.node, origin.remote);
     let target = request.uri().authority().map(|authority| authority.as_str());
     let is_needed = request.version() == Version::HTTP_11;
@@ -190,7 +191,7 @@ fn metrics(node: &Node, headers: &HeaderMap) -> HttpResponse {
         .as_ref()
         .map(|_| ClusterStatus { is_up: node.is_linked.load(Relaxed), peers: node.peers.load(Relaxed) });
     registry.register_collector(Box::new(RegistryCollector { metrics: node.registry_metrics(), link }));
-    registry.register_collector(Box::new(NodeCollector::of(node)));
+    registry.register_collector(Box::new(node.collector()));
     if let Some(store) = node.store() {
         registry.register_collector(Box::new(StoreCollector(Arc::clone(store.metrics()))));
     }
@@ -238,14 +239,13 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
             return respond::text(status, "the body is larger than http_api.body_size_limit, or broken off\n");
         }
     };
-    match operations::serve(node, &method, &body).await {
+    match serve(node, &method, &body).await {
         Ok(reply) => {
-            if method == "publish" {
+            if is_publish(&method) {
                 metrics.publish_latency.observe_us(node.clock.elapsed_us().saturating_sub(started_us));
             }
-            if let Some(error) = &reply.error {
-                metrics.count_error(error.code);
-                log_refused_operation(origin, &method, *error);
+            if let Some(refusal) = &reply.refusal {
+                log_refused_operation(origin, &method, refusal);
             }
             respond::body(reply.status(mode), JSON, reply.into_body(mode))
         }
@@ -256,8 +256,8 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
 }
 
 /// Logs why the server API refused an operation, where the caller or the configuration is the cause.
-fn log_refused_operation(origin: &Origin, operation: &str, error: Error) {
-    let cause = match error {
+fn log_refused_operation(origin: &Origin, operation: &str, refusal: &OperationError) {
+    let cause = match refusal.error {
         Error::UNKNOWN_CHANNEL => "server API: the namespace of the channel is not in channel.namespaces",
         Error::NOT_AVAILABLE => {
             "server API: what the operation needs is not switched on (for the namespace, or in [store])"
@@ -266,12 +266,13 @@ fn log_refused_operation(origin: &Origin, operation: &str, error: Error) {
         Error::BAD_REQUEST => "server API: a field is missing, empty, too long or contradicts another one",
         _ => return,
     };
-    let (code, address) = (error.code, Some(origin.remote.address));
+    let (code, address) = (refusal.error.code, Some(origin.remote.address));
     origin.node.log_refusal(&RefusalLine {
         cause,
         code,
         address,
         operation: operation.get(..32).unwrap_or(operation),
+        field: refusal.field.unwrap_or_default(),
         ..RefusalLine::default()
     });
 }

@@ -1,0 +1,50 @@
+//! What goes from a home to the shards that have subscribers.
+
+use std::sync::Arc;
+
+use touchline_protocol::Publication;
+use touchline_protocol::publication::EncodedPush;
+use touchline_protocol::stream::{ChannelName, Offset};
+
+use super::table::{Channel, Channels};
+use crate::request::{ChannelEvent, Delivery, Response, ShardId};
+
+impl Channels {
+    /// The deliveries since the last call, in order.
+    pub fn deliveries(&mut self) -> std::vec::Drain<'_, (ShardId, Delivery)> {
+        self.outgoing.drain(..)
+    }
+
+    pub(super) fn announce(&mut self, name: &ChannelName, push: Arc<EncodedPush>) -> Response {
+        if let Some(channel) = self.table.get(name) {
+            deliver(&mut self.outgoing, channel, ChannelEvent::Membership(push));
+        }
+        Response::Done
+    }
+}
+
+/// Delivers a publication to all subscribers, with the previous one if some of them may want deltas only. A publication
+/// outside the history is neither a delta nor the base of one: recovering clients have not seen it.
+pub(super) fn deliver_publication(
+    outgoing: &mut Vec<(ShardId, Delivery)>,
+    channel: &mut Channel,
+    publication: Arc<Publication>,
+) {
+    let is_in_history = channel.log.is_some() == (publication.offset > Offset::START);
+    let previous = channel.latest.take().filter(|_| is_in_history);
+    channel.latest = (channel.has_changes && is_in_history).then(|| Arc::clone(&publication));
+    deliver(outgoing, channel, ChannelEvent::Publication { publication, previous });
+}
+
+/// Queues one message to each shard that has subscribers.
+pub(super) fn deliver(outgoing: &mut Vec<(ShardId, Delivery)>, channel: &Channel, event: ChannelEvent) {
+    let audience = channel.subscribers.iter().sum();
+    for (shard, count) in channel.subscribers.iter().enumerate() {
+        if *count > 0 {
+            outgoing.push((
+                shard as ShardId,
+                Delivery { channel: channel.name.clone(), event: event.clone(), subscriber_count: audience },
+            ));
+        }
+    }
+}

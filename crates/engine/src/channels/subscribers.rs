@@ -1,0 +1,101 @@
+//! Who subscribes to a channel, from which shard, and how many there were.
+
+use std::collections::HashMap;
+
+use touchline_protocol::stream::ChannelName;
+
+use super::backend::Submitted;
+use super::table::Channels;
+use crate::namespace::ChannelOptions;
+use crate::request::{ConnectionId, Response, Subscribe, Subscribed};
+
+impl Channels {
+    /// Channels with at least one subscriber: name and number of subscribers.
+    pub fn active(&self) -> impl Iterator<Item = (&ChannelName, u64)> {
+        let counted = self.table.values().map(|c| (&c.name, c.subscribers.iter().map(|n| u64::from(*n)).sum::<u64>()));
+        counted.filter(|(_, subscribers)| *subscribers > 0)
+    }
+
+    /// Counts from now on the audiences of channels that are forgotten too.
+    pub fn counting_audiences(mut self) -> Self {
+        self.forgotten_peaks = Some(HashMap::new());
+        self
+    }
+
+    /// Channels that had a subscriber since the last call: the present and the greatest number of subscribers.
+    pub fn take_subscriber_counts(&mut self) -> HashMap<ChannelName, (u64, u64)> {
+        let forgotten = self.forgotten_peaks.as_mut().map(std::mem::take).unwrap_or_default();
+        let mut all: HashMap<ChannelName, (u64, u64)> =
+            forgotten.into_iter().map(|(name, peak)| (name, (0, u64::from(peak)))).collect();
+        for channel in self.table.values_mut() {
+            let current = channel.subscribers.iter().sum();
+            let peak = std::mem::replace(&mut channel.peak, current);
+            if peak > 0 {
+                let entry = all.entry(channel.name.clone()).or_default();
+                *entry = (u64::from(current), entry.1.max(u64::from(peak)));
+            }
+        }
+        all
+    }
+
+    pub(super) fn subscribe(
+        &mut self,
+        name: &ChannelName,
+        options: &ChannelOptions,
+        subscribe: Subscribe,
+        now_ms: u64,
+    ) -> Response {
+        if let Err(error) = self.make_room(name) {
+            self.note_refused(subscribe.connection, name, now_ms);
+            return Response::Refused(error);
+        }
+        let channel = self.channel(name, options, now_ms);
+        channel.subscribers[usize::from(subscribe.connection.shard)] += 1;
+        channel.peak = channel.peak.max(channel.subscribers.iter().sum());
+        let mut subscribed = Subscribed::default();
+        if let Some(log) = &mut channel.log {
+            log.ring.trim(now_ms);
+            subscribed.position = log.ring.position();
+            subscribed.is_denied = subscribe
+                .recover
+                .as_ref()
+                .is_some_and(|from| log.cache.last_load > 0 && log.ring.ahead(from.offset, &from.epoch).is_some());
+            subscribed.recovered = subscribe.recover.map(|from| log.ring.recover(&from));
+            if let Some(Some(missed)) = &mut subscribed.recovered {
+                missed.retain(|publication| !publication.is_expired(now_ms));
+            }
+        }
+        Response::Subscribed(subscribed)
+    }
+
+    pub(super) fn unsubscribe(&mut self, name: &ChannelName, connection: ConnectionId, now_ms: u64) -> Response {
+        let Some(channel) = self.table.get_mut(name) else { return Response::Done };
+        let subscribers = &mut channel.subscribers[usize::from(connection.shard)];
+        debug_assert!(*subscribers > 0, "only subscribers leave");
+        *subscribers = subscribers.saturating_sub(1);
+        if let Some(log) = &mut channel.log {
+            log.forgotten_ms = now_ms.saturating_add(log.retention.meta_ttl_ms);
+        }
+        self.keep_or_forget(name, now_ms);
+        Response::Done
+    }
+
+    /// Remembers for a while that a subscribe was refused. Amortised O(1).
+    pub(super) fn note_refused(&mut self, connection: ConnectionId, channel: &ChannelName, now_ms: u64) {
+        self.backends.refused.note(connection, channel, now_ms);
+    }
+
+    pub(super) fn note_refusal(
+        &mut self,
+        connection: ConnectionId,
+        channel: &ChannelName,
+        outcome: &Submitted,
+        now_ms: u64,
+    ) {
+        match outcome {
+            Submitted::Done(Response::Refused(_)) => self.note_refused(connection, channel, now_ms),
+            Submitted::Done(_) => drop(self.backends.refused.take(connection, channel)),
+            _ => {}
+        }
+    }
+}

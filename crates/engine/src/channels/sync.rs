@@ -1,0 +1,406 @@
+//! The sync state of a replicated channel, as one table: [`transition`] decides every pair of a state and an event. The
+//! page of the folder has the diagram; a test compares the two.
+//!
+//! The table knows neither clocks nor logs: [`super::replicated_log`] finds out which event it is (a publication that
+//! follows the cache's top, or leaves a gap), and executes the effects in their order.
+
+/// How far a home follows the log of a channel that a log backend keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(super) enum SyncState {
+    /// The home does not follow the log, or the log is in memory.
+    #[default]
+    Idle,
+    /// The home has asked the cluster for the channel's publications.
+    Subscribing,
+    /// The home has asked the log backend for the log.
+    Loading,
+    /// The cache is up to date.
+    Live,
+    /// The log backend did not give the log. It is not asked again for a moment.
+    Failed,
+}
+
+/// What a request can expect of the channel's log backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum LogReach {
+    /// It is the store.
+    Store,
+    /// It is the cluster, and the link is there.
+    Cluster,
+    /// It is the cluster without the link, but the channel has no history: this node serves it alone.
+    Alone,
+    /// It is the cluster without the link.
+    Cut,
+}
+
+/// Whether a request to a live channel continues from a position that the cache does not have yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Ahead {
+    /// No.
+    No,
+    /// Yes, and the log backend has to be queried.
+    Unasked,
+    /// Yes, and the result of a query, or the time of the next one, is awaited.
+    Asked,
+    /// Yes, and the last query has failed a moment ago.
+    Failed,
+}
+
+/// Where a publication stands that the log backend has appended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Arrival {
+    /// Behind the cache's top, without a gap.
+    Next,
+    /// Behind a gap.
+    BehindGap,
+    /// At or below the cache's top.
+    Repeated,
+    /// In another epoch.
+    OfOtherEpoch,
+}
+
+/// What a load is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum LoadResult {
+    /// The log backend did not answer.
+    Failed,
+    /// The same, and requests wait for the result.
+    QueryFailed,
+    /// An earlier cache of the channel requested it.
+    Stale,
+    /// The log backend has lost what it had acknowledged.
+    Lost,
+    /// It is of an epoch that has lost publications a moment ago.
+    Distrusted,
+    /// It begins behind an offset of another log than this one, and subscribers follow the other log.
+    OfOtherLogWatched,
+    /// The same, and nobody follows the other log.
+    OfOtherLog,
+    /// Subscribers would miss publications between the cache and the load.
+    Incomplete,
+    /// It continues the cache, or begins a new one that nobody watches.
+    Complete,
+}
+
+/// What another node, or the stream, reports of a channel's log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Growth {
+    /// It ends behind the cache's top.
+    Beyond,
+    /// The cache has all of it.
+    Known,
+    /// It contradicts the cache.
+    Contradicting,
+}
+
+/// What happens to a channel, as far as its sync state is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum SyncEvent {
+    /// A request came that needs a live channel.
+    Requested(LogReach, Ahead),
+    /// The moment after a failure is over.
+    RetryDue,
+    /// The node gets the channel's publications from now on.
+    Subscribed {
+        /// The channel has a log.
+        has_log: bool,
+    },
+    /// The log backend has appended a publication.
+    Appended(Arrival),
+    /// The log backend has another publication than the cache at an offset.
+    Contradicted,
+    /// A publication cannot be read.
+    Unreadable,
+    /// A load is over.
+    Loaded(LoadResult),
+    /// The log has grown.
+    Reported(Growth),
+    /// Reports of the store may be missing.
+    Missed,
+    /// The stream that holds the channel's log has grown.
+    StreamGrown,
+    /// The link to the cluster is back.
+    Linked {
+        /// The channel has a log.
+        has_log: bool,
+    },
+    /// The link to the cluster is lost.
+    Unlinked {
+        /// Requests wait for the result of a query.
+        has_query: bool,
+    },
+}
+
+/// What a transition makes the home do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum SyncEffect {
+    /// Execute the request.
+    Execute,
+    /// Keep the request waiting.
+    Wait,
+    /// Refuse the request.
+    Refuse,
+    /// Submit the requests that wait again.
+    Resume,
+    /// Query the log backend for what the request needs.
+    Query,
+    /// End the query: the requests that wait for it are judged anew.
+    EndQuery,
+    /// Note that the query failed, so that none follows for a moment.
+    FailQuery,
+    /// Ask the cluster for the channel's publications.
+    Follow,
+    /// Load the whole log.
+    LoadAll,
+    /// Load what is behind the cache's top.
+    LoadGap,
+    /// Load what the cache keeps and all behind it, and compare.
+    LoadKept,
+    /// Load the cache's newest publication and all behind it, and compare.
+    LoadNewest,
+    /// Read what is behind the cache's top, if there is anything.
+    Check,
+    /// Load from an offset that contradicts the cache, now or after the load under way, and compare.
+    Verify,
+    /// Let the next contradiction be checked.
+    EndVerification,
+    /// Append the publication to the cache and deliver it.
+    Append,
+    /// Compare the publication with the cache.
+    Compare,
+    /// Keep the publication until the load is there.
+    Hold,
+    /// Note up to where the log goes.
+    NoteTop,
+    /// Forget what was kept until the load is there.
+    DropBacklog,
+    /// Note that the log backend was read.
+    NoteLoad,
+    /// Put the load into the cache and deliver what is new.
+    Apply,
+    /// Append what was kept until the load was there.
+    Replay,
+    /// Forget the cache.
+    DropCache,
+    /// Tell the log backend to begin a new run.
+    BeginRun,
+    /// Note until when the cache missed nothing.
+    NoteSynced,
+    /// Note until when the log backend is not asked again.
+    ScheduleRetry,
+    /// Tell the subscribers to subscribe anew.
+    Break,
+    /// Forget the channel if it has no subscribers.
+    ForgetUnused,
+}
+
+/// The next state, and what the home does, in order.
+pub(super) fn transition(state: SyncState, event: SyncEvent) -> (SyncState, &'static [SyncEffect]) {
+    use SyncEffect::*;
+    use SyncEvent::*;
+    use SyncState::{Failed, Idle, Live, Loading, Subscribing};
+    use {Ahead as A, Arrival as P, Growth as G, LoadResult as L, LogReach as R};
+    match (state, event) {
+        // Requests: each is executed, waits, or is refused.
+        (Live, Requested(_, A::No)) => (Live, &[Execute]),
+        (Live, Requested(R::Store | R::Cluster, A::Unasked)) => (Live, &[Query, Wait]),
+        (Live, Requested(R::Store | R::Cluster, A::Asked)) => (Live, &[Wait]),
+        (Live, Requested(R::Store | R::Cluster, A::Failed)) => (Live, &[Refuse]),
+        (Live, Requested(R::Alone | R::Cut, A::Unasked | A::Asked | A::Failed)) => (Live, &[Refuse]),
+        (Failed, Requested(..)) => (Failed, &[Refuse]),
+        (Idle | Subscribing | Loading, Requested(R::Cut, _)) => (state, &[ForgetUnused, Refuse]),
+        (Idle | Subscribing | Loading, Requested(R::Alone, _)) => (state, &[Execute]),
+        (Subscribing | Loading, Requested(R::Store | R::Cluster, _)) => (state, &[Wait]),
+        (Idle, Requested(R::Store, _)) => (Loading, &[LoadAll, Wait]),
+        (Idle, Requested(R::Cluster, _)) => (Subscribing, &[Follow, Wait]),
+        (Failed, RetryDue) => (Idle, &[]),
+        (Idle | Subscribing | Loading | Live, RetryDue) => (state, &[]),
+        // The cluster's subscription.
+        (Subscribing, Subscribed { has_log: true }) => (Loading, &[LoadAll]),
+        (Subscribing, Subscribed { has_log: false }) => (Live, &[Resume]),
+        (Idle | Loading | Live | Failed, Subscribed { .. }) => (state, &[]),
+        // Publications: they are delivered by a live cache only.
+        (Live, Appended(P::Next)) => (Live, &[Append]),
+        (Live, Appended(P::Repeated)) => (Live, &[Compare]),
+        (Live, Appended(P::BehindGap)) => (Loading, &[Hold, LoadGap]),
+        (Live, Appended(P::OfOtherEpoch)) => (Idle, &[Resume, Break, ForgetUnused]),
+        (Loading, Appended(_)) => (Loading, &[Hold]),
+        (Live | Loading, Contradicted) => (Idle, &[BeginRun, Resume, Break, ForgetUnused]),
+        (Live | Loading, Unreadable) => (Failed, &[ScheduleRetry, Resume, Break]),
+        // Loads.
+        (Live | Loading, Loaded(L::Stale)) => (state, &[]),
+        (Live, Loaded(L::Failed)) => (Live, &[EndVerification]),
+        (Live, Loaded(L::QueryFailed)) => (Live, &[FailQuery, EndVerification, Resume]),
+        (Loading, Loaded(L::Failed | L::QueryFailed)) => (Failed, &[ScheduleRetry, Resume, Break]),
+        (Live | Loading, Loaded(L::Distrusted)) => (Failed, &[ScheduleRetry, Resume, Break]),
+        (Live | Loading, Loaded(L::Lost)) => (Idle, &[BeginRun, Resume, Break, ForgetUnused]),
+        (Live | Loading, Loaded(L::OfOtherLogWatched)) => (Idle, &[DropCache, Resume, Break, ForgetUnused]),
+        (Live | Loading, Loaded(L::OfOtherLog)) => (Loading, &[DropCache, LoadAll]),
+        (Live | Loading, Loaded(L::Incomplete)) => {
+            (Idle, &[NoteLoad, EndQuery, EndVerification, Resume, Break, ForgetUnused])
+        }
+        (Live | Loading, Loaded(L::Complete)) => (Live, &[NoteLoad, Apply, Resume, Replay]),
+        // Reports. What the home does not follow, it loads whole when it is needed.
+        (Live, Reported(G::Beyond)) => (Loading, &[LoadGap]),
+        (Live, Reported(G::Known)) => (Live, &[]),
+        (Loading, Reported(G::Beyond | G::Known)) => (Loading, &[NoteTop]),
+        (Live | Loading, Reported(G::Contradicting)) => (state, &[Verify]),
+        (Live, Missed) => (Loading, &[LoadKept]),
+        (Loading, Missed) => (Loading, &[NoteTop]),
+        (Live | Loading, StreamGrown) => (state, &[Check]),
+        (Idle | Subscribing | Failed, Appended(_) | Contradicted | Unreadable | Loaded(_)) => (state, &[]),
+        (Idle | Subscribing | Failed, Reported(_) | Missed | StreamGrown) => (state, &[]),
+        // The link to the cluster.
+        (Live | Loading, Linked { has_log: true }) => (Loading, &[LoadNewest]),
+        (Subscribing, Linked { .. }) => (Subscribing, &[Follow]),
+        (Idle, Linked { has_log: false }) => (Subscribing, &[Follow]),
+        (Idle, Linked { has_log: true }) | (Live | Loading, Linked { has_log: false }) => (state, &[]),
+        (Failed, Linked { .. }) => (Failed, &[]),
+        (Live, Unlinked { has_query: true }) => (Live, &[NoteSynced, EndQuery, Resume]),
+        (Live, Unlinked { has_query: false }) => (Live, &[NoteSynced]),
+        (Loading, Unlinked { .. }) => (Loading, &[DropBacklog, Resume]),
+        (Idle | Subscribing | Failed, Unlinked { .. }) => (state, &[Resume]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const STATES: [SyncState; 5] =
+        [SyncState::Idle, SyncState::Subscribing, SyncState::Loading, SyncState::Live, SyncState::Failed];
+
+    fn events() -> Vec<SyncEvent> {
+        use SyncEvent::*;
+        let mut all = vec![RetryDue, Contradicted, Unreadable, Missed, StreamGrown];
+        for reach in [LogReach::Store, LogReach::Cluster, LogReach::Alone, LogReach::Cut] {
+            let ahead = [Ahead::No, Ahead::Unasked, Ahead::Asked, Ahead::Failed];
+            all.extend(ahead.map(|ahead| Requested(reach, ahead)));
+        }
+        for flag in [false, true] {
+            all.extend([Subscribed { has_log: flag }, Linked { has_log: flag }, Unlinked { has_query: flag }]);
+        }
+        let arrivals = [Arrival::Next, Arrival::BehindGap, Arrival::Repeated, Arrival::OfOtherEpoch];
+        all.extend(arrivals.map(Appended));
+        let results = [LoadResult::Failed, LoadResult::QueryFailed, LoadResult::Stale, LoadResult::Lost];
+        all.extend(results.map(Loaded));
+        let results = [LoadResult::Distrusted, LoadResult::OfOtherLogWatched, LoadResult::OfOtherLog];
+        all.extend(results.map(Loaded));
+        all.extend([LoadResult::Incomplete, LoadResult::Complete].map(Loaded));
+        all.extend([Growth::Beyond, Growth::Known, Growth::Contradicting].map(Reported));
+        all
+    }
+
+    /// Each state and event, with the next state and the effects.
+    fn table() -> impl Iterator<Item = (SyncState, SyncEvent, SyncState, &'static [SyncEffect])> {
+        STATES.into_iter().flat_map(|state| {
+            events().into_iter().map(move |event| {
+                let (next, effects) = transition(state, event);
+                (state, event, next, effects)
+            })
+        })
+    }
+
+    fn has(effects: &[SyncEffect], any: &[SyncEffect]) -> bool {
+        effects.iter().any(|effect| any.contains(effect))
+    }
+
+    const LOADS: [SyncEffect; 4] =
+        [SyncEffect::LoadAll, SyncEffect::LoadGap, SyncEffect::LoadKept, SyncEffect::LoadNewest];
+
+    #[test]
+    fn the_diagram_has_the_arrows_of_the_table_and_no_others() {
+        let page = include_str!("mod.rs");
+        let arrow = |line: &str| {
+            let (from, rest) = line.strip_prefix("//!     ")?.split_once(" --> ")?;
+            Some((from.to_owned(), rest.split_once(": ")?.0.to_owned()))
+        };
+        let drawn: BTreeSet<_> = page.lines().filter_map(arrow).collect();
+        let changes = table().filter(|(state, _, next, _)| state != next);
+        let decided: BTreeSet<_> =
+            changes.map(|(state, _, next, _)| (format!("{state:?}"), format!("{next:?}"))).collect();
+        assert_eq!(drawn, decided);
+    }
+
+    #[test]
+    fn a_request_is_executed_or_waits_or_is_refused() {
+        for (state, event, next, effects) in table() {
+            let verdicts = [SyncEffect::Execute, SyncEffect::Wait, SyncEffect::Refuse];
+            let count = effects.iter().filter(|effect| verdicts.contains(effect)).count();
+            let is_request = matches!(event, SyncEvent::Requested(..));
+            assert_eq!(count, usize::from(is_request), "{state:?} {event:?}");
+            assert!(
+                !is_request || has(&effects[effects.len() - 1..], &verdicts),
+                "{state:?} {event:?}: it is the last"
+            );
+            let waits = matches!(next, SyncState::Subscribing | SyncState::Loading | SyncState::Live);
+            assert!(!has(effects, &[SyncEffect::Wait]) || waits, "{state:?} {event:?}: nothing would end the wait");
+        }
+    }
+
+    #[test]
+    fn every_state_that_is_entered_asks_for_what_ends_it() {
+        for (state, event, next, effects) in table().filter(|(state, _, next, _)| state != next) {
+            let is_asked = match next {
+                SyncState::Loading => has(effects, &LOADS),
+                SyncState::Subscribing => has(effects, &[SyncEffect::Follow]),
+                SyncState::Failed => has(effects, &[SyncEffect::ScheduleRetry]),
+                SyncState::Idle | SyncState::Live => true,
+            };
+            assert!(is_asked, "{state:?} {event:?}");
+        }
+        assert_eq!(transition(SyncState::Failed, SyncEvent::RetryDue).0, SyncState::Idle);
+        let request = SyncEvent::Requested(LogReach::Store, Ahead::No);
+        assert_eq!(transition(SyncState::Idle, request).0, SyncState::Loading, "a failed load is tried again");
+    }
+
+    #[test]
+    fn only_a_live_cache_delivers_and_who_follows_it_hears_of_its_end() {
+        for (state, event, next, effects) in table() {
+            let delivers = has(effects, &[SyncEffect::Append, SyncEffect::Apply, SyncEffect::Replay]);
+            assert!(!delivers || next == SyncState::Live, "{state:?} {event:?}");
+            let was_followed = matches!(state, SyncState::Live | SyncState::Loading);
+            let is_over = was_followed && matches!(next, SyncState::Idle | SyncState::Failed);
+            assert_eq!(has(effects, &[SyncEffect::Break]), is_over, "{state:?} {event:?}");
+        }
+    }
+
+    proptest! {
+        /// Requests wait only while a subscription, a load or a query is under way; each answer ends what it answers.
+        #[test]
+        fn a_request_never_waits_for_nothing(steps in prop::collection::vec(0..events().len(), 1..200)) {
+            let all = events();
+            let (mut state, mut waiting) = (SyncState::default(), 0);
+            let mut has_query = false;
+            for step in steps {
+                let event = all[step];
+                let (next, effects) = transition(state, event);
+                for effect in effects {
+                    match effect {
+                        SyncEffect::Wait => waiting += 1,
+                        SyncEffect::Query => has_query = true,
+                        SyncEffect::EndQuery | SyncEffect::FailQuery | SyncEffect::NoteLoad => has_query = false,
+                        SyncEffect::Resume => waiting = 0,
+                        _ => {}
+                    }
+                }
+                // A request waits for a query only if one is under way, or will be.
+                has_query |= matches!(event, SyncEvent::Requested(_, Ahead::Asked)) && state == SyncState::Live;
+                let is_under_way = matches!(next, SyncState::Subscribing | SyncState::Loading) || has_query;
+                let unlinked = matches!(event, SyncEvent::Unlinked { has_query: false });
+                let failed = event == SyncEvent::Loaded(LoadResult::Failed);
+                if (unlinked || failed) && state == SyncState::Live && has_query {
+                    // The event says that there is no query.
+                    waiting = 0;
+                    has_query = false;
+                }
+                prop_assert!(waiting == 0 || is_under_way, "{state:?} {event:?}: {waiting} wait");
+                state = next;
+            }
+        }
+    }
+}

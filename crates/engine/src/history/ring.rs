@@ -1,0 +1,135 @@
+//! The ring of publications: what goes into it, what goes out, and where it ends.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use touchline_protocol::Publication;
+use touchline_protocol::stream::{Epoch, Offset, Runs, StreamPosition};
+
+/// A ring of publications with rising offsets that ends at the channel's top. In a cluster offsets are those of a
+/// stream that many channels share, so they have gaps; but no publication behind `floor` is missing.
+#[derive(Debug)]
+pub(crate) struct HistoryRing {
+    pub(super) epoch: Epoch,
+    pub(super) top: Offset,
+    /// Every publication of the channel behind this offset is kept.
+    pub(super) floor: Offset,
+    pub(super) kept: VecDeque<RingSlot>,
+    /// The runs that assigned its offsets; empty if its log backend is never restored to an earlier state.
+    pub(super) runs: Runs,
+}
+
+/// A publication, and when it expires, Unix milliseconds.
+#[derive(Debug)]
+pub(super) struct RingSlot {
+    pub(super) publication: Arc<Publication>,
+    expires_ms: u64,
+}
+
+impl HistoryRing {
+    /// An empty history at offset 0 of a new epoch.
+    pub(crate) fn new(epoch: Epoch) -> Self {
+        HistoryRing::resume(epoch, Offset::START, Offset::START)
+    }
+
+    /// An empty history that goes on behind `top`.
+    pub(crate) fn resume(epoch: Epoch, top: Offset, floor: Offset) -> Self {
+        HistoryRing { epoch, top, floor, kept: VecDeque::new(), runs: Runs::default() }
+    }
+
+    /// Raises the top of a channel whose last publication is not kept any more.
+    pub(crate) fn raise(&mut self, top: Offset) {
+        self.top = self.top.max(top);
+    }
+
+    pub(crate) fn position(&self) -> StreamPosition {
+        StreamPosition { offset: self.top, epoch: self.epoch }
+    }
+
+    /// The offset that the next publication takes.
+    pub(crate) fn next_offset(&self) -> Offset {
+        self.top.next()
+    }
+
+    /// Keeps a publication with a higher offset; at most `size` stay.
+    pub(crate) fn append(&mut self, publication: Arc<Publication>, size: usize, expires_ms: u64) {
+        debug_assert!(publication.offset > self.top, "offsets rise");
+        self.top = publication.offset;
+        while self.kept.len() >= size.max(1) {
+            self.drop_oldest();
+        }
+        self.kept.push_back(RingSlot { publication, expires_ms });
+    }
+
+    /// Drops publications that are too old. The top stays.
+    pub(crate) fn trim(&mut self, now_ms: u64) {
+        while self.kept.front().is_some_and(|kept| kept.expires_ms <= now_ms) {
+            self.drop_oldest();
+        }
+        if self.kept.is_empty() {
+            self.kept = VecDeque::new();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(oldest) = self.kept.pop_front() {
+            self.floor = oldest.publication.offset;
+        }
+    }
+
+    /// Drops all publications. The top stays.
+    pub(crate) fn clear(&mut self) {
+        self.kept = VecDeque::new();
+        self.floor = self.top;
+    }
+
+    /// The history was removed up to `until`; the removal has the later `offset`. A client that has all up to `until`
+    /// has missed nothing.
+    pub(crate) fn clear_at(&mut self, until: Offset, offset: Offset) {
+        self.kept = VecDeque::new();
+        self.floor = self.floor.max(until);
+        self.top = self.top.max(offset);
+    }
+
+    /// Sets the runs that assigned its offsets.
+    pub(crate) fn set_runs(&mut self, runs: Runs) {
+        self.runs = runs;
+    }
+
+    /// The current run has assigned an offset.
+    pub(crate) fn note_run(&mut self, offset: Offset) {
+        self.runs.note(offset);
+    }
+
+    /// When the oldest publication expires, Unix milliseconds; `None` = there is no publication.
+    pub(crate) fn next_expiry_ms(&self) -> Option<u64> {
+        self.kept.front().map(|kept| kept.expires_ms)
+    }
+
+    /// Whether a publication with an offset up to the top may have been here and have been dropped.
+    pub(crate) fn has_dropped(&self, offset: Offset) -> bool {
+        offset <= self.floor
+    }
+
+    /// Nothing behind this offset is missing.
+    pub(crate) fn floor(&self) -> Offset {
+        self.floor
+    }
+
+    /// The offset of the newest publication that is kept.
+    pub(crate) fn newest(&self) -> Option<Offset> {
+        self.kept.back().map(|kept| kept.publication.offset)
+    }
+
+    /// The offset behind which a log backend has to be read to find what it has instead of the newest publication here,
+    /// if it was restored to an earlier state.
+    pub(crate) fn proof(&self) -> Offset {
+        self.newest().map_or(self.floor, |newest| newest.previous())
+    }
+
+    /// A publication that is kept.
+    pub(crate) fn get(&self, offset: Offset) -> Option<&Publication> {
+        let index = self.kept.binary_search_by_key(&offset, |kept| kept.publication.offset).ok()?;
+        self.kept.get(index).map(|kept| &*kept.publication)
+    }
+}

@@ -1,0 +1,174 @@
+//! Operations that concern other nodes: the messages between nodes, and how their answers become one.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use touchline_protocol::Error;
+use touchline_protocol::encode::ObjectWriter;
+
+use super::description::OperationScope;
+use super::json::WriteJson;
+use super::operation::{Operation, OperationError};
+use crate::node::Node;
+
+/// An operation that one node requests from others.
+#[derive(Deserialize)]
+pub(super) struct BroadcastMessage<'a> {
+    pub(super) method: &'a str,
+    #[serde(borrow, default)]
+    pub(super) params: Option<&'a RawValue>,
+}
+
+/// Bytes around the parameters of an operation in a message between nodes.
+const BROADCAST_OVERHEAD: usize = 64;
+
+/// Encodes an operation as a message to other nodes.
+fn broadcast_message(method: &str, params: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(params.len() + BROADCAST_OVERHEAD);
+    let mut object = ObjectWriter::open(&mut out);
+    object.text("method", method);
+    object.raw("params", (!params.is_empty()).then_some(params));
+    object.close();
+    out
+}
+
+/// An answer of another node.
+#[derive(Deserialize)]
+struct NodeReply<'a> {
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    error: Option<NodeError>,
+}
+
+#[derive(Deserialize)]
+struct NodeError {
+    code: u32,
+}
+
+impl NodeError {
+    fn is_not_registered(&self) -> bool {
+        self.code == Error::NOT_REGISTERED.code
+    }
+}
+
+/// Runs an operation on all nodes that it concerns, and writes its result as the member `key` of an object. `params`:
+/// the JSON of the request, for the other nodes.
+///
+/// # Errors
+/// The operation's error; then nothing is written.
+pub(super) async fn run_everywhere<'a, O: Operation>(
+    node: &'a Node,
+    request: O::Request<'a>,
+    params: &[u8],
+    object: &mut ObjectWriter<'_>,
+    key: &str,
+) -> Result<(), OperationError> {
+    let may_go_out = matches!(O::SCOPE, OperationScope::Broadcast | OperationScope::ClientNode);
+    // An operation that is too large to be sent to the other nodes is not run here either.
+    if may_go_out && node.is_too_large(params.len() + BROADCAST_OVERHEAD) {
+        return Err(Error::BAD_REQUEST.into());
+    }
+    let outcome = O::run(node, request).await;
+    let mut reply = match (outcome, &node.cluster) {
+        (Err(refused), Some(_)) if O::SCOPE == OperationScope::ClientNode && refused.error == Error::NOT_REGISTERED => {
+            let result = Box::pin(ask_client_node(node, O::NAME, params)).await?;
+            object.key(key).extend_from_slice(&result);
+            return Ok(());
+        }
+        (outcome, _) => outcome?,
+    };
+    match (O::SCOPE, &node.cluster) {
+        (OperationScope::Broadcast, Some(cluster)) => cluster.broadcast(broadcast_message(O::NAME, params)),
+        (OperationScope::Gather, Some(_)) => Box::pin(merge_others::<O>(node, params, &mut reply)).await,
+        _ => {}
+    }
+    reply.write(object.key(key));
+    Ok(())
+}
+
+/// Runs an operation on this node alone, and writes its result as the member `key` of an object.
+///
+/// # Errors
+/// The operation's error; then nothing is written.
+pub(super) async fn run_here<'a, O: Operation>(
+    node: &'a Node,
+    request: O::Request<'a>,
+    object: &mut ObjectWriter<'_>,
+    key: &str,
+) -> Result<(), OperationError> {
+    O::run(node, request).await?.write(object.key(key));
+    Ok(())
+}
+
+/// Adds the results of all other nodes that answer in time to the one of this node.
+async fn merge_others<O: Operation>(node: &Node, params: &[u8], reply: &mut O::Reply) {
+    let (answers, _) = node.gather(broadcast_message(O::NAME, params), |_| false).await;
+    let results: Vec<&RawValue> = answers.iter().filter_map(result).collect();
+    O::merge(reply, &results);
+}
+
+fn result(answer: &Bytes) -> Option<&RawValue> {
+    serde_json::from_slice::<NodeReply<'_>>(answer).ok()?.result
+}
+
+/// Asks the other nodes for an operation that only the node of a client can run.
+///
+/// # Errors
+/// As [`first`].
+async fn ask_client_node(node: &Node, method: &str, params: &[u8]) -> Result<Vec<u8>, Error> {
+    let (answers, asked) = node.gather(broadcast_message(method, params), is_of_client).await;
+    first(&answers, asked)
+}
+
+/// Whether an answer comes from the one node that has the client: it is anything but "not registered".
+fn is_of_client(answer: &[u8]) -> bool {
+    serde_json::from_slice(answer).is_ok_and(|answer: NodeReply<'_>| match answer.error {
+        Some(error) => !error.is_not_registered(),
+        None => answer.result.is_some(),
+    })
+}
+
+/// The result of the one node that has the client, in JSON. `asked` is the number of nodes that were asked.
+///
+/// # Errors
+/// The error of that node; 4009 when no node has the client and some did not answer, because one of these may have it.
+fn first(answers: &[Bytes], asked: usize) -> Result<Vec<u8>, Error> {
+    let mut refused = if answers.len() < asked { Error::CLUSTER_UNREACHABLE } else { Error::NOT_REGISTERED };
+    for answer in answers {
+        match serde_json::from_slice::<NodeReply<'_>>(answer) {
+            Ok(NodeReply { result: Some(result), .. }) => return Ok(result.get().as_bytes().to_vec()),
+            Ok(NodeReply { error: Some(error), .. }) if !error.is_not_registered() => {
+                refused = Error::ALL.iter().find(|known| known.code == error.code).copied().unwrap_or(Error::INTERNAL);
+            }
+            _ => {}
+        }
+    }
+    Err(refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_of_the_clients_node_is_taken_and_an_absent_answer_leaves_it_open() {
+        let answers = |texts: &[&'static str]| texts.iter().map(|text| Bytes::from(*text)).collect::<Vec<_>>();
+        let (not_here, taken) = (r#"{"error":{"code":4002}}"#, r#"{"error":{"code":4001}}"#);
+        assert_eq!(first(&answers(&[not_here, r#"{"result":{"a":1}}"#]), 2), Ok(br#"{"a":1}"#.to_vec()));
+        assert_eq!(first(&answers(&[not_here, taken]), 2), Err(Error::NAME_TAKEN));
+        assert_eq!(first(&answers(&[not_here, not_here]), 2), Err(Error::NOT_REGISTERED));
+        assert_eq!(first(&answers(&[not_here]), 2), Err(Error::CLUSTER_UNREACHABLE));
+        assert_eq!(first(&answers(&[r#"{"error":{"code":9999}}"#]), 1), Err(Error::INTERNAL), "of a later version");
+        assert!(!is_of_client(not_here.as_bytes()) && is_of_client(taken.as_bytes()));
+        assert!(is_of_client(br#"{"result":{}}"#) && !is_of_client(b"{}") && !is_of_client(b"x"));
+    }
+
+    #[test]
+    fn a_message_between_nodes_keeps_its_shape() {
+        assert_eq!(broadcast_message("info", b""), br#"{"method":"info"}"#);
+        let message = broadcast_message("refresh", br#"{"user":"a"}"#);
+        assert_eq!(message, br#"{"method":"refresh","params":{"user":"a"}}"#);
+        let read: BroadcastMessage<'_> = serde_json::from_slice(&message).expect("a message");
+        assert_eq!((read.method, read.params.map(RawValue::get)), ("refresh", Some(r#"{"user":"a"}"#)));
+    }
+}

@@ -1,0 +1,89 @@
+//! What the table of operations says of each operation. Documentation and tests are made from it.
+
+use serde::de::value::Error as NoValue;
+use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
+use serde::forward_to_deserialize_any;
+use touchline_protocol::Error;
+
+/// On which nodes of a cluster an operation runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OperationScope {
+    /// On the node that is asked: what it answers from is the same on every node, or reaches the others by itself.
+    AnyNode,
+    /// On every node, because connections of the user may be on each. The answer is that of the node that is asked.
+    Broadcast,
+    /// On every node; the answers become one.
+    Gather,
+    /// On the node that holds the client. If that is not the node that is asked, the others are asked.
+    ClientNode,
+}
+
+impl OperationScope {
+    /// The scope in a sentence of the documentation.
+    pub fn text(self) -> &'static str {
+        match self {
+            OperationScope::AnyNode => "the asked node",
+            OperationScope::Broadcast => "every node",
+            OperationScope::Gather => "every node, answers joined",
+            OperationScope::ClientNode => "the client's node",
+        }
+    }
+}
+
+/// An operation of the server API, as the documentation describes it.
+#[derive(Debug)]
+pub struct OperationDescription {
+    /// The last part of the path: `POST /api/<name>`.
+    pub name: &'static str,
+    /// What the operation does, in one sentence without a period.
+    pub summary: &'static str,
+    /// The fields of the request.
+    pub request_fields: fn() -> Vec<&'static str>,
+    /// The fields of the result, in Markdown; empty = the result is an empty object.
+    pub result: &'static str,
+    /// A request, in JSON.
+    pub example: &'static str,
+    /// The errors that the operation answers with, beside [`COMMON_ERRORS`].
+    pub errors: &'static [Error],
+    /// On which nodes it runs.
+    pub scope: OperationScope,
+    /// Whether the same request sent twice leaves the same state as sent once.
+    pub is_idempotent: bool,
+}
+
+/// The errors that every operation may answer with.
+pub const COMMON_ERRORS: &[Error] = &[Error::INTERNAL, Error::BAD_REQUEST];
+
+/// The names of the fields of a struct that serde can read; empty = it reads something else.
+pub(super) fn field_names<T: Deserialize<'static>>() -> Vec<&'static str> {
+    let mut names: &'static [&'static str] = &[];
+    // The deserializer has no value, so reading always fails; the names are told before.
+    let _ = T::deserialize(FieldNames(&mut names));
+    names.to_vec()
+}
+
+/// A deserializer that notes which fields are asked for.
+struct FieldNames<'a>(&'a mut &'static [&'static str]);
+
+impl<'de> Deserializer<'de> for FieldNames<'_> {
+    type Error = NoValue;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _visitor: V) -> Result<V::Value, NoValue> {
+        Err(NoValue::custom("no value"))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        fields: &'static [&'static str],
+        _visitor: V,
+    ) -> Result<V::Value, NoValue> {
+        *self.0 = fields;
+        Err(NoValue::custom("no value"))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}

@@ -1,0 +1,83 @@
+//! What an operation of the server API is.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use touchline_protocol::Error;
+
+use super::description::{OperationScope, field_names};
+use super::json::WriteJson;
+use crate::node::Node;
+
+/// One function of the server API. The table of operations makes from it what HTTP, batches, other nodes and the
+/// documentation need.
+pub(crate) trait Operation {
+    /// The last part of the path, and the method of a command.
+    const NAME: &'static str;
+    /// What it does, in one sentence without a period.
+    const SUMMARY: &'static str;
+    /// The fields of the result, in Markdown; empty = the result is an empty object.
+    const RESULT: &'static str = "";
+    /// A request, in JSON, that a test can send.
+    const EXAMPLE: &'static str;
+    /// The errors that it answers with, beside [`COMMON_ERRORS`](super::description::COMMON_ERRORS).
+    const ERRORS: &'static [Error];
+    /// On which nodes it runs.
+    const SCOPE: OperationScope;
+    /// Whether the same request sent twice leaves the same state as sent once.
+    const IS_IDEMPOTENT: bool;
+    /// The number that older libraries send instead of the name; None = it has none.
+    const NUMBER: Option<usize> = None;
+
+    /// The parameters. They may borrow from the body: payloads are not copied before they are checked.
+    type Request<'a>: Deserialize<'a>;
+    /// The result.
+    type Reply: WriteJson;
+
+    /// Runs the operation on this node.
+    ///
+    /// # Errors
+    /// One of [`Self::ERRORS`], or of the common ones.
+    async fn run<'a>(node: &'a Node, request: Self::Request<'a>) -> Result<Self::Reply, OperationError>;
+
+    /// Adds the results of other nodes, each the JSON of a result, to the one of this node. Only an operation whose
+    /// scope is [`OperationScope::Gather`] is asked to.
+    fn merge(_reply: &mut Self::Reply, _others: &[&RawValue]) {}
+
+    /// The names of the request's fields.
+    fn request_fields() -> Vec<&'static str> {
+        field_names::<Self::Request<'static>>()
+    }
+}
+
+/// Why an operation was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OperationError {
+    /// What the caller is told.
+    pub(crate) error: Error,
+    /// The field of the request that is the cause, for the log; None = no single one is.
+    pub(crate) field: Option<&'static str>,
+}
+
+impl OperationError {
+    /// 107 because of one field.
+    pub(crate) fn bad(field: &'static str) -> Self {
+        OperationError { error: Error::BAD_REQUEST, field: Some(field) }
+    }
+}
+
+impl From<Error> for OperationError {
+    fn from(error: Error) -> Self {
+        OperationError { error, field: None }
+    }
+}
+
+/// Publishes, or operations of a batch, between two pauses.
+const IN_A_ROW: usize = 16;
+
+/// Called after each of many steps in a row: yields to the thread's other tasks every [`IN_A_ROW`] steps, because a
+/// step may finish without waiting.
+pub(super) async fn yield_sometimes(index: usize) {
+    if index % IN_A_ROW == IN_A_ROW - 1 {
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,39 @@
+//! `rpc`: applications define its methods, and this server has none yet.
+
+use serde::Deserialize;
+use touchline_protocol::Error;
+
+use crate::api::description::OperationScope;
+use crate::api::json::EmptyReply;
+use crate::api::operation::{Operation, OperationError};
+use crate::api::params::nullable;
+use crate::node::Node;
+
+/// Calls a method of the application.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+#[serde(expecting = "an object")]
+pub(crate) struct RpcRequest {
+    #[serde(deserialize_with = "nullable")]
+    method: String,
+}
+
+/// `rpc`.
+pub(crate) struct RpcOperation;
+
+impl Operation for RpcOperation {
+    const NAME: &'static str = "rpc";
+    const SUMMARY: &'static str = "Calls a method of the application; this server has none, so the answer is 104";
+    const EXAMPLE: &'static str = r#"{"method": "x"}"#;
+    const ERRORS: &'static [Error] = &[Error::METHOD_NOT_FOUND];
+    const SCOPE: OperationScope = OperationScope::AnyNode;
+    const IS_IDEMPOTENT: bool = true;
+    const NUMBER: Option<usize> = Some(10);
+
+    type Request<'a> = RpcRequest;
+    type Reply = EmptyReply;
+
+    async fn run(_node: &Node, RpcRequest { method: _ }: RpcRequest) -> Result<EmptyReply, OperationError> {
+        Err(Error::METHOD_NOT_FOUND.into())
+    }
+}

@@ -1,0 +1,76 @@
+//! Reads and checks the parameters of operations.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Error as _};
+use serde_json::value::RawValue;
+use touchline_protocol::Error;
+use touchline_protocol::data::is_plain_text;
+
+use super::operation::OperationError;
+
+/// A request about one channel.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+#[serde(expecting = "an object")]
+pub(crate) struct OneChannelRequest {
+    #[serde(deserialize_with = "nullable")]
+    pub(super) channel: String,
+}
+
+/// Reads a JSON object of this shape. Serde alone would also accept a list of the struct's fields in their order.
+///
+/// # Errors
+/// When the JSON is not an object of this shape.
+pub(super) fn object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, serde_json::Error> {
+    match json.trim_ascii_start().first() {
+        Some(b'[') => Err(serde_json::Error::custom("expected an object, found a list")),
+        _ => serde_json::from_slice(json),
+    }
+}
+
+/// Reads a field for which `null` means that it is absent.
+pub(super) fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Default + DeserializeOwned,
+{
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Refuses texts with control characters: a database can't store NUL, and these texts may end in one. `field`: where
+/// the texts stand.
+///
+/// # Errors
+/// 107 when there is one.
+pub(super) fn plain<T: AsRef<str>>(
+    field: &'static str,
+    texts: impl IntoIterator<Item = T>,
+) -> Result<(), OperationError> {
+    let are_plain = texts.into_iter().all(|text| is_plain_text(text.as_ref()));
+    if are_plain { Ok(()) } else { Err(OperationError::bad(field)) }
+}
+
+/// JSON given as a value, or as base64 of its text. `field`: the name of the value.
+///
+/// # Errors
+/// 107 when it is neither, or nests too deep.
+pub(super) fn payload(
+    field: &'static str,
+    value: Option<&RawValue>,
+    base64: &str,
+) -> Result<Option<Bytes>, OperationError> {
+    read_payload(value, base64).map_err(|error| OperationError { error, field: Some(field) })
+}
+
+fn read_payload(value: Option<&RawValue>, base64: &str) -> Result<Option<Bytes>, Error> {
+    if let Some(value) = value {
+        return touchline_protocol::data::checked_payload(value).map(Some);
+    }
+    if base64.is_empty() {
+        return Ok(None);
+    }
+    let decoded = touchline_engine::base64_text::decode_base64(base64).ok_or(Error::BAD_REQUEST)?;
+    let value: &RawValue = serde_json::from_slice(&decoded).map_err(|_| Error::BAD_REQUEST)?;
+    touchline_protocol::data::checked_payload(value).map(Some)
+}

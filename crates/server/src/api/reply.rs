@@ -1,0 +1,91 @@
+//! The reply to a request of the server API.
+
+use hyper::StatusCode;
+use touchline_protocol::encode::ObjectWriter;
+
+use super::json::{ErrorJson, WriteJson};
+use super::operation::OperationError;
+
+/// How an error is reported to the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ErrorMode {
+    /// In the body, with status 200.
+    Inside,
+    /// By the HTTP status too.
+    Transport,
+}
+
+/// A reply of the server API.
+pub(crate) struct ApiReply {
+    pub(super) body: Vec<u8>,
+    /// Why the one requested operation was refused. None = it succeeded, or the request was a batch.
+    pub(crate) refusal: Option<OperationError>,
+    /// The path names no operation.
+    pub(super) is_unknown: bool,
+}
+
+impl ApiReply {
+    /// The reply to a batch; the errors of its commands stand in the body.
+    pub(super) fn of_batch(body: Vec<u8>) -> Self {
+        ApiReply { body, refusal: None, is_unknown: false }
+    }
+
+    /// The reply to a request that is refused as a whole.
+    pub(super) fn of_refusal(refusal: OperationError) -> Self {
+        let mut body = Vec::new();
+        let mut object = ObjectWriter::open(&mut body);
+        ErrorJson::from(refusal.error).write(object.key("error"));
+        object.close();
+        ApiReply { body, refusal: Some(refusal), is_unknown: false }
+    }
+
+    /// The body. When the HTTP status reports errors, the body of an error is the bare error object.
+    pub(crate) fn into_body(self, mode: ErrorMode) -> Vec<u8> {
+        match (self.refusal, mode) {
+            (Some(refusal), ErrorMode::Transport) => {
+                let mut body = Vec::new();
+                ErrorJson::from(refusal.error).write(&mut body);
+                body
+            }
+            _ => self.body,
+        }
+    }
+
+    /// The HTTP status of the reply.
+    pub(crate) fn status(&self, mode: ErrorMode) -> StatusCode {
+        let is_told =
+            |error: &touchline_protocol::Error| self.is_unknown || error.is_overload() || mode == ErrorMode::Transport;
+        match self.refusal {
+            Some(OperationError { error, .. }) if is_told(&error) => {
+                StatusCode::from_u16(error.http_status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+            }
+            _ => StatusCode::OK,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use touchline_protocol::Error;
+
+    use super::*;
+
+    #[test]
+    fn each_error_has_its_status_where_the_caller_asks_for_it_and_an_overload_always() {
+        for error in Error::ALL {
+            let reply = ApiReply::of_refusal((*error).into());
+            assert_eq!(reply.status(ErrorMode::Transport), error.http_status, "{error}");
+            let inside = if error.is_overload() { error.http_status } else { 200 };
+            assert_eq!(reply.status(ErrorMode::Inside), inside, "{error}");
+            let text = format!(r#"{{"code":{},"message":{:?}}}"#, error.code, error.message);
+            assert_eq!(reply.body, format!(r#"{{"error":{text}}}"#).into_bytes());
+            assert_eq!(reply.into_body(ErrorMode::Transport), text.into_bytes());
+        }
+    }
+
+    #[test]
+    fn a_path_without_an_operation_is_not_found_in_either_mode() {
+        let reply = ApiReply { is_unknown: true, ..ApiReply::of_refusal(Error::METHOD_NOT_FOUND.into()) };
+        assert_eq!([reply.status(ErrorMode::Inside), reply.status(ErrorMode::Transport)], [StatusCode::NOT_FOUND; 2]);
+    }
+}

@@ -1,0 +1,50 @@
+//! Serves requests of the server API, and operations that other nodes ask for.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use touchline_protocol::encode::ObjectWriter;
+
+use super::batch::{batch, lines};
+use super::cluster::BroadcastMessage;
+use super::reply::ApiReply;
+use super::table::Call;
+use crate::node::Node;
+
+/// Serves `POST /api/<method>`. An empty method is the old form, whose body names the operation.
+///
+/// # Errors
+/// When the body is not JSON of the operation's shape.
+pub(crate) async fn serve(node: &Node, method: &str, body: &[u8]) -> Result<ApiReply, serde_json::Error> {
+    match method {
+        "" => Box::pin(lines(node, body)).await,
+        "batch" => Box::pin(batch(node, body)).await,
+        _ => {
+            let call = Call::read(method, body)?;
+            let is_unknown = call.is_unknown();
+            let mut body = Vec::with_capacity(64);
+            let mut object = ObjectWriter::open(&mut body);
+            let refusal = call.run(node, &mut object, "result").await;
+            object.close();
+            Ok(ApiReply { body, refusal, is_unknown })
+        }
+    }
+}
+
+/// Runs an operation that another node asks for. `reply`: takes the answer; None = that node wants none.
+pub(crate) fn serve_node(node: &Arc<Node>, message: Bytes, reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>>) {
+    let node = Arc::clone(node);
+    tokio::task::spawn_local(async move {
+        let Ok(broadcast) = serde_json::from_slice::<BroadcastMessage<'_>>(&message) else { return };
+        let params = broadcast.params.map_or("{}", RawValue::get).as_bytes();
+        let Ok(call) = Call::read(broadcast.method, params) else { return };
+        let mut out = Vec::new();
+        let mut object = ObjectWriter::open(&mut out);
+        call.run_here(&node, &mut object, "result").await;
+        object.close();
+        if let Some(reply) = reply {
+            reply(out);
+        }
+    });
+}

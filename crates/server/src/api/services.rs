@@ -1,0 +1,30 @@
+//! What a shard asks of this floor: it hands over connections that speak HTTP, and operations that other nodes send.
+
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::router::NodeRouter;
+use super::serve::serve_node;
+use crate::net::port::Port;
+use crate::node::Node;
+use crate::shard::services::{OperationReplySink, ShardServices};
+use crate::transport::http::{self, HttpCaller};
+
+/// Serves by tasks on the thread that runs the shard.
+pub(crate) struct ApiServices;
+
+impl ShardServices for ApiServices {
+    fn serve_http(&self, caller: HttpCaller, socket: TcpStream, prefix: Bytes) {
+        tokio::task::spawn_local(http::serve::<NodeRouter>(caller, socket, prefix));
+    }
+
+    fn prepare(&self, caller: HttpCaller, socket: TcpStream, port: Port) {
+        tokio::task::spawn_local(http::prepare::<NodeRouter>(caller, socket, port));
+    }
+
+    fn run_broadcast(&self, node: &Arc<Node>, message: Bytes, reply: OperationReplySink) {
+        serve_node(node, message, reply);
+    }
+}

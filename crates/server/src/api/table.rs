@@ -1,0 +1,257 @@
+//! The table of all operations. Calls by HTTP, by batches and by other nodes, and the documentation, come from it.
+
+use touchline_protocol::Error;
+use touchline_protocol::encode::ObjectWriter;
+
+use super::cluster::{run_everywhere, run_here};
+use super::description::{COMMON_ERRORS, OperationDescription};
+use super::json::{ErrorJson, WriteJson};
+use super::operation::{Operation, OperationError};
+use super::operations::channel_directory::{
+    ChannelGetOperation, ChannelRemoveOperation, ChannelSetOperation, ChannelsSearchOperation, ChannelsSimilarOperation,
+};
+use super::operations::channels::ChannelsOperation;
+use super::operations::connections::{DisconnectOperation, RefreshOperation, SubscribeOperation, UnsubscribeOperation};
+use super::operations::history::{HistoryOperation, HistoryRemoveOperation};
+use super::operations::info::InfoOperation;
+use super::operations::presence::{PresenceOperation, PresenceStatsOperation};
+use super::operations::publish::{BroadcastOperation, PublishOperation};
+use super::operations::registry::{
+    CallOperation, ChangesOperation, CountOperation, GroupsOperation, JoinOperation, LeaveOperation, LookupOperation,
+    MemberOperation, MembersOperation, MultiCallOperation, NamesOperation, RegisterOperation, SendOperation,
+    UnregisterOperation, UpdateMetaOperation,
+};
+use super::operations::rpc::RpcOperation;
+use super::operations::stats::{StatsAudienceOperation, StatsEventsOperation, StatsTopOperation};
+use super::params::object;
+use crate::node::Node;
+
+/// One operation with its parameters, read and not yet run. All operations of a batch are read before the first is
+/// run, so that a malformed one stops the batch before it has done anything.
+pub(super) struct Call<'a> {
+    params: &'a [u8],
+    request: CallRequest<'a>,
+}
+
+/// What the table knows of one operation.
+struct OperationRow {
+    description: OperationDescription,
+    number: Option<usize>,
+}
+
+const fn row<O: Operation>() -> OperationRow {
+    OperationRow {
+        description: OperationDescription {
+            name: O::NAME,
+            summary: O::SUMMARY,
+            request_fields: O::request_fields,
+            result: O::RESULT,
+            example: O::EXAMPLE,
+            errors: O::ERRORS,
+            scope: O::SCOPE,
+            is_idempotent: O::IS_IDEMPOTENT,
+        },
+        number: O::NUMBER,
+    }
+}
+
+/// Sees, where assertions are compiled in, that an operation declares the error that it answers with.
+fn declared<O: Operation>(refusal: &OperationError) {
+    let is_declared = O::ERRORS.iter().chain(COMMON_ERRORS).any(|error| *error == refusal.error);
+    debug_assert!(is_declared, "{} does not declare {}", O::NAME, refusal.error);
+}
+
+/// Waits for an operation. `direct`: its future is part of the request's; `boxed`: it has a place of its own, so that
+/// it does not make the futures of the direct ones, which are copied, as large as itself.
+macro_rules! wait {
+    (direct $future:expr) => {
+        $future.await
+    };
+    (boxed $future:expr) => {
+        Box::pin($future).await
+    };
+}
+
+/// Makes everything from the list of operations: each with the way in which it is waited for (see [`wait`]).
+macro_rules! operations {
+    ($($operation:ident $wait:ident,)*) => {
+        /// The parameters, by operation.
+        enum CallRequest<'a> {
+            $($operation(<$operation as Operation>::Request<'a>),)*
+            /// No operation has this name.
+            Unknown,
+        }
+
+        static TABLE: &[OperationRow] = &[$(row::<$operation>()),*];
+
+        impl<'a> Call<'a> {
+            /// Reads the parameters of an operation. An unknown operation is read too: it is refused when it is run.
+            ///
+            /// # Errors
+            /// When the parameters are not a JSON object, or not of the operation's shape.
+            pub(super) fn read(method: &str, params: &'a [u8]) -> Result<Self, serde_json::Error> {
+                let params = params.trim_ascii();
+                let params = if params.is_empty() { b"{}" } else { params };
+                let request = match method {
+                    $(<$operation as Operation>::NAME => CallRequest::$operation(object(params)?),)*
+                    _ => CallRequest::Unknown,
+                };
+                Ok(Call { params, request })
+            }
+
+            /// Runs the operation on all nodes that it concerns. Its result becomes the member `key` of an object; an
+            /// error becomes the member `error`, is counted and returned.
+            pub(super) async fn run(
+                self,
+                node: &'a Node,
+                object: &mut ObjectWriter<'_>,
+                key: &str,
+            ) -> Option<OperationError> {
+                let outcome = match self.request {
+                    $(CallRequest::$operation(request) => {
+                        let run = run_everywhere::<$operation>(node, request, self.params, object, key);
+                        wait!($wait run).inspect_err(declared::<$operation>)
+                    })*
+                    CallRequest::Unknown => Err(Error::METHOD_NOT_FOUND.into()),
+                };
+                let refusal = outcome.err()?;
+                node.metrics_here().count_error(refusal.error.code);
+                ErrorJson::from(refusal.error).write(object.key("error"));
+                Some(refusal)
+            }
+
+            /// Runs the operation on this node alone. Its result becomes the member `key` of an object; an error
+            /// becomes the member `error`, and is counted by the node that asks.
+            pub(super) async fn run_here(self, node: &'a Node, object: &mut ObjectWriter<'_>, key: &str) {
+                let outcome = match self.request {
+                    $(CallRequest::$operation(request) => {
+                        Box::pin(run_here::<$operation>(node, request, object, key)).await
+                    })*
+                    CallRequest::Unknown => Err(Error::METHOD_NOT_FOUND.into()),
+                };
+                if let Err(refusal) = outcome {
+                    ErrorJson::from(refusal.error).write(object.key("error"));
+                }
+            }
+        }
+    };
+}
+
+operations! {
+    PublishOperation direct,
+    BroadcastOperation direct,
+    SubscribeOperation boxed,
+    UnsubscribeOperation boxed,
+    DisconnectOperation boxed,
+    RefreshOperation boxed,
+    PresenceOperation boxed,
+    PresenceStatsOperation boxed,
+    HistoryOperation boxed,
+    HistoryRemoveOperation boxed,
+    ChannelsOperation boxed,
+    InfoOperation boxed,
+    RegisterOperation boxed,
+    UnregisterOperation boxed,
+    UpdateMetaOperation boxed,
+    LookupOperation boxed,
+    NamesOperation boxed,
+    CountOperation boxed,
+    JoinOperation boxed,
+    LeaveOperation boxed,
+    MembersOperation boxed,
+    MemberOperation boxed,
+    GroupsOperation boxed,
+    ChangesOperation boxed,
+    SendOperation boxed,
+    CallOperation boxed,
+    MultiCallOperation boxed,
+    ChannelSetOperation boxed,
+    ChannelGetOperation boxed,
+    ChannelRemoveOperation boxed,
+    ChannelsSearchOperation boxed,
+    ChannelsSimilarOperation boxed,
+    StatsAudienceOperation boxed,
+    StatsTopOperation boxed,
+    StatsEventsOperation boxed,
+    RpcOperation boxed,
+}
+
+impl Call<'_> {
+    /// Whether no operation has this name.
+    pub(super) fn is_unknown(&self) -> bool {
+        matches!(self.request, CallRequest::Unknown)
+    }
+}
+
+/// The operation that older libraries call by this number; None = no operation has it.
+pub(super) fn numbered(number: usize) -> Option<&'static str> {
+    TABLE.iter().find(|row| row.number == Some(number)).map(|row| row.description.name)
+}
+
+/// Describes every operation of the server API, in the order of the documentation.
+pub fn operations() -> impl ExactSizeIterator<Item = &'static OperationDescription> {
+    TABLE.iter().map(|row| &row.description)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_operation_has_a_name_of_its_own_a_summary_and_an_example_that_it_reads() {
+        let names: BTreeSet<&str> = operations().map(|operation| operation.name).collect();
+        assert_eq!(names.len(), operations().len());
+        for operation in operations() {
+            let name = operation.name;
+            assert!(!operation.summary.is_empty() && !operation.summary.ends_with('.'), "{name}");
+            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
+            let call = Call::read(name, operation.example.as_bytes()).expect("the example is of the operation's shape");
+            assert!(!call.is_unknown(), "{name}");
+        }
+        assert!(Call::read("nothing", b"{}").is_ok_and(|call| call.is_unknown()));
+    }
+
+    #[test]
+    fn every_field_of_an_example_is_one_of_the_request() {
+        for operation in operations() {
+            let example: serde_json::Map<String, serde_json::Value> =
+                serde_json::from_str(operation.example).expect("an object");
+            let fields = (operation.request_fields)();
+            for field in example.keys() {
+                assert!(fields.contains(&field.as_str()), "{}: {field} is not in {fields:?}", operation.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_error_is_declared_once_and_is_not_a_common_one() {
+        for operation in operations() {
+            let codes: BTreeSet<u32> = operation.errors.iter().map(|error| error.code).collect();
+            assert_eq!(codes.len(), operation.errors.len(), "{}", operation.name);
+            for error in operation.errors {
+                assert!(Error::ALL.contains(error) && !COMMON_ERRORS.contains(error), "{}: {error}", operation.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_older_libraries_are_those_of_their_protocol() {
+        let names: Vec<&str> = (0..).map_while(numbered).collect();
+        let expected = "publish broadcast unsubscribe disconnect presence presence_stats history history_remove \
+                        channels info rpc subscribe refresh";
+        assert_eq!(names.join(" "), expected);
+    }
+
+    /// What is malformed is refused when it is read: a batch has done nothing then.
+    #[test]
+    fn parameters_of_another_shape_are_refused_when_they_are_read() {
+        for operation in operations() {
+            assert!(Call::read(operation.name, b"[]").is_err(), "{}", operation.name);
+            assert!(Call::read(operation.name, b"{").is_err(), "{}", operation.name);
+        }
+        assert!(Call::read("publish", b"{\"channel\":7}").is_err());
+        assert!(Call::read("publish", b" ").is_ok(), "no body stands for an empty object");
+    }
+}

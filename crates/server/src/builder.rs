@@ -1,0 +1,213 @@
+//! From settings to a node that is ready to start: checks everything, binds every port, and puts the parts together.
+
+use std::io;
+use std::sync::Arc;
+
+use aws_lc_rs::rand;
+use touchline_config::{Settings, TlsSettings};
+use touchline_engine::directory::Directory;
+use touchline_engine::session::UserCounter;
+use touchline_engine::tracker::TrackLimits;
+use touchline_engine::{ClientSettings, Namespaces, ShardId, session};
+use touchline_registry::ReplicaTiming;
+use touchline_store::stats::Stats;
+
+use crate::api::services::ApiServices;
+use crate::auth::TokenVerifier;
+use crate::backend::{nats, store};
+use crate::listening::listen_on_each;
+use crate::net::origin::Origins;
+use crate::net::port::{Port, PortRole};
+use crate::node::{Node, NodeHandles};
+use crate::preparation::{Ports, prepare, proxies_of};
+use crate::runtime::clock::Clock;
+use crate::runtime::process;
+use crate::runtime::shard_handle::ShardHandle;
+use crate::runtime::signer::HmacSigner;
+use crate::runtime::user_counts::UserCounts;
+use crate::server::{Addresses, Server, ShardParts};
+use crate::shard::acceptor::BoundListener;
+use crate::shard::services::Services;
+use crate::start_error::StartError;
+use crate::tls::{Acme, PendingRenewal, Tls, TlsError};
+
+impl Server {
+    /// Checks the settings and binds every address. Nothing is served yet.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn bind(mut settings: Settings) -> Result<Server, StartError> {
+        let ports = prepare(&settings).map_err(|mut faults| faults.swap_remove(0))?;
+        let client = &settings.client;
+        let proxies = proxies_of(&settings)?;
+        let origins = Origins::parse(&settings.client.allowed_origins)?;
+        let verifier = TokenVerifier::new(client)?;
+        let (tls, renewal) = tls_of(&settings)?;
+        let mut listeners: Vec<_> = std::iter::repeat_with(Vec::new).take(shards_of(&settings)).collect();
+        let addresses = listen_everywhere(&settings, &ports, &tls, &mut listeners)?;
+        if settings.node.name.is_empty() {
+            settings.node.name = format!("{}_{}", process::host_name(), addresses.http.port());
+        }
+        let id = format!("{:016x}{:016x}", random_number()?, random_number()?);
+        let clock = Clock::start();
+        let directory = Directory::new(
+            &id,
+            &settings.registry.scopes,
+            &timing_of(&settings),
+            random_number()?,
+            settings.cluster.is_on(),
+            clock.now_ms(),
+        );
+        let (registry, registry_messages) = std::sync::mpsc::channel();
+        let stats = &settings.store.stats;
+        let mut key = [0; 32];
+        rand::fill(&mut key).map_err(|_| no_random_numbers())?;
+        let signer = Arc::new(HmacSigner::new(key));
+        let session = session::SessionSettings {
+            client: client.clone(),
+            namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
+            verifier: Box::new(verifier),
+            scopes: directory.scopes(),
+            version: process::VERSION,
+            id: id.clone(),
+            signer: signer.clone(),
+            users: users_of(client),
+            line_idle: settings.tcp.idle_timeout,
+            deferred_max: deferred_max(&settings),
+            track: TrackLimits { rate: if stats.enabled { stats.track_rate } else { 0 }, props_max: stats.track_size },
+        };
+        let databases = store::opening(&settings, &session.namespaces, &id)?;
+        let statistics = store::stats_opening(&settings)?;
+        let (handles, shards) = shard_parts(listeners)?;
+        let (cluster, joining) = nats::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
+        let node = Arc::new(Node::new(
+            settings,
+            session,
+            clock,
+            id,
+            NodeHandles { shards: handles, registry, cluster, signer, proxies, origins },
+        ));
+        if let Some(databases) = databases {
+            store::open(&node, &databases).map_err(|source| StartError::Database { database: "primary", source })?;
+        }
+        if let Some(statistics) = statistics {
+            let opened = Stats::open(&statistics).map_err(|source| StartError::Database { database: "stats", source });
+            node.set_stats(opened?);
+        }
+        let services: Services = &ApiServices;
+        Ok(Server { node, shards, directory, registry_messages, joining, renewal, services, addresses })
+    }
+}
+
+/// Counts the connections of each user; None = they have no limit.
+fn users_of(client: &ClientSettings) -> Option<Arc<dyn UserCounter + Send + Sync>> {
+    let limit = client.user_connection_limit;
+    if limit == 0 { None } else { Some(Arc::new(UserCounts::new(limit))) }
+}
+
+/// The times by which the registry tells that another node is dead.
+fn timing_of(settings: &Settings) -> ReplicaTiming {
+    let cluster = &settings.cluster;
+    ReplicaTiming {
+        heartbeat_ms: cluster.heartbeat_interval.as_millis() as u64,
+        timeout_ms: cluster.node_timeout.as_millis() as u64,
+        drift_max_ms: cluster.clock_drift_max.as_millis() as u64,
+        // A probe of all connections ends within the time that each has for its pong.
+        probe_timeout_ms: settings.client.pong_timeout.as_millis() as u64 + 2_000,
+        ..ReplicaTiming::default()
+    }
+}
+
+/// The handle of each shard, and what its thread begins with.
+fn shard_parts(listeners: Vec<Vec<BoundListener>>) -> Result<(Vec<ShardHandle>, Vec<ShardParts>), StartError> {
+    let parts = |listeners| {
+        let (handle, mailbox) = ShardHandle::new();
+        Ok((handle, ShardParts { mailbox, listeners, seed: random_number()? }))
+    };
+    let parts: Vec<_> = listeners.into_iter().map(parts).collect::<Result<_, StartError>>()?;
+    Ok(parts.into_iter().unzip())
+}
+
+/// Binds every port for each shard.
+fn listen_everywhere(
+    settings: &Settings,
+    ports: &Ports,
+    tls: &PortsTls,
+    shards: &mut [Vec<BoundListener>],
+) -> Result<Addresses, StartError> {
+    let side = if ports.inner.is_some() { PortRole::Outer } else { PortRole::Whole };
+    let port = |side, is_for_lines, tls: &Option<Arc<Tls>>, is_introduced| Port {
+        side,
+        is_for_lines,
+        tls: tls.clone(),
+        is_introduced,
+    };
+    let http = port(side, false, &tls.http, settings.http_server.proxy_protocol);
+    let lines = port(side, true, &tls.lines, settings.tcp.proxy_protocol);
+    // Backends and probes do not come through the proxies of clients.
+    let inner = port(PortRole::Inner, false, &tls.inner, false);
+    let mut listen = |prepared, port| listen_on_each(shards, prepared, port, settings.http_server.backlog);
+    Ok(Addresses {
+        http: listen(ports.http, &http)?,
+        lines: ports.lines.map(|prepared| listen(prepared, &lines)).transpose()?,
+        inner: ports.inner.map(|prepared| listen(prepared, &inner)).transpose()?,
+    })
+}
+
+/// Bytes of commands that may wait in a session: twice the largest message that any transport takes.
+fn deferred_max(settings: &Settings) -> usize {
+    let streams = [&settings.http_stream, &settings.sse, &settings.uni_http_stream, &settings.uni_sse];
+    let bodies = streams
+        .into_iter()
+        .map(|stream| stream.max_request_body_size())
+        .chain([settings.emulation.max_request_body_size()]);
+    let largest = bodies.chain([settings.websocket.message_size_limit, settings.tcp.message_size_limit]).max();
+    largest.unwrap_or_default().saturating_mul(2)
+}
+
+/// Event loops of the node.
+fn shards_of(settings: &Settings) -> usize {
+    match settings.node.shards {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        shards => shards.min(usize::from(ShardId::MAX)),
+    }
+}
+
+/// The protocols that ports of HTTP offer by ALPN.
+const HTTP: [&str; 2] = ["h2", "http/1.1"];
+
+/// The TLS configuration of each port; None = the port does not speak TLS.
+struct PortsTls {
+    http: Option<Arc<Tls>>,
+    lines: Option<Arc<Tls>>,
+    /// The internal port's.
+    inner: Option<Arc<Tls>>,
+}
+
+/// The TLS configuration of every port, and the certificates that are to be ordered.
+fn tls_of(settings: &Settings) -> Result<(PortsTls, Option<PendingRenewal>), TlsError> {
+    let (http, tcp) = (&settings.http_server, &settings.tcp);
+    let (acme, renewal) = http.tls_autocert.enabled.then(|| Acme::open(&http.tls_autocert)).transpose()?.unzip();
+    let open = |section, of: &TlsSettings, protocols: &[&str]| Tls::open(section, of, acme.as_ref(), protocols);
+    let ports = PortsTls {
+        http: (http.tls.enabled || acme.is_some()).then(|| open("http_server.tls", &http.tls, &HTTP)).transpose()?,
+        lines: tcp.tls.enabled.then(|| open("tcp.tls", &tcp.tls, &[])).transpose()?,
+        inner: None,
+    };
+    let inner = match (http.internal_tls.enabled, http.tls_external) {
+        (true, _) => Some(Tls::open("http_server.internal_tls", &http.internal_tls.of_port(), None, &HTTP)?),
+        (false, true) => None,
+        (false, false) => ports.http.clone(),
+    };
+    Ok((PortsTls { inner, ..ports }, renewal))
+}
+
+fn random_number() -> Result<u64, StartError> {
+    let mut bytes = [0; 8];
+    rand::fill(&mut bytes).map_err(|_| no_random_numbers())?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+fn no_random_numbers() -> StartError {
+    StartError::System { what: "random numbers", source: io::ErrorKind::Other.into() }
+}

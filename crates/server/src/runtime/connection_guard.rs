@@ -1,0 +1,92 @@
+//! What a task holds that serves a connection, so that its shard can count it and end it.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::Poll;
+
+use tokio::sync::oneshot;
+
+/// The tasks of one shard that serve connections.
+#[derive(Debug, Default)]
+pub(crate) struct TaskCounts {
+    /// Tasks that serve connections whose client is not known yet.
+    half_open: AtomicUsize,
+    /// Tasks whose requests a draining node still waits for.
+    awaited: AtomicUsize,
+}
+
+impl TaskCounts {
+    /// The number of tasks that serve connections whose client is not known yet.
+    pub(crate) fn half_open(&self) -> usize {
+        self.half_open.load(Relaxed)
+    }
+
+    /// The number of tasks that a draining node waits for.
+    pub(crate) fn awaited(&self) -> usize {
+        self.awaited.load(Relaxed)
+    }
+}
+
+/// Held by a task that serves a connection: while its client is not known, the connection counts as half-open; while
+/// the task may owe responses, a draining node waits for it.
+pub(crate) struct ConnectionGuard {
+    tasks: Arc<TaskCounts>,
+    told: RefCell<oneshot::Receiver<()>>,
+    counts: Cell<bool>,
+    is_awaited: Cell<bool>,
+}
+
+impl ConnectionGuard {
+    /// The guard of a task that begins, and the sender that tells the task to end.
+    pub(crate) fn new(tasks: &Arc<TaskCounts>) -> (Self, oneshot::Sender<()>) {
+        let (tell, told) = oneshot::channel();
+        tasks.half_open.fetch_add(1, Relaxed);
+        tasks.awaited.fetch_add(1, Relaxed);
+        let (counts, is_awaited) = (Cell::new(true), Cell::new(true));
+        (ConnectionGuard { tasks: Arc::clone(tasks), told: RefCell::new(told), counts, is_awaited }, tell)
+    }
+
+    /// Returns when the connection must be closed.
+    pub(crate) async fn revoked(&self) {
+        poll_fn(|context| {
+            // This is polled with each request.
+            if !self.counts.get() {
+                return Poll::Pending;
+            }
+            let told = Pin::new(&mut *self.told.borrow_mut()).poll(context);
+            if matches!(told, Poll::Ready(Err(_))) {
+                // The shard has ended, so no message will come.
+                self.settle();
+                return Poll::Pending;
+            }
+            told.map(|_| ())
+        })
+        .await;
+    }
+
+    /// The connection is not half-open any more: it has shown a key, or it carries sessions, which count by themselves.
+    pub(crate) fn settle(&self) {
+        if self.counts.replace(false) {
+            self.told.borrow_mut().close();
+            self.tasks.half_open.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// The last response has been written, and no request is read any more: a draining node need not wait for the end
+    /// of the connection.
+    pub(crate) fn part(&self) {
+        if self.is_awaited.replace(false) {
+            self.tasks.awaited.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        self.settle();
+        self.part();
+    }
+}

@@ -1,0 +1,19 @@
+//! Which shard's own thread this is.
+
+use std::cell::Cell;
+
+use touchline_engine::ShardId;
+
+thread_local! {
+    static HERE: Cell<Option<ShardId>> = const { Cell::new(None) };
+}
+
+/// The shard whose own thread this is; None on other threads.
+pub(crate) fn here() -> Option<ShardId> {
+    HERE.get()
+}
+
+/// From now on this is the own thread of a shard.
+pub(crate) fn set_here(shard: ShardId) {
+    HERE.set(Some(shard));
+}

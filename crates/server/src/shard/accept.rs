@@ -1,0 +1,320 @@
+//! How a shard accepts connections. It answers a WebSocket handshake that arrives in one piece itself, without a task,
+//! a timer or a buffer; every other request goes to hyper, with the bytes that have been read.
+
+use std::io::{Error, ErrorKind, Read, Write};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bytes::Bytes;
+use hyper::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use mio::net::TcpStream;
+use mio::{Interest, Token};
+use touchline_protocol::deflate;
+
+use super::acceptor::{Listener, NO_DESCRIPTORS, PendingConnection};
+use super::half_open::{Closed, HalfOpenEntry};
+use super::state::{SCRATCH_SIZE, Shard};
+use crate::net::agent::Agent;
+use crate::net::headers::{HEADERS_MAX, Headers};
+use crate::net::negotiated::Negotiated;
+use crate::net::port::{Port, PortRole};
+use crate::net::remote::Remote;
+use crate::net::socket::Socket;
+use crate::node::Node;
+use crate::transport::handshake::{self, HandshakeRefusal};
+use crate::transport::http::{HEAD_MAX, HttpCaller};
+
+/// The most connections accepted in one turn.
+const ACCEPTS_MAX: usize = 32;
+/// Pause of all listeners when a connection can't be accepted and no connection can be closed for it here,
+/// milliseconds: another attempt at once would spin.
+const PAUSE_MS: u64 = 100;
+/// TLS handshakes that may begin at once, as time at their rate, microseconds: twice the time between two ticks, which
+/// end a pause.
+const HANDSHAKES_BURST_US: u64 = 200_000;
+// The longest head of a request fits into one read.
+const _: () = assert!(HEAD_MAX <= SCRATCH_SIZE);
+
+impl Shard {
+    /// Whether a connection can be accepted at once.
+    pub(super) fn has_ready_listener(&self) -> bool {
+        self.acceptor.closed_until_ms <= self.now_ms
+            && self.acceptor.listeners.iter().any(|listener| self.is_open(listener))
+    }
+
+    /// Whether connections may wait at a listener that accepts. While the node drains, only HTTP accepts: it can reply
+    /// that the node drains.
+    fn is_open(&self, listener: &Listener) -> bool {
+        listener.is_ready
+            && listener.paused_until_ms <= self.now_ms
+            && (self.drain.is_none() || !listener.port.is_for_lines)
+    }
+
+    /// Accepts waiting connections.
+    pub(super) fn accept(&mut self) {
+        if self.has_ready_listener() {
+            self.accept_some();
+            self.publish_half_open();
+        }
+    }
+
+    /// Tries again to accept, because another shard has closed connections.
+    pub(super) fn retry_accepts(&mut self) {
+        self.acceptor.closed_until_ms = 0;
+    }
+
+    /// Accepts the connections of one turn, at most [`ACCEPTS_MAX`].
+    fn accept_some(&mut self) {
+        for _ in 0..ACCEPTS_MAX {
+            if !self.has_ready_listener() {
+                return;
+            }
+            let now_ms = self.now_ms;
+            let Some(open) = self.acceptor.listeners.iter().position(|listener| self.is_open(listener)) else { return };
+            let listener = &mut self.acceptor.listeners[open];
+            if listener.port.tls.is_some()
+                && let Some(wait_us) = wait_for_handshake(&self.node)
+            {
+                listener.paused_until_ms = now_ms + wait_us.div_ceil(1_000);
+                self.metrics.tls_pauses.add(1);
+                continue;
+            }
+            match listener.listener.accept() {
+                Ok((socket, peer)) => {
+                    let port = listener.port.clone();
+                    self.limit_half_open();
+                    self.isolated(|shard| shard.admit(socket, peer.ip(), port));
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => listener.is_ready = false,
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
+                Err(error) if !self.makes_room(&error) => return,
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Makes room after a connection could not be accepted. True = the next attempt may follow at once.
+    fn makes_room(&mut self, error: &Error) -> bool {
+        self.metrics.accept_errors.add(1);
+        self.acceptor.report_error(error, self.now_ms);
+        let is_short = error.raw_os_error().is_some_and(|code| NO_DESCRIPTORS.contains(&code));
+        match if is_short { self.make_room() } else { Closed::Nothing } {
+            Closed::Now => true,
+            // The next turn comes after the task has run.
+            Closed::Soon => false,
+            Closed::Elsewhere | Closed::Nothing => {
+                self.acceptor.closed_until_ms = self.now_ms + PAUSE_MS;
+                false
+            }
+        }
+    }
+
+    /// Begins to serve an accepted connection. A proxy's header or TLS takes more than one read, so a task does it; the
+    /// socket comes back from there.
+    fn admit(&mut self, socket: TcpStream, peer: IpAddr, port: Port) {
+        let remote = Remote::of(peer);
+        if port.is_introduced && !self.node.proxies.contains(peer) {
+            self.metrics.proxy_headers_refused.add_shared(1);
+            tracing::debug!(%peer, "closed a connection that does not come from a trusted proxy");
+            return;
+        }
+        if port.tls.is_some() {
+            let limit = self.node.settings.http_server.tls_handshake_rate_limit;
+            self.node.admission.handshakes.try_admit(limit, HANDSHAKES_BURST_US, self.node.clock.elapsed_us());
+        }
+        if port.is_introduced || port.tls.is_some() {
+            let caller = self.caller(remote, port.side);
+            self.services.prepare(caller, socket.into(), port);
+        } else if port.is_for_lines {
+            self.serve_lines(socket, remote);
+        } else {
+            self.read_head(PendingConnection { socket, remote, side: port.side }, None);
+        }
+    }
+
+    fn caller(&mut self, remote: Remote, side: PortRole) -> HttpCaller {
+        HttpCaller { node: Arc::clone(&self.node), shard: self.id, remote, side, pass: self.pass() }
+    }
+
+    /// Serves lines over TCP, which need no handshake.
+    fn serve_lines(&mut self, socket: TcpStream, remote: Remote) {
+        if self.drain.is_none()
+            && let Ok(admission) = self.node.admit(remote)
+        {
+            self.insert_connection(Socket::Tcp(socket), false, Negotiated::lines(admission));
+        }
+    }
+
+    /// Serves a connection whose client address a proxy has told. Tasks can be made on the shard's own thread only, and
+    /// this may be another thread, so the connection becomes pending and the poller reports its input.
+    pub(super) fn serve_introduced(
+        &mut self,
+        socket: std::net::TcpStream,
+        remote: Remote,
+        side: PortRole,
+        is_for_lines: bool,
+    ) {
+        let socket = TcpStream::from_std(socket);
+        if is_for_lines {
+            self.isolated(|shard| shard.serve_lines(socket, remote));
+        } else {
+            self.keep_pending(PendingConnection { socket, remote, side }, None);
+        }
+    }
+
+    /// Reads a pending connection that the poller has reported.
+    pub(super) fn read_pending(&mut self, token: Token) {
+        if let Some(connection) = self.acceptor.pending.remove(&token.0) {
+            self.serve_accepted(connection, Some(token));
+        }
+    }
+
+    /// Closes the pending connections whose deadline has passed.
+    pub(super) fn drop_overdue(&mut self) {
+        while let Some((until_ms, token)) = self.acceptor.deadlines.front().copied() {
+            if until_ms > self.now_ms && self.acceptor.pending.contains_key(&token) {
+                break;
+            }
+            self.acceptor.deadlines.pop_front();
+            self.acceptor.pending.remove(&token);
+        }
+    }
+
+    /// Reads a pending connection. A panic ends that connection only, and is counted.
+    fn serve_accepted(&mut self, connection: PendingConnection, known: Option<Token>) {
+        self.isolated(|shard| shard.read_head(connection, known));
+    }
+
+    /// Reads the first bytes of a connection and decides what serves it. `known`: its token; None = the poller does not
+    /// know the connection.
+    fn read_head(&mut self, mut connection: PendingConnection, known: Option<Token>) {
+        // A request that is read from now on might get no response.
+        if self.node.is_stopped.load(Relaxed) {
+            return;
+        }
+        let length = match connection.socket.read(&mut self.scratch) {
+            Ok(0) => return,
+            Ok(length) => length,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                return self.keep_pending(connection, known);
+            }
+            Err(_) => return,
+        };
+        let verdict = match connection.side {
+            PortRole::Inner => HandshakeVerdict::ForHttp,
+            _ if self.drain.is_some() => HandshakeVerdict::ForHttp,
+            _ => grant(&self.node, connection.remote, &self.scratch[..length]),
+        };
+        let FirstBytes { response, head, negotiated } = match verdict {
+            HandshakeVerdict::Granted(opening) => opening,
+            HandshakeVerdict::Full => {
+                // The whole request was read, so no reset destroys the response on its way.
+                let _ = connection.socket.write(FULL);
+                return;
+            }
+            HandshakeVerdict::ForHttp => return self.hand_to_http(connection, known, length),
+        };
+        // A new socket has room for so few bytes.
+        if matches!(connection.socket.write(&response), Ok(written) if written == response.len()) {
+            let prefix = self.scratch[head..length].to_vec();
+            if let Some(slot) = self.insert_connection(Socket::Tcp(connection.socket), known.is_some(), negotiated) {
+                self.receive_prefix(slot, prefix);
+            }
+        }
+    }
+
+    /// Keeps a connection pending until the poller reports it. `known`: as of [`Shard::read_head`].
+    fn keep_pending(&mut self, mut connection: PendingConnection, known: Option<Token>) {
+        let token = known.unwrap_or(Token(self.acceptor.next_pending));
+        if known.is_none() {
+            if self.registry.register(&mut connection.socket, token, Interest::READABLE | Interest::WRITABLE).is_err() {
+                return;
+            }
+            self.acceptor.next_pending += 1;
+            let until_ms = self.now_ms + self.node.settings.http_server.header_timeout.as_millis() as u64;
+            self.acceptor.deadlines.push_back((until_ms, token.0));
+        }
+        self.acceptor.pending.insert(token.0, connection);
+        if known.is_none() {
+            self.note_half_open(HalfOpenEntry::Pending(token));
+        }
+    }
+
+    /// Has a task serve a connection by HTTP. `length`: the bytes of it that the scratch buffer holds.
+    fn hand_to_http(&mut self, mut connection: PendingConnection, known: Option<Token>, length: usize) {
+        if known.is_some() && self.registry.deregister(&mut connection.socket).is_err() {
+            return;
+        }
+        let prefix = Bytes::copy_from_slice(&self.scratch[..length]);
+        let caller = self.caller(connection.remote, connection.side);
+        self.services.serve_http(caller, connection.socket.into(), prefix);
+    }
+}
+
+/// How long a TLS handshake has to wait, microseconds; None = it may begin.
+fn wait_for_handshake(node: &Node) -> Option<u64> {
+    let limit = node.settings.http_server.tls_handshake_rate_limit;
+    node.admission.handshakes.wait(limit, HANDSHAKES_BURST_US, node.clock.elapsed_us())
+}
+
+/// The response to a handshake while the node accepts no more clients: it costs no task and no buffer.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n\
+    Content-Type: text/plain; charset=utf-8\r\nContent-Length: 29\r\n\r\nno room for more connections\n";
+
+/// A granted handshake.
+struct FirstBytes {
+    /// The head of the response.
+    response: Vec<u8>,
+    /// The length of the request's head, bytes.
+    head: usize,
+    negotiated: Negotiated,
+}
+
+/// What serves a connection, by its first bytes.
+enum HandshakeVerdict {
+    /// A good handshake.
+    Granted(FirstBytes),
+    /// A good handshake, but the node accepts no more clients.
+    Full,
+    /// Hyper serves it.
+    ForHttp,
+}
+
+/// Examines a whole, good handshake without a body. Hyper serves everything else.
+fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> HandshakeVerdict {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    let Ok(httparse::Status::Complete(head)) = request.parse(bytes) else { return HandshakeVerdict::ForHttp };
+    let Some(target) = request.path else { return HandshakeVerdict::ForHttp };
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    if request.method != Some("GET") || request.version != Some(1) || head > HEAD_MAX {
+        return HandshakeVerdict::ForHttp;
+    }
+    let Some(transport) = handshake::transport_of(node, path) else { return HandshakeVerdict::ForHttp };
+    let headers: &[httparse::Header<'_>] = request.headers;
+    if headers.value(&CONTENT_LENGTH).is_some() || headers.value(&TRANSFER_ENCODING).is_some() {
+        return HandshakeVerdict::ForHttp;
+    }
+    let granted = match handshake::examine(node, remote, transport, query, &headers) {
+        Ok(granted) => granted,
+        Err(HandshakeRefusal::Full) if head == bytes.len() => return HandshakeVerdict::Full,
+        Err(_) => return HandshakeVerdict::ForHttp,
+    };
+    let mut response =
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: "
+            .to_vec();
+    response.extend_from_slice(granted.accept_key.as_bytes());
+    if let Some(subprotocol) = granted.subprotocol {
+        response.extend_from_slice(b"\r\nSec-WebSocket-Protocol: ");
+        response.extend_from_slice(subprotocol.as_bytes());
+    }
+    if granted.is_deflated() {
+        response.extend_from_slice(b"\r\nSec-WebSocket-Extensions: ");
+        response.extend_from_slice(deflate::GRANTED.as_bytes());
+    }
+    response.extend_from_slice(b"\r\n\r\n");
+    let negotiated =
+        Negotiated { transport, wire: granted.wire, agent: Agent::of(&headers), admission: granted.admission };
+    HandshakeVerdict::Granted(FirstBytes { response, head, negotiated })
+}

@@ -1,0 +1,219 @@
+//! What a shard owns, and how a fault of one connection is kept from the others.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
+use touchline_engine::tracker::Tracker;
+use touchline_engine::wheel::Wheel;
+use touchline_engine::{Channels, Effects, Hub, ShardId};
+use touchline_protocol::stream::ChannelName;
+
+use super::acceptor::{Acceptor, BoundListener};
+use super::connections::Connections;
+use super::half_open::HalfOpen;
+use super::minute_stats::{Audience, MinuteStats};
+use super::outbox::Outbox;
+use super::services::Services;
+use super::users::Users;
+use super::waiting::WaitingRequests;
+use crate::net::admission::AddressSlot;
+use crate::node::Node;
+use crate::runtime::clock::TENTH_US;
+use crate::runtime::mailbox::Message;
+use crate::runtime::metrics::ShardMetrics;
+use crate::runtime::random::ClientIdRandom;
+use crate::runtime::registry_mailbox::Probe;
+
+/// Messages of the mailbox served in one turn.
+pub(super) const MESSAGES_MAX: usize = 256;
+/// Length of a tick, milliseconds.
+pub(super) const TICK_MS: u64 = 100;
+// Deadlines of connections are tenths of a second.
+const _: () = assert!(TICK_MS * 1_000 == TENTH_US);
+/// Ticks that the wheel reaches ahead: somewhat more than the usual time between pings.
+pub(super) const WHEEL_TICKS: usize = 512;
+/// Bytes read from a socket at once.
+pub(super) const SCRATCH_SIZE: usize = 64 * 1024;
+
+/// One event loop and all it owns.
+pub(crate) struct Shard {
+    pub(super) id: ShardId,
+    pub(super) node: Arc<Node>,
+    pub(super) services: Services,
+    pub(super) metrics: Arc<ShardMetrics>,
+    pub(super) mailbox: UnboundedReceiver<Message>,
+    /// Messages taken out of the mailbox that are about to be served.
+    pub(super) taken: VecDeque<Message>,
+    pub(super) registry: mio::Registry,
+    pub(super) acceptor: Acceptor,
+    pub(super) connections: Connections,
+    pub(super) users: Users,
+    pub(super) half_open: HalfOpen,
+    /// The most half-open connections that this shard holds.
+    pub(super) half_open_max: usize,
+    /// The counted slot of each connection at its address, by slot of the connection, where addresses are limited.
+    pub(super) address_slots: HashMap<u32, AddressSlot>,
+    pub(super) hub: Hub,
+    pub(super) channels: Channels,
+    /// Requests that wait until their channel is live, by channel.
+    pub(super) waiting: HashMap<ChannelName, WaitingRequests>,
+    pub(super) outbox: Outbox,
+    pub(super) wheel: Wheel,
+    /// Keys due in the current tick.
+    pub(super) due: Vec<(u32, u64)>,
+    /// Connections with more to read than one turn allows.
+    pub(super) unread: Vec<u32>,
+    /// Connections with more to be written than one turn allows.
+    pub(super) sliced: Vec<u32>,
+    /// Connections that have sent too much, and when they are read again, microseconds of the node's clock.
+    pub(super) throttled: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    /// Inline runs that this turn may still do.
+    pub(super) inline_runs_left: usize,
+    /// Bytes of replies that this turn has made.
+    pub(super) made: usize,
+    pub(super) scratch: Vec<u8>,
+    pub(super) effects: Effects,
+    pub(super) tracker: Tracker,
+    /// The minute statistics; None = they are switched off.
+    pub(super) minute_stats: Option<Box<MinuteStats>>,
+    /// Random bytes for the ids of clients.
+    pub(super) secure: ClientIdRandom,
+    /// Pseudo-random numbers for what needs no secret, such as the spread of pings: not of the seed of the epochs.
+    pub(super) random: fastrand::Rng,
+    /// The time of this turn, Unix milliseconds.
+    pub(super) now_ms: u64,
+    /// The time of this turn, microseconds of the node's clock.
+    pub(super) now_us: u64,
+    pub(super) drain: Option<Drain>,
+    /// A probe of all connections that is under way.
+    pub(super) probe_progress: Option<ProbeProgress>,
+}
+
+/// A drain under way: the shard disconnects some connections at each tick.
+pub(super) struct Drain {
+    pub(super) slots: Vec<u32>,
+    pub(super) each_tick: usize,
+    pub(super) done: Option<oneshot::Sender<()>>,
+}
+
+/// A probe of all connections that is under way.
+pub(super) struct ProbeProgress {
+    /// Slots of the connections that may not have sent a pong yet.
+    pub(super) slots: Vec<u32>,
+    /// The registry actor is told when the last shard drops this.
+    pub(super) _done: Arc<Probe>,
+}
+
+impl Shard {
+    /// An empty shard. `seed` must be random.
+    ///
+    /// # Errors
+    /// When the poller does not take a listener, or the system has no random numbers.
+    pub(crate) fn new(
+        id: ShardId,
+        node: Arc<Node>,
+        services: Services,
+        mailbox: UnboundedReceiver<Message>,
+        registry: mio::Registry,
+        listeners: Vec<BoundListener>,
+        seed: u64,
+    ) -> io::Result<Self> {
+        let now_ms = node.clock.now_ms();
+        let mut secure = ClientIdRandom::new();
+        let random = secure
+            .bytes()
+            .map(u64::from_ne_bytes)
+            .ok_or_else(|| io::Error::other("the system has no random numbers"))?;
+        let limit = node.settings.node.channel_limit.div_ceil(node.shards.len().max(1));
+        let channels = Channels::new(Arc::clone(&node.session.namespaces), node.shards.len(), seed).limited(limit);
+        let channels = if node.store().is_some() { channels.with_store() } else { channels };
+        let half_open_max = match node.settings.client.unauthenticated_connection_limit {
+            0 => usize::MAX,
+            limit => limit.div_ceil(node.shards.len()),
+        };
+        let part = || Arc::from(format!("{}/{id}", node.id));
+        let minute_stats = node.stats().map(|_| Box::new(MinuteStats::new(part(), now_ms)));
+        let mut hub = Hub::default();
+        let channels = if minute_stats.is_some() {
+            hub.note_leavers();
+            channels.counting_audiences()
+        } else {
+            channels
+        };
+        Ok(Shard {
+            id,
+            metrics: Arc::clone(&node.shards[usize::from(id)].metrics),
+            mailbox,
+            taken: VecDeque::with_capacity(MESSAGES_MAX),
+            acceptor: Acceptor::new(listeners, &registry)?,
+            registry,
+            connections: Connections::default(),
+            users: Users::new(Arc::clone(&node.users)),
+            half_open: HalfOpen::default(),
+            half_open_max,
+            address_slots: HashMap::new(),
+            hub,
+            channels: if node.cluster.is_some() { channels.in_cluster() } else { channels },
+            waiting: HashMap::new(),
+            outbox: Outbox::default(),
+            wheel: Wheel::new(TICK_MS, WHEEL_TICKS, now_ms),
+            due: Vec::new(),
+            unread: Vec::new(),
+            sliced: Vec::new(),
+            throttled: BinaryHeap::new(),
+            inline_runs_left: 0,
+            made: 0,
+            scratch: vec![0; SCRATCH_SIZE],
+            effects: Effects::default(),
+            tracker: Tracker::default(),
+            minute_stats,
+            random: fastrand::Rng::with_seed(random),
+            secure,
+            now_ms,
+            now_us: 0,
+            drain: None,
+            probe_progress: None,
+            services,
+            node,
+        })
+    }
+
+    /// The minute statistics, and what they count from; None = they are switched off.
+    pub(super) fn minute_stats(&mut self) -> Option<(&mut MinuteStats, Audience<'_>)> {
+        let Shard { hub, channels, connections, minute_stats, node, .. } = self;
+        let (minute_stats, stats) = (minute_stats.as_deref_mut()?, node.stats()?);
+        Some((minute_stats, Audience { hub, channels, connections, stats }))
+    }
+
+    /// Runs work that one connection causes. A panic ends that connection only.
+    pub(super) fn guarded(&mut self, slot: u32, work: impl FnOnce(&mut Shard, u32)) {
+        if !self.isolated(|shard| work(shard, slot)) && !self.isolated(|shard| shard.remove(slot)) {
+            self.settle_session(slot);
+            self.address_slots.remove(&slot);
+            self.connections.forget(slot);
+        }
+    }
+
+    /// Runs work that a peer causes. False = it panicked, which is counted.
+    pub(super) fn isolated(&mut self, work: impl FnOnce(&mut Shard)) -> bool {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(self)));
+        if result.is_err() {
+            self.metrics.panics.add(1);
+            tracing::error!(shard = self.id, "a connection was ended by a fault of the server");
+            self.scratch.resize(SCRATCH_SIZE, 0);
+            self.effects = Effects::default();
+        }
+        result.is_ok()
+    }
+}
+
+/// Subtracts one if any is left. Returns whether any was.
+pub(super) fn take_one(left: &mut usize) -> bool {
+    let has_any = *left > 0;
+    *left = left.saturating_sub(1);
+    has_any
+}

@@ -1,0 +1,56 @@
+//! Checks the TLS settings before a node listens.
+
+use rustls::RootCertStore;
+use touchline_config::{ClusterSettings, Settings, is_inline_pem};
+
+use super::acme;
+use super::config::{load, verifier};
+use super::error::TlsError;
+use super::files::{authorities, certificates, private_key};
+
+/// Checks the certificates of every port that speaks TLS, and the settings of ACME. Returns all faults.
+pub(crate) fn check(settings: &Settings) -> Vec<TlsError> {
+    let http = &settings.http_server;
+    let internal = http.internal_tls.of_port();
+    let mut faults = Vec::new();
+    let has_acme = http.tls_autocert.enabled;
+    if has_acme {
+        faults.extend(acme::check(&http.tls_autocert).err());
+    }
+    let sections = [
+        ("http_server.tls", &http.tls, http.tls.enabled || has_acme, has_acme),
+        ("tcp.tls", &settings.tcp.tls, settings.tcp.tls.enabled, has_acme),
+        ("http_server.internal_tls", &internal, internal.enabled, false),
+    ];
+    for (section, tls, _, has_acme) in sections.into_iter().filter(|(_, _, is_on, _)| *is_on) {
+        let needs_files = tls.has_files() || !has_acme;
+        let loaded =
+            if needs_files { load(section, tls, None, &[]).map(drop) } else { verifier(section, tls).map(drop) };
+        faults.extend(loaded.err().map(|error| error.of(section)));
+    }
+    faults
+}
+
+/// Checks the TLS files of the connection to NATS. They must be paths, because they are read at every connect.
+///
+/// # Errors
+/// See [`TlsError`].
+pub(crate) fn check_nats(cluster: &ClusterSettings) -> Result<(), TlsError> {
+    let (certificate, key) = (&cluster.nats_tls_cert, &cluster.nats_tls_key);
+    for (name, value) in [("nats_tls_ca", &cluster.nats_tls_ca), ("nats_tls_cert", certificate), ("nats_tls_key", key)]
+    {
+        if is_inline_pem(value) {
+            return Err(TlsError::NoPath { key: format!("cluster.{name}") });
+        }
+    }
+    authorities("cluster.nats_tls_ca", &cluster.nats_tls_ca)?;
+    if certificate.is_empty() && key.is_empty() {
+        return Ok(());
+    }
+    let chain = certificates("cluster.nats_tls_cert", certificate)?;
+    let key = private_key("cluster.nats_tls_key", key)?;
+    let fits = rustls::ClientConfig::builder()
+        .with_root_certificates(RootCertStore::empty())
+        .with_client_auth_cert(chain, key);
+    fits.map(drop).map_err(|error| TlsError::from(error).of("cluster.nats_tls_cert"))
+}

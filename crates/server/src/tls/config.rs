@@ -1,0 +1,169 @@
+//! The TLS configuration of a port: its certificates, which are read again when the files change, and the user that a
+//! client certificate names.
+
+use std::fs;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::time::{Duration, SystemTime};
+
+use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ClientHello, NoServerSessionStorage, WebPkiClientVerifier};
+use touchline_config::{ClientAuth, ClientUser, TlsSettings};
+use touchline_protocol::data::is_plain_text;
+use x509_cert::der::Decode;
+
+use super::acme::Acme;
+use super::error::TlsError;
+use super::files::{authorities, certificates, private_key};
+
+/// How often the watcher checks whether the files have changed.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The TLS of one listener.
+#[derive(Debug)]
+pub(crate) struct Tls {
+    /// The configuration section of its settings, for errors and logs.
+    section: &'static str,
+    settings: TlsSettings,
+    /// The source of certificates that are not loaded from files. None = the section has files.
+    acme: Option<Arc<Acme>>,
+    protocols: Vec<Vec<u8>>,
+    config: RwLock<Arc<ServerConfig>>,
+}
+
+impl Tls {
+    /// Loads the certificates of a section. If the section names none, they come from `acme`. `protocols` are offered
+    /// by ALPN.
+    ///
+    /// # Errors
+    /// See [`TlsError`].
+    pub(crate) fn open(
+        section: &'static str,
+        settings: &TlsSettings,
+        acme: Option<&Arc<Acme>>,
+        protocols: &[&str],
+    ) -> Result<Arc<Self>, TlsError> {
+        let protocols: Vec<Vec<u8>> = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        let acme = acme.filter(|_| !settings.has_files()).cloned();
+        let config =
+            RwLock::new(load(section, settings, acme.as_deref(), &protocols).map_err(|error| error.of(section))?);
+        let tls = Arc::new(Tls { section, settings: settings.clone(), acme, protocols, config });
+        let (watched, mut seen) = (Arc::downgrade(&tls), tls.stamps());
+        // The thread ends when the last owner drops this. If the system refuses it, the files are read only once.
+        let _ = std::thread::Builder::new().name("certificates".into()).spawn(move || watch(&watched, &mut seen));
+        Ok(tls)
+    }
+
+    /// The TLS configuration of new connections.
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The TLS configuration for an ACME `tls-alpn-01` challenge handshake; the connection is closed after it. None =
+    /// the handshake is an ordinary one.
+    pub(crate) fn challenge_config(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
+        self.acme.as_ref()?.challenge_config(hello)
+    }
+
+    /// The user id that a client certificate names. None = no certificate, or the settings take no user from it.
+    pub(crate) fn user(&self, certificates: Option<&[CertificateDer<'_>]>) -> Option<String> {
+        user_of(self.settings.client_user, certificates?.first()?)
+    }
+
+    /// The modification times and sizes of the files; None for each that can't be read.
+    fn stamps(&self) -> Vec<Option<(SystemTime, u64)>> {
+        let settings = &self.settings;
+        let stamp = |path: &String| fs::metadata(path).ok().and_then(|file| Some((file.modified().ok()?, file.len())));
+        [&settings.cert_pem, &settings.key_pem, &settings.client_ca_pem].map(stamp).to_vec()
+    }
+}
+
+/// Reloads the files when they change, until the last owner has dropped the configuration.
+fn watch(tls: &Weak<Tls>, seen: &mut Vec<Option<(SystemTime, u64)>>) {
+    loop {
+        std::thread::sleep(WATCH_INTERVAL);
+        let Some(tls) = tls.upgrade() else { return };
+        let stamps = tls.stamps();
+        if stamps == *seen {
+            continue;
+        }
+        *seen = stamps;
+        match load(tls.section, &tls.settings, tls.acme.as_deref(), &tls.protocols) {
+            Ok(config) => {
+                *tls.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+                tracing::info!(section = tls.section, "certificates were read again");
+            }
+            // Files are often written one after the other: at the next check they may be complete.
+            Err(error) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "certificates have changed and can't be used; keeping the previous certificates"
+                )
+            }
+        }
+    }
+}
+
+/// Asks clients for certificates, if there are authorities for them; None = there are none.
+///
+/// # Errors
+/// See [`TlsError`].
+pub(super) fn verifier(section: &str, settings: &TlsSettings) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
+    if settings.client_ca_pem.is_empty() {
+        return Ok(None);
+    }
+    let roots = authorities(&format!("{section}.client_ca_pem"), &settings.client_ca_pem)?;
+    let verifier = WebPkiClientVerifier::builder(Arc::new(roots));
+    Ok(Some(match settings.client_auth {
+        ClientAuth::Require => verifier.build()?,
+        ClientAuth::Request => verifier.allow_unauthenticated().build()?,
+    }))
+}
+
+/// The configuration of rustls that a section stands for.
+///
+/// # Errors
+/// See [`TlsError`].
+pub(super) fn load(
+    section: &str,
+    settings: &TlsSettings,
+    acme: Option<&Acme>,
+    protocols: &[Vec<u8>],
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let builder = ServerConfig::builder();
+    let builder = match verifier(section, settings)? {
+        None => builder.with_no_client_auth(),
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
+    };
+    let mut config = match acme {
+        Some(acme) => builder.with_cert_resolver(acme.certificates()),
+        None => {
+            let chain = certificates(&format!("{section}.cert_pem"), &settings.cert_pem)?;
+            builder.with_single_cert(chain, private_key(&format!("{section}.key_pem"), &settings.key_pem)?)?
+        }
+    };
+    config.alpn_protocols = protocols.to_vec();
+    // Tickets hold the state of sessions, so the server holds none.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new()?;
+    Ok(Arc::new(config))
+}
+
+/// The user in a certificate's subject: all of it (RFC 4514), or its common name.
+fn user_of(wanted: ClientUser, certificate: &[u8]) -> Option<String> {
+    if wanted == ClientUser::None {
+        return None;
+    }
+    let certificate = x509_cert::Certificate::from_der(certificate).ok()?;
+    let subject = &certificate.tbs_certificate.subject;
+    let is_user = |name: &str| !name.is_empty() && is_plain_text(name);
+    if wanted == ClientUser::Subject {
+        return Some(subject.to_string()).filter(|subject| is_user(subject));
+    }
+    let parts = subject.0.iter().flat_map(|part| part.0.iter());
+    let name = parts
+        .filter(|part| part.oid.to_string() == "2.5.4.3")
+        .find_map(|part| std::str::from_utf8(part.value.value()).ok());
+    name.filter(|name| is_user(name)).map(str::to_owned)
+}
