@@ -135,7 +135,7 @@ mod tests {
     fn a_key_is_remembered_with_its_result_and_goes_by_itself() {
         let mut keys = Idempotency::default();
         let position = StreamPosition { offset: Offset(3), ..StreamPosition::default() };
-        keys.put(&"a".into(), "k".into(), Some(position.clone()), 1_000);
+        keys.put(&"a".into(), "k".into(), Some(position), 1_000);
         keys.put(&"a".into(), "l".into(), None, 1_001);
         assert_eq!((keys.get("a", "k", 1_000), keys.get("a", "l", 1_000)), (Some(Some(position)), Some(None)));
         assert_eq!(keys.bytes, 2 * (ENTRY + 1 + 1));

@@ -131,12 +131,19 @@ impl<A> Directory<A> {
             }
             Request::Reply { call, outcome } => self.handle_client_reply(owner, call, outcome)?.into(),
             Request::Enter { channel, info, is_shown, is_announced } => {
-                self.enter(owner, &channel, (&info, is_shown, is_announced), now_ms).into()
+                self.enter(owner, &channel, (&info, is_shown, is_announced), now_ms);
+                ().into()
             }
-            Request::Exit { channel } => self.exit(owner, &channel).into(),
+            Request::Exit { channel } => {
+                self.exit(owner, &channel);
+                ().into()
+            }
             Request::Presence { channel, limit } => self.begin_presence(channel, limit).into(),
             Request::PresenceStats { channel } => self.presence_stats_of(&channel).into(),
-            Request::Close => self.close(owner).into(),
+            Request::Close => {
+                self.close(owner);
+                ().into()
+            }
         })
     }
 
