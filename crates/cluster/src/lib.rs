@@ -1,6 +1,6 @@
 //! Nodes joined by NATS: links between registries, messages between nodes, channels across them.
 //!
-//! [`join`] returns a [`Cluster`], the handle that sends, and [`Joining::start`] calls one function with every event.
+//! [`join()`] returns a [`Cluster`], the handle that sends, and [`Joining::start`] calls one function with every event.
 //! The connection has a thread of its own: no call here blocks, except [`Cluster::leave`]. The subjects and their
 //! messages are in `docs/cluster.md`.
 

@@ -23,7 +23,7 @@ const PASSED_MAX: u64 = 64 * 1024;
 const PASSED_TIME: Duration = Duration::from_secs(5);
 
 /// Bytes in memory for requests and streams of HTTP: until this is dropped they count in
-/// [`crate::shard::ShardHandle::http_buffered`].
+/// [`crate::runtime::shard_handle::ShardHandle::http_buffered`].
 pub(crate) struct BodyBudget {
     buffered: Arc<AtomicUsize>,
     bytes: usize,
