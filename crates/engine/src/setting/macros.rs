@@ -1,7 +1,7 @@
 //! The macros that make a struct, its defaults and its keys of one table, and words of an enum.
 
 /// Makes a struct of a table of settings: its fields with their documentation, its defaults, a `Debug` that shows no
-/// secret, and [`SettingsTable`].
+/// secret, and [`crate::setting::SettingsTable`].
 ///
 /// A row is its documentation, what it is, a name, a type and a default:
 ///
