@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use rustls::ClientConfig;
 use serde_json::Value as Json;
 use touchline_config::Sources;
-use touchline_server::{PROBES, Settings};
+use touchline_server::{PROBES, Settings, operations};
 
 use super::http;
 use super::tls;
@@ -62,6 +62,7 @@ impl ApiClient {
     /// # Errors
     /// When the server isn't there or refuses; the API's own errors with number and text.
     pub(crate) fn call(&self, operation: &str, request: &Json) -> Result<Json> {
+        debug_assert!(operations().any(|known| known.name == operation), "the server has no operation {operation}");
         let url = ServerUrl { path: format!("{}/api/{operation}", self.base.path), ..self.base.clone() };
         let answer = http::post(&url, self.tls.as_ref(), &self.key, request.to_string().into_bytes())?;
         match answer.status {
