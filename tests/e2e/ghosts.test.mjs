@@ -59,6 +59,11 @@ describe('what is over stays over', () => {
   test('names given up before NATS was away are not claimed again after it', { timeout: 180_000 }, async () => {
     const [one, two] = await start(2);
     const [ann, bob] = [await connect(two, 'ann'), await connect(one, 'bob')];
+    const watcher = bob.newSubscription('$registry:floor');
+    const seen = [];
+    watcher.on('publication', ({ data }) => seen.push(...data.changes ?? []));
+    watcher.subscribe();
+    await watcher.ready(30_000);
     for (const name of NAMES) {
       await register(ann, name);
       await eventually(async () => (await find(one, name)) === ann.id, 'the other node to know');
@@ -66,11 +71,9 @@ describe('what is over stays over', () => {
       await eventually(async () => !(await find(one, name)), 'the name to be free');
       await register(bob, name);
     }
-    const watcher = bob.newSubscription('$registry:floor');
-    const seen = [];
-    watcher.on('publication', ({ data }) => seen.push(...data.changes ?? []));
-    watcher.subscribe();
-    await watcher.ready(30_000);
+    // The reply to the last registration may overtake its change.
+    await eventually(async () => seen.some(({ name, client }) => name === NAMES.at(-1) && client === bob.id), 'the watcher to know');
+    seen.length = 0;
     await nats.kill();
     await eventually(async () => (await sees(one)) === 1 && (await sees(two)) === 1, 'the nodes to forget each other');
     await nats.run();
