@@ -10,7 +10,7 @@ pub enum JoinError {
     #[error("cluster.nats_url: no address of NATS; set it to nats://HOST:4222")]
     NoServer,
     /// A setting can't be used. The text never has the value, which may be a secret.
-    #[error("cluster.{key}: {source}; expected {expected}")]
+    #[error("cluster.{key}: not valid; expected {expected}")]
     Setting {
         /// The key of the section `cluster`.
         key: &'static str,

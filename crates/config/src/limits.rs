@@ -212,6 +212,4 @@ pub(crate) const NO_FIXED: &[(&str, &str)] = &[
     ("server/src/shard/turn.rs", "WRITES_MAX"),
     ("server/src/shard/turn.rs", "INLINE_RUNS_PER_TURN_MAX"),
     ("store/src/tfidf.rs", "STEM_MAX"),
-    ("store/src/metrics.rs", "CAUSES_MAX"),
-    ("cluster/src/outage.rs", "CAUSES_MAX"),
 ];

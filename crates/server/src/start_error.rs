@@ -104,7 +104,7 @@ pub enum StartError {
     #[error("client.pong_timeout must be above zero, and shorter than every ping_interval")]
     PingInterval,
     /// A time that must not be zero is zero.
-    #[error("{key} must be above zero")]
+    #[error("{key}: must be above zero")]
     NoTime {
         /// The key.
         key: &'static str,

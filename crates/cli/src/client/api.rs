@@ -74,14 +74,22 @@ impl ApiClient {
             404 => bail!("there is no server API at {} (404)", url.authority()),
             status => bail!("the server answered {status}: {}", excerpt(&answer.body)),
         }
-        let mut reply: Json = serde_json::from_slice(&answer.body)
-            .with_context(|| format!("the answer does not come from a server API: {}", excerpt(&answer.body)))?;
-        if let Some(error) = reply.get("error") {
-            let number = error["code"].as_u64().unwrap_or_default();
-            bail!("error {number}: {}", error["message"].as_str().unwrap_or_default());
-        }
-        Ok(reply["result"].take())
+        result_of(&answer.body)
     }
+}
+
+/// The result in the answer of the server API.
+///
+/// # Errors
+/// The API's own error, with its number and text; another when the answer is not of a server API.
+fn result_of(body: &[u8]) -> Result<Json> {
+    let foreign = || format!("the answer does not come from a server API: {}", excerpt(body));
+    let mut reply: Json = serde_json::from_slice(body).with_context(foreign)?;
+    if let Some(error) = reply.get("error") {
+        let number = error["code"].as_u64().unwrap_or_default();
+        bail!("error {number}: {}", error["message"].as_str().unwrap_or_default());
+    }
+    reply.get_mut("result").map(Json::take).with_context(foreign)
 }
 
 /// The configuration file: the one that was typed, else the one that TOUCHLINE_CONFIG names.
@@ -138,6 +146,19 @@ fn excerpt(body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_without_a_result_does_not_come_from_a_server_api() {
+        for body in ["[]", "null", "{}", "7", "\"text\"", "", "<html>"] {
+            let error = result_of(body.as_bytes()).expect_err(body).to_string();
+            assert!(error.starts_with("the answer does not come from a server API"), "{body}: {error}");
+        }
+        assert!(
+            result_of(br#"{"error":{"code":107,"message":"bad request"}}"#)
+                .is_err_and(|e| e.to_string().contains("107"))
+        );
+        assert!(result_of(br#"{"result":{"offset":1}}"#).is_ok_and(|result| result["offset"] == 1));
+    }
 
     #[test]
     fn the_server_api_is_where_the_settings_put_it() {

@@ -119,7 +119,9 @@ async fn open<S: Read + Write + Unpin + Send + 'static>(stream: S) -> Result<Sen
 
 /// Says what is wrong with an answer.
 fn told(error: hyper::Error) -> Error {
-    let text = if error.is_parse() {
+    let text = if error.is_parse_too_large() {
+        "the head of the answer is too long"
+    } else if error.is_parse() {
         "the other end does not speak HTTP here (is it https://?)"
     } else if error.is_incomplete_message() {
         "the answer broke off"

@@ -82,6 +82,9 @@ pub(crate) fn explain(error: io::Error, url: &ServerUrl) -> Error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             format!("the certificate of {authority} has expired ({reason}; --ca FILE does not help)")
         }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => format!(
+            "the certificate of {authority} is not valid yet ({reason}; --ca FILE does not help): compare the clocks"
+        ),
         reason => format!(
             "the certificate of {authority} is not trusted ({reason}); \
              --ca FILE gives the certificate of an authority that is"

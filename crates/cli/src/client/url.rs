@@ -29,7 +29,7 @@ impl ServerUrl {
     /// # Errors
     /// When the text is something else, or names a user.
     pub(crate) fn parse(text: &str, scheme: &str) -> Result<Self> {
-        let invalid = || format!("{text:?} is not a valid {scheme}:// or {scheme}s:// URL");
+        let invalid = || format!("{:?} is not a valid {scheme}:// or {scheme}s:// URL", without_password(text));
         let uri: Uri = text.parse().with_context(invalid)?;
         let is_tls = match uri.scheme_str() {
             Some(found) if found == scheme => false,
@@ -40,7 +40,9 @@ impl ServerUrl {
         let host = authority.host();
         let port = match authority.as_str().strip_prefix(host).map(|rest| rest.strip_prefix(':').ok_or(rest)) {
             Some(Err("")) => 80 + u16::from(is_tls) * (443 - 80),
-            Some(Ok(port)) => port.parse().with_context(|| format!("{text:?} has no valid port"))?,
+            Some(Ok(port)) => {
+                port.parse().with_context(|| format!("{:?} has no valid port", without_password(text)))?
+            }
             _ => bail!(invalid()),
         };
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -85,9 +87,32 @@ impl ServerUrl {
     }
 }
 
+/// A text that should be a URL, without what stands before its last `@`: that may be a password.
+fn without_password(text: &str) -> String {
+    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+    match rest.rsplit_once('@') {
+        Some((_, rest)) => format!("{scheme}://…@{rest}"),
+        None => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_password_stands_in_the_text_of_an_error() {
+        for text in [
+            "http://u:secret@host",
+            "ftp://u:secret@host",
+            "u:secret@host",
+            "http://u:p@secret@host",
+            "http://secret@h:x",
+        ] {
+            let error = format!("{:#}", ServerUrl::parse(text, "http").expect_err(text));
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
 
     #[test]
     fn urls_are_taken_apart() {

@@ -143,7 +143,7 @@ fn a_node_listens_on_both_protocols_and_on_host_names() {
     let mut hasty = settings();
     hasty.http_server.request_timeout = Duration::ZERO;
     let told: Vec<String> = touchline_server::check(&hasty).iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["http_server.request_timeout must be above zero"]);
+    assert_eq!(told, ["http_server.request_timeout: must be above zero"]);
 }
 
 #[test]
