@@ -1,14 +1,44 @@
 //! Every setting of a node, said once: its type, its default, its key and what it means. What is written in a file, in
 //! the environment or as a flag becomes [`Settings`]; each fault names its place.
 //!
+//! It is not a server: what only a server can tell of settings, such as whether a certificate can be used, it asks by
+//! [`Probes`].
+//!
 //! ```
 //! use touchline_config::{Probes, Sources, read};
 //!
+//! let file = std::env::temp_dir().join(format!("touchline-config-page-{}.toml", std::process::id()));
+//! std::fs::write(&file, "[client]\nchannel_limit = 4\n\n[http_server]\nport = 9000\n")?;
 //! let variables = vec![("TOUCHLINE_CLIENT_CHANNEL_LIMIT".to_owned(), "5".to_owned())];
-//! let (configuration, _) = read(&Sources { variables, ..Sources::default() }, &Probes::NONE).into_result()?;
+//!
+//! let sources = Sources { file: Some(file.clone()), variables, ..Sources::default() };
+//! let (configuration, _) = read(&sources, &Probes::NONE).into_result()?;
+//! // The environment wins over the file.
 //! assert_eq!(configuration.settings.client.channel_limit, 5);
-//! # Ok::<(), touchline_config::ConfigErrors>(())
+//! assert_eq!(configuration.settings.http_server.port, 9000);
+//! std::fs::remove_file(&file)?;
+//!
+//! let variables = vec![("TOUCHLINE_CLIENT_CHANNEL_LIMIT".to_owned(), "many".to_owned())];
+//! assert!(read(&Sources { variables, ..Sources::default() }, &Probes::NONE).into_result().is_err());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Where to begin
+//!
+//! 1. `settings/node.rs`: the settings of a node, section by section; each row is a setting.
+//! 2. `load/mod.rs`: how sources become settings; `load/tree.rs` is what was written, with its places.
+//! 3. `load/interpret.rs`: how each value is read into its field.
+//! 4. `check/rules.rs`: values that do not go together.
+//!
+//! The macro that makes these tables is in `touchline-engine` (`setting/macros.rs`), with the tables of what the engine
+//! acts on.
+//!
+//! # What never happens
+//!
+//! - No key, default or meaning is written down twice: the reference and the JSON Schema come from the same tables.
+//! - No reading stops at the first fault: it gathers all findings.
+//! - No finding shows the value of a secret.
+//! - Nothing here binds a port or connects to anything.
 
 mod check;
 mod configuration;

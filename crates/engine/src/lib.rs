@@ -1,4 +1,5 @@
-//! Channels and sessions: order, history, recovery, presence, permissions.
+//! Channels and sessions: order, history, recovery, presence, permissions. The directory of a node is here too: names,
+//! groups, calls and inboxes of clients.
 //!
 //! Pure: no runtime, no clock, no randomness, no sockets. `now_ms` (Unix milliseconds) and a seed come in, values come
 //! out; so tests and fuzzers can drive whole sessions without a network.
@@ -6,6 +7,52 @@
 //! - [`Channels`] owns the channels whose home is one shard: their order, history, presence.
 //! - [`Hub`] knows which connections of one shard are subscribed to which channel.
 //! - [`Session`] is the protocol state of one client: commands and replies in, messages and requests out.
+//!
+//! It is not a server: a shard of `touchline-server` passes the time, the commands and the answers in, and carries out
+//! what was decided. It is not a database: the logs of replicated channels are kept by the cluster or the store.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use bytes::Bytes;
+//! use touchline_engine::request::{History, Publish};
+//! use touchline_engine::{ChannelOptions, ChannelRequest, ChannelSettings, Channels, Namespaces, Response};
+//! use touchline_protocol::publication::Content;
+//! use touchline_protocol::stream::Offset;
+//!
+//! let now_ms = 1_700_000_000_000;
+//! let history_ttl = Duration::from_secs(60);
+//! let options = ChannelOptions { history_size: 10, history_ttl, ..ChannelOptions::default() };
+//! let settings = ChannelSettings { without_namespace: options, ..ChannelSettings::default() };
+//! let mut channels = Channels::new(Arc::new(Namespaces::new(settings)), 1, 7);
+//!
+//! for data in ["1", "2"] {
+//!     let content = Content { data: Bytes::from_static(data.as_bytes()), ..Content::default() };
+//!     let publish = ChannelRequest::Publish(Box::new(Publish { content, ..Publish::default() }));
+//!     assert!(matches!(channels.execute(&"news".into(), publish, now_ms), Response::Published(Some(_))));
+//! }
+//! let history = ChannelRequest::History(Box::new(History::default()));
+//! let Response::History { publications, position } = channels.execute(&"news".into(), history, now_ms) else {
+//!     panic!("the channel has a history");
+//! };
+//! assert_eq!((publications.len(), position.offset), (2, Offset(2)));
+//! ```
+//!
+//! # Where to begin
+//!
+//! 1. `request/channel_request.rs`: what a session or the server API asks of the home of a channel.
+//! 2. `channels/mod.rs`: how a home answers, with a diagram; `channels/sync.rs` is the table of its states.
+//! 3. `session/mod.rs`: one client; `session/commands.rs` is where its messages come in.
+//! 4. `directory/mod.rs`: names, groups, presence and calls, on top of `touchline-registry`.
+//!
+//! # What never happens
+//!
+//! - Nothing here reads a clock, opens a socket or a file, waits, or starts a thread.
+//! - No session carries anything out: it decides, and its shard reads the [`Effects`].
+//! - No publication of a log is delivered twice, or before an earlier one, to a subscriber that was not told to
+//!   subscribe anew in between.
+//! - No permission of a namespace is on by default.
 
 // First: its macros are for the modules below.
 #[macro_use]

@@ -4,6 +4,40 @@
 //! and beside them the *floor*: the same bytes to as many plain sockets, written in a bare loop. What a server costs is
 //! the time that the kernel accounts to its process, divided by the work done, so it holds on a busy machine too. Every
 //! subscriber checks that nothing is lost, doubled or out of order.
+//!
+//! It is not part of a node, and not a library for clients: its clients read as few bytes as a check needs.
+//! `touchline lab` runs it; the binary passes its arguments here.
+//!
+//! ```no_run
+//! use clap::Parser;
+//! use touchline_lab::LabArguments;
+//!
+//! #[derive(Parser)]
+//! struct Arguments {
+//!     #[command(flatten)]
+//!     lab: LabArguments,
+//! }
+//!
+//! // Publications to many subscribers, beside the floor, once.
+//! let arguments = Arguments::parse_from(["lab", "fanout", "--runs", "1"]);
+//! let code = touchline_lab::run(arguments.lab)?;
+//! println!("{code:?}");
+//! # Ok::<(), anyhow::Error>(())
+//! ```
+//!
+//! # Where to begin
+//!
+//! 1. `arguments.rs`: every scenario, with what it measures.
+//! 2. `scenario/fanout.rs`: one of them, from the start of a server to the figures.
+//! 3. `worker/subscriber.rs`: one subscriber; `ledger.rs`: what it was due and what it got.
+//! 4. `report.rs`: figures, their bounds, and the medians over the runs.
+//!
+//! # What never happens
+//!
+//! - Nothing here links `touchline-server`: the server under test is another process.
+//! - No lost, doubled or disordered publication is hidden by a good figure: it breaks the bound of its scenario.
+//! - No figure with a bound that is not kept ends with exit code 0.
+//! - No figure is that of the best run: the median of all runs is printed.
 
 mod arguments;
 mod certificate;

@@ -9,7 +9,41 @@
 //! Lookups go to a [`View`], from any thread and without a lock. The wire format and the rules are in
 //! `docs/registry.md`.
 //!
+//! It is not a consensus protocol: during a split two nodes may own one name, and one of them loses it when the split
+//! heals. It is not a transport either: the host carries the messages.
+//!
 //! The model is that of Syn (Roberto Ostinelli, 2015–): a process registry for Erlang, versions 1 to 3.
+//!
+//! ```
+//! use touchline_registry::{OwnerId, RegisterRefusal, Replica, ReplicaSettings};
+//!
+//! let now_ms = 1_700_000_000_000;
+//! let (alice, bob) = (OwnerId([1; 16]), OwnerId([2; 16]));
+//! let mut replica = Replica::new("node-a", 1, ReplicaSettings::default(), now_ms);
+//! replica.register(alice, "printer", b"first floor", false, now_ms).expect("the name is free");
+//! replica.register(bob, "scanner", b"", false, now_ms).expect("the name is free");
+//!
+//! let view = replica.view();
+//! assert_eq!(view.names(), 2);
+//! assert_eq!(view.lookup("scanner").map(|entry| entry.owner()), Some(bob));
+//! assert_eq!(view.read("printer", |entry| entry.meta().to_vec()).as_deref(), Some(&b"first floor"[..]));
+//! assert!(matches!(replica.register(bob, "printer", b"", false, now_ms), Err(RegisterRefusal::Taken(_))));
+//! ```
+//!
+//! # Where to begin
+//!
+//! 1. `replica.rs`: the state of a replica, and the commands of its owners.
+//! 2. `event.rs`: all that comes out of a replica.
+//! 3. `sync.rs`: how replicas keep up with each other; `snapshot.rs` and `rebirth.rs` follow from it.
+//! 4. `conflict.rs`: which of two claims of a name counts.
+//!
+//! # What never happens
+//!
+//! - Nothing here reads a clock, opens a socket or starts a thread: the time and the birth number are arguments.
+//! - No lookup waits for a lock, for the writer or for another node.
+//! - No node changes what another node says of its owners: a conflict is decided, and the loser withdraws its claim.
+//! - No change is told twice: the events, replayed, give the table.
+//! - No `unsafe` code stands outside `entry.rs` and `view/index.rs`.
 
 mod clock;
 mod codec;

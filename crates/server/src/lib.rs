@@ -1,14 +1,35 @@
-//! Shards, HTTP, operations, metrics: the server that people embed or run.
+//! Shards, HTTP, operations, metrics: the server that people embed or run. It joins the other crates: it passes time
+//! and random numbers to the engine, and carries out what sessions, homes and the registry decide.
 //!
-//! ```no_run
+//! It is not where rules of the protocol stand: those are in `touchline-engine` and `touchline-protocol`. It does not
+//! read files of configuration or command lines: it takes [`Settings`].
+//!
+//! ```
 //! let mut settings = touchline_server::Settings::default();
+//! settings.http_server.address = "127.0.0.1".into();
+//! settings.http_server.port = 0; // Any free one.
 //! settings.http_api.key = "a long secret".into();
 //! settings.client.token.hmac_secret_key = "another long secret".into();
 //! let running = touchline_server::Server::bind(settings)?.start()?;
 //! println!("listening on {}", running.address());
+//! assert_ne!(running.address().port(), 0);
 //! running.stop();
 //! # Ok::<(), touchline_server::StartError>(())
 //! ```
+//!
+//! # Where to begin
+//!
+//! 1. `builder.rs`: how a node is put together; `server.rs`: how it starts and stops.
+//! 2. `shard/state.rs`: what a shard owns; `shard/turn.rs`: what it does, again and again.
+//! 3. `api/operations/publish.rs`: one operation of the server API, from its request to its answer.
+//! 4. `backend/store.rs` and `backend/nats.rs`: how events of the databases and of other nodes reach the shards.
+//!
+//! # What never happens
+//!
+//! - No shard waits for another one: what is for another shard goes into its mailbox.
+//! - No shard waits for a database or for NATS: an answer comes as an event.
+//! - No panic in the code of one connection ends another connection; it is counted.
+//! - No file imports from a floor above its own.
 //!
 //! # Floors
 //!

@@ -1,8 +1,13 @@
 //! The primary database: the history of durable channels, on disk before a publisher is acknowledged; the directory of
-//! channels; messages in the inboxes of names that have no owner at the moment.
+//! channels; messages in the inboxes of names that have no owner at the moment. It is SQLite or PostgreSQL, and both
+//! behave alike. Statistics are in a database of their own ([`stats`]).
 //!
 //! [`Store::open`] returns a handle that takes requests, and calls one function with every event. The databases have
-//! threads of their own: no call here blocks. A request that the queue has no room for is refused at once.
+//! threads of their own: no call of the handle blocks, except [`Store::open`] and [`Store::close`]. A request that the
+//! queue has no room for is refused at once.
+//!
+//! It is not a general layer over SQL: no other crate has a query, and none can send one. It delivers nothing either:
+//! the home of a channel does, once the store has reported a publication.
 //!
 //! | to … | see |
 //! |---|---|
@@ -12,6 +17,61 @@
 //! | know why a database does not open, or refuses a request | [`OpenError`], [`StoreRefusal`] |
 //! | change a schema, copy a database | [`Schema`], [`migrate`], [`copies`] |
 //! | count audiences and events | [`stats`] |
+//!
+//! ```
+//! use std::sync::{Arc, mpsc};
+//!
+//! use touchline_config::StoreSettings;
+//! use touchline_protocol::stored::encode_publication;
+//! use touchline_protocol::stream::{Offset, Retention};
+//! use touchline_store::{Append, DatabaseUrl, PrimaryOptions, Store};
+//!
+//! let directory = std::env::temp_dir().join(format!("touchline-store-page-{}", std::process::id()));
+//! std::fs::create_dir_all(&directory)?;
+//! let store = Store::open(
+//!     &PrimaryOptions {
+//!         store: StoreSettings::default(),
+//!         url: DatabaseUrl::Sqlite(directory.join("primary.db")),
+//!         tls_ca: String::new(),
+//!         notifier: String::new(),
+//!         retention: Arc::new(|_| None),
+//!     },
+//!     |_event| (),
+//! )?;
+//!
+//! let (time_ms, object) = (1_700_000_000_000, br#"{"data":1}"#);
+//! let (done, results) = mpsc::channel();
+//! store.append(Append {
+//!     channel: "news".into(),
+//!     payload: encode_publication(time_ms, object.len(), |out| out.extend_from_slice(object)).into(),
+//!     time_ms,
+//!     key: "".into(),
+//!     version: 0,
+//!     version_epoch: "".into(),
+//!     retention: Retention { size: 10, ttl_ms: 60_000, meta_ttl_ms: 60_000 },
+//!     done: Box::new(move |result| drop(done.send(result))),
+//! });
+//! // It is on disk.
+//! assert_eq!(results.recv()??.offset, Offset(1));
+//!
+//! store.close();
+//! std::fs::remove_dir_all(&directory)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Where to begin
+//!
+//! 1. `primary.rs`: the handle, with all that can be asked of it.
+//! 2. `events.rs`: what the store reports.
+//! 3. `batch.rs`: requests and their results, the same for both databases.
+//! 4. `sqlite/writer.rs`, then `postgres/writer.rs`: how a batch becomes one transaction.
+//!
+//! # What never happens
+//!
+//! - No publication is acknowledged or delivered before it is on disk.
+//! - No offset of a channel is given twice in one run of the database, and none is given without its publication.
+//! - No request waits in a queue without a limit.
+//! - No password of an address is shown: the debug form of a [`DatabaseUrl`] leaves it out.
 
 mod batch;
 mod clock;
