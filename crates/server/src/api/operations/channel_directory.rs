@@ -9,7 +9,7 @@ use touchline_store::{ChannelDescription, Search, SearchResult, Store, StoreRefu
 use crate::api::description::OperationScope;
 use crate::api::json::EmptyReply;
 use crate::api::operation::{Operation, OperationError};
-use crate::api::params::{OneChannelRequest, nullable, plain};
+use crate::api::params::{nullable, plain};
 use crate::backend::store::refused;
 use crate::node::Node;
 
@@ -89,10 +89,10 @@ impl Operation for ChannelRemoveOperation {
     const SCOPE: OperationScope = OperationScope::AnyNode;
     const IS_IDEMPOTENT: bool = true;
 
-    type Request<'a> = OneChannelRequest;
+    type Request<'a> = DescriptionRequest;
     type Reply = EmptyReply;
 
-    async fn run(node: &Node, request: OneChannelRequest) -> Result<EmptyReply, OperationError> {
+    async fn run(node: &Node, request: DescriptionRequest) -> Result<EmptyReply, OperationError> {
         let store = directory(node)?;
         plain("channel", [&request.channel])?;
         written(|done| store.forget(request.channel, done)).await
@@ -136,14 +136,22 @@ impl Operation for ChannelGetOperation {
     const SCOPE: OperationScope = OperationScope::AnyNode;
     const IS_IDEMPOTENT: bool = true;
 
-    type Request<'a> = OneChannelRequest;
+    type Request<'a> = DescriptionRequest;
     type Reply = DescribedChannel;
 
-    async fn run(node: &Node, request: OneChannelRequest) -> Result<DescribedChannel, OperationError> {
+    async fn run(node: &Node, request: DescriptionRequest) -> Result<DescribedChannel, OperationError> {
         plain("channel", [&request.channel])?;
         let found = found(node, Search::Channel(request.channel)).await?.into_iter().next();
         Ok(found.ok_or(Error::CHANNEL_NOT_DESCRIBED)?.description.into())
     }
+}
+
+/// Names the channel whose description is read or removed.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+#[serde(expecting = "an object")]
+pub(crate) struct DescriptionRequest {
+    channel: String,
 }
 
 /// The query of a search, and the page of its results.

@@ -1,5 +1,6 @@
 //! `info`.
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use touchline_protocol::Error;
@@ -9,11 +10,6 @@ use crate::api::operation::{Operation, OperationError};
 use crate::node::Node;
 use crate::runtime::mailbox::Inspection;
 use crate::runtime::process;
-
-/// Asks for nothing; fields are ignored.
-#[derive(Deserialize)]
-#[serde(expecting = "an object")]
-pub(crate) struct InfoRequest {}
 
 /// The nodes of the cluster, that is asked first.
 #[derive(Serialize)]
@@ -92,10 +88,11 @@ impl Operation for InfoOperation {
     const IS_IDEMPOTENT: bool = true;
     const NUMBER: Option<usize> = Some(9);
 
-    type Request<'a> = InfoRequest;
+    /// It asks for nothing, so whatever stands in its place is ignored.
+    type Request<'a> = IgnoredAny;
     type Reply = InfoReply;
 
-    async fn run(node: &Node, InfoRequest {}: InfoRequest) -> Result<InfoReply, OperationError> {
+    async fn run(node: &Node, _: IgnoredAny) -> Result<InfoReply, OperationError> {
         let num_channels = node.inspect(|reply| Inspection::ActiveChannels { reply }).await.iter().sum();
         let up_s = node.clock.elapsed_us() as f64 / 1e6;
         let own = OwnInfo {

@@ -69,15 +69,15 @@ macro_rules! registry_operations {
 registry_operations! {
     RegisterOperation Register true ["scope" "name" "meta" "policy" "client"]
         "`name`, `client`, `node`, `meta`, `version`" [LIMIT_EXCEEDED NAME_TAKEN NOT_REGISTERED]
-        r#"{"scope": "devices", "name": "bike-7", "client": "0123456789abcdef0123456789abcdef"}"#
+        r#"{"scope": "devices", "name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
         "Gives a name to a client";
     UnregisterOperation Unregister true ["scope" "name" "client"]
         "" [NOT_REGISTERED]
-        r#"{"scope": "devices", "name": "bike-7", "client": "0123456789abcdef0123456789abcdef"}"#
+        r#"{"scope": "devices", "name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
         "Takes a name from a client";
     UpdateMetaOperation UpdateMeta true ["scope" "name" "meta" "version" "client"]
         "as `register`" [NOT_REGISTERED CHANGED]
-        r#"{"scope": "devices", "name": "bike-7", "meta": {}, "client": "0123456789abcdef0123456789abcdef"}"#
+        r#"{"scope": "devices", "name": "bike-7", "meta": {}, "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
         "Replaces the metadata of a name";
     LookupOperation Lookup true ["scope" "name"]
         "as `register`" [NOT_REGISTERED]
@@ -93,11 +93,11 @@ registry_operations! {
         "Counts the entries of a scope";
     JoinOperation Join true ["scope" "group" "meta" "client"]
         "" [LIMIT_EXCEEDED NOT_REGISTERED]
-        r#"{"scope": "devices", "group": "bikes", "client": "0123456789abcdef0123456789abcdef"}"#
+        r#"{"scope": "devices", "group": "bikes", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
         "Puts a client into a group";
     LeaveOperation Leave true ["scope" "group" "client"]
         "" [NOT_REGISTERED]
-        r#"{"scope": "devices", "group": "bikes", "client": "0123456789abcdef0123456789abcdef"}"#
+        r#"{"scope": "devices", "group": "bikes", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
         "Takes a client out of a group";
     MembersOperation Members true ["scope" "group" "limit" "cursor"]
         "`members`, `count`, `sample` or `cursor`" []
@@ -105,7 +105,7 @@ registry_operations! {
         "Lists the members of a group";
     MemberOperation Member true ["scope" "group" "client"]
         "`client`, `node`, `meta`" [NOT_REGISTERED]
-        r#"{"scope": "devices", "group": "bikes", "client": "0123456789abcdef0123456789abcdef"}"#
+        r#"{"scope": "devices", "group": "bikes", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
         "Tells what a group knows of one member";
     GroupsOperation Groups true ["scope" "prefix" "limit" "cursor"]
         "`groups` with `count`, `cursor`" []
