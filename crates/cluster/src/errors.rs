@@ -10,14 +10,14 @@ pub enum JoinError {
     #[error("cluster.nats_url: no address of NATS; set it to nats://HOST:4222")]
     NoServer,
     /// A setting can't be used. The text never has the value, which may be a secret.
-    #[error("cluster.{key}: not valid; expected {expected}")]
+    #[error("cluster.{key}: {cause}; expected {expected}")]
     Setting {
         /// The key of the section `cluster`.
         key: &'static str,
         /// What the value should be.
         expected: &'static str,
-        /// What is wrong with it.
-        source: std::io::Error,
+        /// What is wrong with it. It stands in the text, so it is not told again as a source.
+        cause: std::io::Error,
     },
     /// The system refused a thread or a runtime.
     #[error("the thread of the cluster could not be started: {0}; raise the limit of threads (ulimit -u)")]

@@ -15,7 +15,7 @@ const PING: Duration = Duration::from_secs(2);
 /// # Errors
 /// When the credentials or an address can't be used. The text never has them.
 pub(crate) fn options(settings: &JoinOptions) -> Result<(Vec<ServerAddr>, ConnectOptions), JoinError> {
-    let wrong = |key, expected| move |source: std::io::Error| JoinError::Setting { key, expected, source };
+    let wrong = |key, expected| move |cause: std::io::Error| JoinError::Setting { key, expected, cause };
     let cluster = &settings.cluster;
     let servers = cluster
         .nats_url

@@ -205,17 +205,21 @@ pub(crate) struct Client {
 impl Client {
     /// Calls an operation; none = the connection broke before the answer.
     pub(crate) fn call(&mut self, method: &str, body: &Value) -> Option<Value> {
-        let answer = self.try_call(method, body);
-        if answer.is_none() {
-            self.socket = None;
-        }
-        answer
+        self.answer_to(method, body).ok()
     }
 
     /// Calls an operation of a server that is there.
     pub(crate) fn must(&mut self, method: &str, body: &Value) -> Value {
-        let answer = self.call(method, body).or_else(|| self.call(method, body));
-        answer.unwrap_or_else(|| panic!("no answer to {method}"))
+        let answer = self.answer_to(method, body).or_else(|_| self.answer_to(method, body));
+        answer.unwrap_or_else(|reason| panic!("no answer to {method}: {reason}"))
+    }
+
+    fn answer_to(&mut self, method: &str, body: &Value) -> Result<Value, String> {
+        let answer = self.try_call(method, body);
+        if answer.is_err() {
+            self.socket = None;
+        }
+        answer
     }
 
     /// The status of `GET /health`.
@@ -227,13 +231,14 @@ impl Client {
         answer.split(' ').nth(1).unwrap_or_default().to_owned()
     }
 
-    fn try_call(&mut self, method: &str, body: &Value) -> Option<Value> {
+    fn try_call(&mut self, method: &str, body: &Value) -> Result<Value, String> {
+        let io = |error: std::io::Error| error.to_string();
         let socket = match &mut self.socket {
             Some(socket) => socket,
             none => {
-                let socket = TcpStream::connect(self.address).ok()?;
-                socket.set_nodelay(true).ok()?;
-                socket.set_read_timeout(Some(PATIENCE)).ok()?;
+                let socket = TcpStream::connect(self.address).map_err(io)?;
+                socket.set_nodelay(true).map_err(io)?;
+                socket.set_read_timeout(Some(PATIENCE)).map_err(io)?;
                 none.insert(socket)
             }
         };
@@ -242,18 +247,21 @@ impl Client {
             "POST /api/{method} HTTP/1.1\r\nHost: a\r\nX-API-Key: key\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
-        socket.write_all((head + &body).as_bytes()).ok()?;
+        socket.write_all((head + &body).as_bytes()).map_err(io)?;
         let (mut answer, mut some) = (Vec::new(), [0; 64 * 1024]);
         loop {
-            match socket.read(&mut some) {
-                Ok(length @ 1..) => answer.extend_from_slice(&some[..length]),
-                _ => return None,
+            let told = || String::from_utf8_lossy(&answer).into_owned();
+            match socket.read(&mut some).map_err(io)? {
+                0 => return Err(format!("closed after {:?}", told())),
+                length => answer.extend_from_slice(&some[..length]),
             }
             let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
             let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok())?;
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+            let length = length.ok_or_else(|| format!("an answer without a length: {head}"))?;
             if let Some(body) = answer.get(end + 4..end + 4 + length) {
-                return serde_json::from_slice(body).ok();
+                return serde_json::from_slice(body)
+                    .map_err(|error| format!("{error}: {head} {}", String::from_utf8_lossy(body)));
             }
         }
     }
