@@ -57,7 +57,7 @@ fn needed(request: &DirectoryRequest) -> Option<(ScopeId, Permission<'_>)> {
 /// Checks whether a client may make this request. `granted`: scopes and patterns of names that its token allows.
 ///
 /// # Errors
-/// 103 if it may not, 4003 if there is no such scope.
+/// 103 if it may not, 4003 if the scope does not exist.
 pub(crate) fn permit(
     request: &DirectoryRequest,
     user: &str,

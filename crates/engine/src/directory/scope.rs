@@ -13,7 +13,7 @@ settings! {
         /// Who keeps a name that two connections own after a race or a split. Only with `newest` can a name be taken
         /// over.
         own conflict_policy: ConflictPolicy = ConflictPolicy::Newest;
-        /// Whoever loses a name is disconnected (3503), not only told.
+        /// A client that loses a name is disconnected (3503), not only told.
         own disconnect_losers: bool = false;
         /// Names that clients may register: `{user}` is the client's user, `*` anything. A token's `register` claim
         /// allows more.

@@ -151,7 +151,7 @@ impl<A> Directory<A> {
     /// A scope.
     ///
     /// # Errors
-    /// 4003 if there is no such scope.
+    /// 4003 if the scope does not exist.
     pub(super) fn scope(&mut self, id: ScopeId) -> Result<&mut Scope, Error> {
         self.scopes.get_mut(usize::from(id.0)).ok_or(Error::NO_SUCH_SCOPE)
     }
