@@ -2,7 +2,7 @@
 //! stream was set back to an earlier state: its server lost what was not on disk yet, or was restored. NATS does not
 //! report that, and gives the same sequences again.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -49,7 +49,7 @@ struct Known {
 
 /// Marks of streams, by their epochs. One for each stream that is open.
 #[derive(Debug, Default)]
-pub(crate) struct Marks(Mutex<HashMap<u64, Known>>);
+pub(crate) struct Marks(Mutex<BTreeMap<u64, Known>>);
 
 impl Marks {
     /// Notes the life in which a stream is opened. The mark of another run is dropped.
@@ -103,7 +103,7 @@ impl Marks {
         self.known().get(&life.epoch).filter(|known| known.run == life.run)?.mark.clone()
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<u64, Known>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<u64, Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,6 @@
 //! Replies that are larger than one message of NATS, in pieces.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 
@@ -26,7 +26,7 @@ pub(crate) fn split(from: &str, reply: Vec<u8>, size_max: usize) -> Vec<Bytes> {
 
 /// Puts pieces of several nodes together.
 #[derive(Default)]
-pub(crate) struct Pieces(HashMap<String, Vec<Bytes>>);
+pub(crate) struct Pieces(BTreeMap<String, Vec<Bytes>>);
 
 impl Pieces {
     /// Takes a message; returns a reply that is whole. What cannot be read, or does not fit what came before, is left

@@ -2,9 +2,13 @@
 //! reconfigured, made anew; replicas lag; answers come late; leaders are lost with what they alone had. What a reading
 //! claims and what an acknowledgement says must hold all the same.
 //!
-//! `TOUCHLINE_SIM_SEEDS` sets how many such days (10,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them.
+//! `TOUCHLINE_SIM_SEEDS` sets how many such days (10,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them. A
+//! seed decides all that happens: `TOUCHLINE_SIM_EVENTS` shows it.
 
-use std::collections::HashMap;
+#[path = "../../registry/tests/simulation/trace.rs"]
+mod trace;
+
+use std::collections::BTreeMap;
 
 use touchline_protocol::stream::{Offset, RunId};
 
@@ -13,6 +17,7 @@ use crate::reading::{ReadRecords, ReadStep, StreamRead, StreamReadResult, Stream
 use crate::storing::{AppendVerdict, verdict};
 use crate::stream::Snapshot;
 use crate::types::StoredPublication;
+use trace::Trace;
 
 /// A seeded generator.
 struct Random(fastrand::Rng);
@@ -215,7 +220,7 @@ impl SimulatedReader for Counting {
 
 /// One reading of a stream that is busy; what is wrong with what it claims, if anything. None = it can't be had, or
 /// nothing is wrong.
-fn read(seed: u64, reader: impl Fn(u64) -> Box<dyn SimulatedReader>) -> Result<bool, String> {
+fn read(seed: u64, reader: impl Fn(u64) -> Box<dyn SimulatedReader>, trace: &mut Trace) -> Result<bool, String> {
     let mut random = Random::new(seed);
     let mut stream = SimulatedStream::new(1 + random.below(8) as usize);
     let before = random.below(40);
@@ -227,6 +232,7 @@ fn read(seed: u64, reader: impl Fn(u64) -> Box<dyn SimulatedReader>) -> Result<b
     }
     let behind = if random.chance(50) { 0 } else { random.below(stream.last + 1) };
     let is_busy = random.chance(90);
+    trace.note(|| format!("a reading of {} behind {behind}", stream.last));
     let mut reader = reader(behind);
     let mut next_read = reader.begin();
     for _ in 0..500 {
@@ -236,13 +242,16 @@ fn read(seed: u64, reader: impl Fn(u64) -> Box<dyn SimulatedReader>) -> Result<b
         };
         pass(&mut stream, &mut random);
         let result = stream.read(next_read, life, &mut random);
+        trace.note(|| format!("{next_read:?} of {} gives {result:?}", stream.last));
         pass(&mut stream, &mut random);
         match reader.take(next_read, result) {
             ReadStep::Request(next) | ReadStep::RequestLater(next) => next_read = next,
             ReadStep::Failed => return Ok(false),
             ReadStep::Done(kept) => {
                 pass(&mut stream, &mut random);
-                return judge(&stream, life, behind, kept);
+                let judged = judge(&stream, life, behind, kept);
+                trace.note(|| format!("{:?} was stored: {judged:?}", stream.all));
+                return judged;
             }
         }
     }
@@ -281,10 +290,21 @@ fn judge(stream: &SimulatedStream, life: u64, behind: u64, kept: ReadRecords) ->
 }
 
 #[test]
+fn a_seed_gives_the_same_events_in_every_process() {
+    trace::compare("simulated::a_seed_gives_the_same_events_in_every_process", |seed, mut trace| {
+        let read = read(seed, |behind| Box::new(StreamReader::new(behind)), &mut trace);
+        trace.note(|| format!("the reading: {read:?}"));
+        let is_there = publish_all(seed, |answer| verdict(answer, true), &mut trace);
+        trace.note(|| format!("all that was acknowledged is there: {is_there}"));
+        trace
+    });
+}
+
+#[test]
 fn what_a_reading_claims_was_really_not_trimmed() {
     let (mut days, mut whole) = (0_u64, 0_u64);
     for seed in seeds() {
-        let outcome = read(seed, |behind| Box::new(StreamReader::new(behind)));
+        let outcome = read(seed, |behind| Box::new(StreamReader::new(behind)), &mut Trace::Off);
         whole += u64::from(outcome.unwrap_or_else(|wrong| panic!("TOUCHLINE_SIM_SEED={seed}: {wrong}")));
         days += 1;
     }
@@ -295,7 +315,7 @@ fn what_a_reading_claims_was_really_not_trimmed() {
 fn a_reader_that_counts_is_found_out() {
     let counting =
         |behind| -> Box<dyn SimulatedReader> { Box::new(Counting { behind, publications: Vec::new(), last: 0 }) };
-    let wrong = (0..2_000).filter(|seed| read(*seed, counting).is_err()).count();
+    let wrong = (0..2_000).filter(|seed| read(*seed, counting, &mut Trace::Off).is_err()).count();
     assert!(wrong > 20, "the simulation would not have found the mistake: {wrong} of 2,000");
 }
 
@@ -328,7 +348,7 @@ struct Leader {
     /// Ids by sequence, from 1 on.
     stored: Vec<u32>,
     proposed: Vec<u32>,
-    known: HashMap<u32, u64>,
+    known: BTreeMap<u32, u64>,
 }
 
 impl Leader {
@@ -371,13 +391,15 @@ impl Leader {
 
 /// Publishes with keys, each until it is acknowledged or given up; whether all that was acknowledged is there, once,
 /// where it was said to be.
-fn publish_all(seed: u64, judge: impl Fn(Option<u64>) -> AppendVerdict) -> bool {
+fn publish_all(seed: u64, judge: impl Fn(Option<u64>) -> AppendVerdict, trace: &mut Trace) -> bool {
     let mut random = Random::new(seed);
     let mut leader = Leader::default();
     let mut acknowledged = Vec::new();
     for id in 0..20 {
         for _ in 0..6 {
-            if let AppendVerdict::Stored(sequence) = judge(leader.publish(id, &mut random)) {
+            let answer = leader.publish(id, &mut random);
+            trace.note(|| format!("{id} is answered {answer:?}: {:?} {:?}", leader.proposed, leader.known));
+            if let AppendVerdict::Stored(sequence) = judge(answer) {
                 acknowledged.push((id, sequence));
                 break;
             }
@@ -398,9 +420,12 @@ fn publish_all(seed: u64, judge: impl Fn(Option<u64>) -> AppendVerdict) -> bool 
 #[test]
 fn what_is_acknowledged_is_there_once_at_its_position() {
     for seed in seeds() {
-        assert!(publish_all(seed, |answer| verdict(answer, true)), "TOUCHLINE_SIM_SEED={seed}");
+        assert!(publish_all(seed, |answer| verdict(answer, true), &mut Trace::Off), "TOUCHLINE_SIM_SEED={seed}");
     }
     let believes_all =
         |answer: Option<u64>| answer.map_or(AppendVerdict::Unknown, |sequence| AppendVerdict::Stored(sequence.max(1)));
-    assert!((0..100).any(|seed| !publish_all(seed, believes_all)), "the simulation would not have found the mistake");
+    assert!(
+        (0..100).any(|seed| !publish_all(seed, believes_all, &mut Trace::Off)),
+        "the simulation would not have found the mistake"
+    );
 }

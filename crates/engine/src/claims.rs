@@ -1,7 +1,7 @@
 //! The claims of tokens. The server verifies tokens, which needs cryptography; this crate decides what follows from
 //! their claims.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -73,13 +73,13 @@ pub struct ConnectionClaims {
     /// Channels to subscribe the connection to.
     pub channels: Vec<String>,
     /// The same, with options.
-    pub subs: HashMap<String, SubscribeOptions>,
+    pub subs: BTreeMap<String, SubscribeOptions>,
     /// Names to register for the connection.
     pub names: Vec<EntryClaim>,
     /// Groups to join.
     pub groups: Vec<EntryClaim>,
     /// Names that it may register by itself: patterns, by scope.
-    pub register: HashMap<String, Vec<String>>,
+    pub register: BTreeMap<String, Vec<String>>,
 }
 
 /// A name or a group in a connection token.

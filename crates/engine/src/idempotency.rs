@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use hashbrown::{Equivalent, HashMap};
 use touchline_protocol::stream::{ChannelName, IDEMPOTENCY_KEY_TTL_MS, StreamPosition};
+use touchline_registry::FoldState;
 
 /// How long a key is remembered, milliseconds.
 const KEEP_MS: u64 = IDEMPOTENCY_KEY_TTL_MS;
@@ -43,14 +44,18 @@ impl Equivalent<Arc<Keyed>> for KeyRef<'_> {
 }
 
 /// Results by channel and key, in the order in which they expire.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Idempotency {
-    results: HashMap<Arc<Keyed>, Option<StreamPosition>>,
+    results: HashMap<Arc<Keyed>, Option<StreamPosition>, FoldState>,
     order: VecDeque<(u64, Arc<Keyed>)>,
     bytes: usize,
 }
 
 impl Idempotency {
+    pub(crate) fn new(hasher: FoldState) -> Self {
+        Idempotency { results: HashMap::with_hasher(hasher), order: VecDeque::new(), bytes: 0 }
+    }
+
     /// The first result of a key; `None` = the key is not remembered. The inner `None` = the publish had no position.
     pub(crate) fn get(&mut self, channel: &str, key: &str, now_ms: u64) -> Option<Option<StreamPosition>> {
         self.forget(now_ms);
@@ -82,10 +87,11 @@ impl Idempotency {
 mod tests {
     use super::*;
     use touchline_protocol::Offset;
+    use touchline_registry::HashSeed;
 
     #[test]
     fn a_key_is_remembered_for_its_channel_and_its_time() {
-        let mut keys = Idempotency::default();
+        let mut keys = Idempotency::new(HashSeed::repeatable(7).fold());
         keys.put(&"a".into(), "k".into(), None, 0);
         assert_eq!(keys.get("a", "k", KEEP_MS - 1), Some(None));
         assert_eq!(keys.get("b", "k", 0), None);
@@ -97,7 +103,7 @@ mod tests {
     #[test]
     fn neither_a_channel_nor_a_key_alone_is_enough() {
         // So many that some collide in the table.
-        let mut keys = Idempotency::default();
+        let mut keys = Idempotency::new(HashSeed::repeatable(7).fold());
         for n in 0..5_000 {
             keys.put(&format!("channel {n}").into(), "key".into(), None, 0);
             keys.put(&"channel".into(), format!("key {n}").into(), None, 0);
@@ -110,7 +116,7 @@ mod tests {
 
     #[test]
     fn keys_are_bounded() {
-        let mut keys = Idempotency::default();
+        let mut keys = Idempotency::new(HashSeed::repeatable(7).fold());
         for n in 0..KEYS_MAX + 10 {
             keys.put(&"a".into(), n.to_string().into(), None, 0);
         }
@@ -121,7 +127,7 @@ mod tests {
 
     #[test]
     fn so_are_their_bytes() {
-        let mut keys = Idempotency::default();
+        let mut keys = Idempotency::new(HashSeed::repeatable(7).fold());
         let key = |n: usize| format!("{n}{}", "k".repeat(1024 * 1024));
         for n in 0..100 {
             keys.put(&"a".into(), key(n).into(), None, 0);
@@ -133,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_key_is_remembered_with_its_result_and_goes_by_itself() {
-        let mut keys = Idempotency::default();
+        let mut keys = Idempotency::new(HashSeed::repeatable(7).fold());
         let position = StreamPosition { offset: Offset(3), ..StreamPosition::default() };
         keys.put(&"a".into(), "k".into(), Some(position), 1_000);
         keys.put(&"a".into(), "l".into(), None, 1_001);
@@ -147,7 +153,7 @@ mod tests {
 
     #[test]
     fn as_many_bytes_are_kept_as_may_be() {
-        let mut keys = Idempotency::default();
+        let mut keys = Idempotency::new(HashSeed::repeatable(7).fold());
         let half = BYTES_MAX / 2 - ENTRY - 1;
         for (name, length) in [("x", half), ("y", half)] {
             keys.put(&"a".into(), name.repeat(length).into(), None, 0);

@@ -1,7 +1,7 @@
 //! Channels and sessions: order, history, recovery, presence, permissions. The directory of a node is here too: names,
 //! groups, calls and inboxes of clients.
 //!
-//! Pure: no runtime, no clock, no randomness, no sockets. `now_ms` (Unix milliseconds) and a seed come in, values come
+//! Pure: no runtime, no clock, no randomness, no sockets. `now_ms` (Unix milliseconds) and seeds come in, values come
 //! out; so tests and fuzzers can drive whole sessions without a network.
 //!
 //! - [`Channels`] owns the channels whose home is one shard: their order, history, presence.
@@ -20,12 +20,14 @@
 //! use touchline_engine::{ChannelOptions, ChannelRequest, ChannelSettings, Channels, Namespaces, Response};
 //! use touchline_protocol::publication::Content;
 //! use touchline_protocol::stream::Offset;
+//! use touchline_registry::HashSeed;
 //!
 //! let now_ms = 1_700_000_000_000;
 //! let history_ttl = Duration::from_secs(60);
 //! let options = ChannelOptions { history_size: 10, history_ttl, ..ChannelOptions::default() };
 //! let settings = ChannelSettings { without_namespace: options, ..ChannelSettings::default() };
-//! let mut channels = Channels::new(Arc::new(Namespaces::new(settings)), 1, 7);
+//! // A node that clients reach takes secret seeds.
+//! let mut channels = Channels::new(Arc::new(Namespaces::new(settings)), 1, 7, HashSeed::repeatable(7));
 //!
 //! for data in ["1", "2"] {
 //!     let content = Content { data: Bytes::from_static(data.as_bytes()), ..Content::default() };

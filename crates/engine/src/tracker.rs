@@ -1,6 +1,6 @@
 //! Events that clients report about themselves, and how many each connection may report in a second.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -35,7 +35,7 @@ pub struct Tracked {
 pub struct Tracker {
     second: u64,
     /// Events of the current second, by slot.
-    counts: HashMap<u32, u32>,
+    counts: BTreeMap<u32, u32>,
     taken: Vec<Tracked>,
 }
 

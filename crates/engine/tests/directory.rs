@@ -14,7 +14,7 @@ use touchline_engine::request::Subscribed;
 use touchline_protocol::publication::Content;
 use touchline_protocol::stream::StreamPosition;
 use touchline_protocol::{ClientInfo, Error, Publication};
-use touchline_registry::{ConflictPolicyKind, OwnerId, Replica, ReplicaTiming};
+use touchline_registry::{ConflictPolicyKind, HashSeed, OwnerId, Replica, ReplicaTiming};
 
 /// The request that a method makes, by its name.
 fn read(method: &str, params: &str, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
@@ -29,7 +29,7 @@ const NOW: u64 = 1_000_000;
 fn directory_with(change: impl FnOnce(&mut ScopeOptions)) -> Directory<Asked> {
     let mut options = ScopeOptions { name: "devices".into(), ..ScopeOptions::default() };
     change(&mut options);
-    Directory::new("here", &[options], &ReplicaTiming::default(), 7, true, NOW)
+    Directory::new("here", &[options], &ReplicaTiming::default(), 7, HashSeed::repeatable(7), true, NOW)
 }
 
 fn owner(number: u32) -> OwnerId {
@@ -152,7 +152,8 @@ proptest! {
             ..ScopeOptions::default()
         };
         let scopes = [scope("newest", ConflictPolicy::Newest), scope("reject", ConflictPolicy::Reject)];
-        let mut directory = Directory::new("here", &scopes, &ReplicaTiming::default(), 7, false, NOW);
+        let seed = HashSeed::repeatable(7);
+        let mut directory = Directory::new("here", &scopes, &ReplicaTiming::default(), 7, seed, false, NOW);
         for (number, entries) in tokens {
             let claims: Vec<Registration> = entries.iter().map(|(scope, key, meta, is_group)| Registration {
                 scope: ScopeId(*scope),
@@ -198,7 +199,7 @@ proptest! {
     ) {
         for policy in [ConflictPolicyKind::Newest, ConflictPolicyKind::Oldest, ConflictPolicyKind::Reject] {
             let settings = touchline_registry::ReplicaSettings { policy, ..Default::default() };
-            let mut replica = Replica::new("here", 7, settings, NOW);
+            let mut replica = Replica::new("here", 7, settings, HashSeed::repeatable(7), NOW);
             for (number, name, take_over, is_group) in &deeds {
                 let (owner, name) = (owner(*number), ["", "a", "b", "c"][*name]);
                 let before = replica.entries_of(owner);
@@ -284,7 +285,8 @@ fn a_group_shares_one_message_and_the_sender_is_charged_for_each_member() {
 fn another_node_gets_one_message_for_all_its_members() {
     let options = ScopeOptions { name: "devices".into(), ..ScopeOptions::default() };
     let mut here = directory_with(|_| {});
-    let mut there = Directory::<Asked>::new("there", &[options], &ReplicaTiming::default(), 8, true, NOW);
+    let mut there =
+        Directory::<Asked>::new("there", &[options], &ReplicaTiming::default(), 8, HashSeed::repeatable(8), true, NOW);
     (0..1_500).for_each(|number| join(&mut there, number, "all"));
     for _ in 0..3 {
         there.tick(NOW);

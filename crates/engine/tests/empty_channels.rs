@@ -11,6 +11,7 @@ use touchline_engine::{ChannelOptions, ChannelRequest, ChannelSettings, Channels
 use touchline_protocol::Error;
 use touchline_protocol::publication::Content;
 use touchline_protocol::stream::{ChannelName, Epoch, Offset};
+use touchline_registry::HashSeed;
 
 const NOW_MS: u64 = 1_700_000_000_000;
 const META_TTL_MS: u64 = 3_600_000;
@@ -28,7 +29,7 @@ fn channels(most: usize) -> Channels {
         history_meta_ttl: Duration::from_millis(META_TTL_MS),
         ..ChannelSettings::default()
     };
-    Channels::new(Arc::new(Namespaces::new(settings)), 1, 7)
+    Channels::new(Arc::new(Namespaces::new(settings)), 1, 7, HashSeed::repeatable(7))
 }
 
 fn subscriber(slot: u32) -> ConnectionId {

@@ -20,7 +20,7 @@ use touchline_engine::{
     Namespaces, Response, Session, SubscriptionClaims, TokenError, Verifier,
 };
 use touchline_protocol::publication::Content;
-use touchline_registry::OwnerId;
+use touchline_registry::{HashSeed, OwnerId};
 
 use random::{Random, fuzz};
 
@@ -86,7 +86,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let node = node();
-        let mut channels = Channels::new(Arc::clone(&node.namespaces), 1, 1);
+        let mut channels = Channels::new(Arc::clone(&node.namespaces), 1, 1, HashSeed::repeatable(7));
         for channel in ["a", "b", "c"] {
             for _ in 0..PUBLICATIONS {
                 let content =
@@ -99,7 +99,14 @@ impl World {
             }
         }
         let session = Session::new([1; 16], TransportMode::Duplex, true, 1, &node.client);
-        World { node, hub: Hub::default(), channels, session, answers: Vec::new(), replies: BTreeMap::new() }
+        World {
+            node,
+            hub: Hub::new(HashSeed::repeatable(7)),
+            channels,
+            session,
+            answers: Vec::new(),
+            replies: BTreeMap::new(),
+        }
     }
 
     /// Lets the session decide with so much room, and takes what comes of it.

@@ -13,6 +13,7 @@ use touchline_engine::request::{BackendEvent, ChannelEvent, Loaded, Publish, Sub
 use touchline_engine::{ChannelOptions, ChannelRequest, ChannelSettings, Channels, ConnectionId, Namespaces, Response};
 use touchline_protocol::publication::Content;
 use touchline_protocol::stream::{ChannelName, Epoch, LoadId, Offset, Runs, StreamPosition};
+use touchline_registry::HashSeed;
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -50,7 +51,7 @@ impl World {
             ..ChannelOptions::default()
         };
         let settings = ChannelSettings { without_namespace: options, ..ChannelSettings::default() };
-        let channels = Channels::new(Arc::new(Namespaces::new(settings)), 1, 7).with_store();
+        let channels = Channels::new(Arc::new(Namespaces::new(settings)), 1, 7, HashSeed::repeatable(7)).with_store();
         let (stored, told, asked, read) = Default::default();
         let mut world = World { channels, name: "a".into(), stored, told, asked, read, given: 0 };
         let connection = ConnectionId { shard: 0, slot: 1, generation: 1 };

@@ -3,7 +3,7 @@
 //! that it adds up.
 
 use touchline_engine::directory::{Directory, DirectoryEffect, DirectoryRequest, Requester, ScopeId, ScopeOptions};
-use touchline_registry::{OwnerId, ReplicaTiming};
+use touchline_registry::{HashSeed, OwnerId, ReplicaTiming};
 
 const NOW: u64 = 1_000_000;
 const NAMES: usize = 300_000;
@@ -29,7 +29,8 @@ fn names_that_all_go_at_once_leave_nothing_behind_though_the_scope_is_watched() 
         watch_log_size: LOG,
         ..ScopeOptions::default()
     };
-    let mut directory = Directory::<()>::new("here", &[options], &ReplicaTiming::default(), 7, false, NOW);
+    let mut directory =
+        Directory::<()>::new("here", &[options], &ReplicaTiming::default(), 7, HashSeed::repeatable(7), false, NOW);
     let requester = Requester { owner: OwnerId([7; 16]), user: "ann".into(), is_backend: false };
     let before = resident_bytes();
     let (mut held, mut left) = (Vec::new(), Vec::new());

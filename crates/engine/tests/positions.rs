@@ -14,6 +14,7 @@ use touchline_engine::{
 };
 use touchline_protocol::Error;
 use touchline_protocol::stream::{ChannelName, Epoch, LoadId, Offset, Run, RunId, RunStart, Runs, StreamPosition};
+use touchline_registry::HashSeed;
 
 const NOW: u64 = 1_000_000;
 
@@ -21,7 +22,7 @@ fn channels(durable: bool) -> Channels {
     let history_ttl = Duration::from_secs(3_600);
     let history = ChannelOptions { history_size: 100, history_ttl, durable, ..ChannelOptions::default() };
     let settings = ChannelSettings { without_namespace: history, ..ChannelSettings::default() };
-    let channels = Channels::new(Arc::new(Namespaces::new(settings)), 1, 1);
+    let channels = Channels::new(Arc::new(Namespaces::new(settings)), 1, 1, HashSeed::repeatable(7));
     if durable { channels.with_store() } else { channels.in_cluster() }
 }
 
@@ -486,6 +487,7 @@ fn a_history_is_read_from_where_it_is_whole() {
         })),
         1,
         1,
+        HashSeed::repeatable(7),
     );
     (0..5).for_each(|_| drop(channels.submit(&name(), ChannelRequest::Publish(Box::default()), NOW)));
     let mut read = |offset: u64, reverse: bool| {

@@ -9,7 +9,7 @@ use touchline_engine::directory::{
     Scopes, client_text, numbered,
 };
 use touchline_protocol::Error;
-use touchline_registry::{OwnerId, ReplicaTiming};
+use touchline_registry::{HashSeed, OwnerId, ReplicaTiming};
 
 /// The request that a method makes, by its name.
 fn read(method: &str, params: &str, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
@@ -50,7 +50,18 @@ impl Nodes {
         options.client_calls_limit = 100_000;
         change(&mut options);
         let node = |(birth, name): (u64, &&'static str)| {
-            (*name, Directory::new(name, &[options.clone()], &ReplicaTiming::default(), birth, true, NOW))
+            (
+                *name,
+                Directory::new(
+                    name,
+                    &[options.clone()],
+                    &ReplicaTiming::default(),
+                    birth,
+                    HashSeed::repeatable(7),
+                    true,
+                    NOW,
+                ),
+            )
         };
         let mut nodes = Nodes((1..).zip(names).map(node).collect(), NOW);
         (0..8).for_each(|_| drop(nodes.settle()));

@@ -21,7 +21,7 @@ use touchline_engine::{
 };
 
 use touchline_protocol::stream::ChannelName;
-use touchline_registry::OwnerId;
+use touchline_registry::{HashSeed, OwnerId};
 
 use random::{Random, fuzz};
 
@@ -117,9 +117,16 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let node = node();
-        let channels = Channels::new(Arc::clone(&node.namespaces), 1, seed | 1);
+        let channels = Channels::new(Arc::clone(&node.namespaces), 1, seed | 1, HashSeed::repeatable(7));
         let clients = (0..CLIENTS).map(|_| Client::default()).collect();
-        World { node, hub: Hub::default(), channels, clients, queues: BTreeMap::new(), now_ms: 1_700_000_000_000 }
+        World {
+            node,
+            hub: Hub::new(HashSeed::repeatable(7)),
+            channels,
+            clients,
+            queues: BTreeMap::new(),
+            now_ms: 1_700_000_000_000,
+        }
     }
 
     /// Lets a session decide, carries its effects out, and passes its messages to the client.

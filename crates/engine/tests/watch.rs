@@ -8,7 +8,7 @@ use touchline_engine::directory::{
     self, Directory, DirectoryEffect, DirectoryRequest, RegistryMethod, Requester, ScopeOptions, Scopes, client_text,
 };
 use touchline_protocol::Error;
-use touchline_registry::{OwnerId, ReplicaTiming};
+use touchline_registry::{HashSeed, OwnerId, ReplicaTiming};
 
 /// The request that a method makes, by its name.
 fn read(method: &str, params: &str, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
@@ -27,7 +27,7 @@ fn directory(watch_log_size: usize) -> Directory<u32> {
     };
     let scopes =
         [ScopeOptions { name: "open".into(), ..open }, ScopeOptions { name: "mute".into(), ..ScopeOptions::default() }];
-    Directory::new("here", &scopes, &ReplicaTiming::default(), 0xfeed, false, NOW)
+    Directory::new("here", &scopes, &ReplicaTiming::default(), 0xfeed, HashSeed::repeatable(7), false, NOW)
 }
 
 fn requester(number: u32) -> Requester {

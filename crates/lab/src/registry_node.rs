@@ -2,6 +2,7 @@
 //! from standard input and writes reports to standard output. Times are Unix microseconds, the clock that all processes
 //! share.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{BufRead as _, Write as _};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use touchline_cluster::{Cluster, ClusterEvent, Joining};
 use touchline_config::ClusterSettings;
-use touchline_registry::{Output, OwnerId, Replica, ReplicaSettings, View};
+use touchline_registry::{HashSeed, Output, OwnerId, Replica, ReplicaSettings, View};
 
 use crate::process::now_us;
 
@@ -95,7 +96,8 @@ pub(crate) fn run() -> Result<()> {
         }
         let _ = commands.send(NodeInput::Ended);
     })?;
-    let replica = Replica::new(&node, birth, ReplicaSettings::default(), now_us() / 1_000);
+    let seed = HashSeed::new(std::array::from_fn(|number| RandomState::new().hash_one(number)));
+    let replica = Replica::new(&node, birth, ReplicaSettings::default(), seed, now_us() / 1_000);
     let scope: Arc<str> = SCOPE.into();
     RegistryNode { replica, cluster, joining: Some(joining), scope, inputs, sender, trickle: None, awaited: None }
         .run_commands()

@@ -3,9 +3,10 @@
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::HashTable;
 
 use crate::entry::Entry;
+use crate::hash_seed::FoldState;
 use crate::member::Member;
 use crate::member_counts::MemberCounts;
 use crate::settings::Classify;
@@ -23,7 +24,7 @@ pub(crate) struct Group {
 /// All groups.
 #[derive(Debug)]
 pub(crate) struct Groups {
-    hasher: DefaultHashBuilder,
+    hasher: FoldState,
     by_key: HashTable<u32>,
     groups: Slab<Group>,
     pub(crate) members: Slab<Member>,
@@ -33,13 +34,13 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    pub(crate) fn new(classify: Option<Classify>) -> Self {
+    pub(crate) fn new(classify: Option<Classify>, hasher: FoldState) -> Self {
         Groups {
-            hasher: DefaultHashBuilder::default(),
+            hasher,
             by_key: HashTable::new(),
             groups: Slab::default(),
             members: Slab::default(),
-            tally: classify.map(MemberCounts::new),
+            tally: classify.map(|classify| MemberCounts::new(classify, hasher)),
             walk: NONE,
         }
     }

@@ -15,11 +15,13 @@
 //! The model is that of Syn (Roberto Ostinelli, 2015–): a process registry for Erlang, versions 1 to 3.
 //!
 //! ```
-//! use touchline_registry::{OwnerId, RegisterRefusal, Replica, ReplicaSettings};
+//! use touchline_registry::{HashSeed, OwnerId, RegisterRefusal, Replica, ReplicaSettings};
 //!
 //! let now_ms = 1_700_000_000_000;
 //! let (alice, bob) = (OwnerId([1; 16]), OwnerId([2; 16]));
-//! let mut replica = Replica::new("node-a", 1, ReplicaSettings::default(), now_ms);
+//! // A node that clients reach takes a secret seed: HashSeed::new.
+//! let seed = HashSeed::repeatable(7);
+//! let mut replica = Replica::new("node-a", 1, ReplicaSettings::default(), seed, now_ms);
 //! replica.register(alice, "printer", b"first floor", false, now_ms).expect("the name is free");
 //! replica.register(bob, "scanner", b"", false, now_ms).expect("the name is free");
 //!
@@ -39,7 +41,8 @@
 //!
 //! # What never happens
 //!
-//! - Nothing here reads a clock, opens a socket or starts a thread: the time and the birth number are arguments.
+//! - Nothing here reads a clock, opens a socket or starts a thread: the time, the birth number and the seed of
+//!   hashes are arguments.
 //! - No lookup waits for a lock, for the writer or for another node.
 //! - No node changes what another node says of its owners: a conflict is decided, and the loser withdraws its claim.
 //! - No change is told twice: the events, replayed, give the table.
@@ -52,6 +55,7 @@ mod digest;
 mod entry;
 mod event;
 mod groups;
+mod hash_seed;
 mod incarnation;
 mod member;
 mod member_counts;
@@ -73,6 +77,7 @@ mod view;
 pub use clock::{HybridClock, Stamp};
 pub use entry::Entry;
 pub use event::{EntryChange, Output, Reason, RegistryEvent};
+pub use hash_seed::{FoldState, HashSeed, SipState};
 pub use owners::OwnerId;
 pub use replica::{Counters, RegisterRefusal, Registered, Replica};
 pub use settings::{Classify, ConflictPolicyKind, Limits, ReplicaSettings, ReplicaTiming};

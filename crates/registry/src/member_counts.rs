@@ -4,8 +4,9 @@
 
 use std::hash::BuildHasher;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::HashTable;
 
+use crate::hash_seed::FoldState;
 use crate::member::Member;
 use crate::settings::Classify;
 use crate::slab::{NONE, Slab};
@@ -23,7 +24,7 @@ const ALONE: Links = Links { next: NONE, previous: NONE };
 #[derive(Debug)]
 pub(crate) struct MemberCounts {
     classify: Classify,
-    hasher: DefaultHashBuilder,
+    hasher: FoldState,
     /// The first member of each kind of each group.
     heads: HashTable<u32>,
     /// By member.
@@ -31,8 +32,8 @@ pub(crate) struct MemberCounts {
 }
 
 impl MemberCounts {
-    pub(crate) fn new(classify: Classify) -> Self {
-        MemberCounts { classify, hasher: DefaultHashBuilder::default(), heads: HashTable::new(), links: Vec::new() }
+    pub(crate) fn new(classify: Classify, hasher: FoldState) -> Self {
+        MemberCounts { classify, hasher, heads: HashTable::new(), links: Vec::new() }
     }
 
     /// Counts a member in. `None` = it does not count; else whether it is the first of its kind in its group.
@@ -86,18 +87,18 @@ fn is_kind(member: &Member, group: u32, kind: &[u8], classify: Classify) -> bool
     member.group == group && classify(member.entry.meta()) == Some(kind)
 }
 
-fn hash_of(hasher: &DefaultHashBuilder, member: &Member, classify: Classify) -> u64 {
+fn hash_of(hasher: &FoldState, member: &Member, classify: Classify) -> u64 {
     hasher.hash_one((member.group, classify(member.entry.meta()).unwrap_or_default()))
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{OwnerId, Replica, ReplicaSettings};
+    use crate::{HashSeed, OwnerId, Replica, ReplicaSettings};
 
     #[test]
     fn a_kind_is_found_again_however_many_there_are() {
         let settings = ReplicaSettings { classify: Some(|meta| Some(meta)), ..ReplicaSettings::default() };
-        let mut replica = Replica::new("here", 1, settings, 1_000);
+        let mut replica = Replica::new("here", 1, settings, HashSeed::repeatable(7), 1_000);
         for number in 0..1_000_u32 {
             let (owner, kind) = (OwnerId(u128::from(number).to_le_bytes()), (number % 500).to_string());
             replica.join(owner, "group", kind.as_bytes(), 1_000).expect("within limits");

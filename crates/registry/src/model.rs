@@ -12,7 +12,7 @@ use std::sync::Arc;
 use stateright::{Checker, Model, Property};
 
 use crate::table::SELF;
-use crate::{ConflictPolicyKind, Output, OwnerId, Registered, Replica, ReplicaSettings, ReplicaTiming};
+use crate::{ConflictPolicyKind, HashSeed, Output, OwnerId, Registered, Replica, ReplicaSettings, ReplicaTiming};
 
 const NODES: [&str; 3] = ["a", "b", "c"];
 const NAMES: [&str; 2] = ["x", "y"];
@@ -151,7 +151,7 @@ impl World {
             log_max: protocol.log_max,
             ..ReplicaSettings::default()
         };
-        Replica::new(NODES[node], self.now_ms, settings, self.now_ms)
+        Replica::new(NODES[node], self.now_ms, settings, HashSeed::repeatable(node as u64), self.now_ms)
     }
 
     fn act(&mut self, protocol: &Protocol, action: ModelAction) {
@@ -273,9 +273,7 @@ impl World {
         for replica in &self.replicas {
             (replica.incarnation.order, replica.incarnation.birth, replica.last, replica.clock.latest(0))
                 .hash(&mut hasher);
-            let mut peers: Vec<_> = replica.peers.values().collect();
-            peers.sort_by(|a, b| a.name.cmp(&b.name));
-            for peer in peers {
+            for peer in replica.peers.values() {
                 (&peer.name, peer.incarnation.order, peer.applied).hash(&mut hasher);
                 let authority = replica.table.authority(peer.authority);
                 (authority.digest, authority.entries).hash(&mut hasher);
@@ -285,8 +283,7 @@ impl World {
             for batch in &replica.log {
                 (batch.first, batch.count, &batch.operations).hash(&mut hasher);
             }
-            let mut departed: Vec<_> = replica.departed.iter().map(|(name, (known, _))| (name, known.order)).collect();
-            departed.sort();
+            let departed: Vec<_> = replica.departed.iter().map(|(name, (known, _))| (name, known.order)).collect();
             departed.hash(&mut hasher);
         }
         (&self.frozen, &self.dead).hash(&mut hasher);

@@ -1,12 +1,13 @@
 //! Claims of names. Most names have one; while a conflict lasts there is one for each authority, the one that counts
 //! first.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::HashTable;
 
 use crate::entry::Entry;
+use crate::hash_seed::FoldState;
 use crate::slab::Slab;
 
 #[derive(Debug)]
@@ -23,17 +24,21 @@ pub(crate) struct NameRegistration {
 }
 
 /// All claims, by name.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Names {
-    hasher: DefaultHashBuilder,
+    hasher: FoldState,
     /// The claim that counts of each name.
     by_name: HashTable<u32>,
     /// The other claims of a contested name, by the one that counts.
-    rivals: HashMap<u32, Vec<u32>>,
+    rivals: BTreeMap<u32, Vec<u32>>,
     pub(crate) claims: Slab<NameRegistration>,
 }
 
 impl Names {
+    pub(crate) fn new(hasher: FoldState) -> Self {
+        Names { hasher, by_name: HashTable::new(), rivals: BTreeMap::new(), claims: Slab::default() }
+    }
+
     /// The claim that counts.
     pub(crate) fn head(&self, name: &str) -> Option<u32> {
         let is_it = |&index: &u32| self.claims[index].entry.key_bytes() == name.as_bytes();
@@ -47,9 +52,7 @@ impl Names {
 
     /// The claims that count of all contested names, by their places in the slab.
     pub(crate) fn contested(&self) -> Vec<u32> {
-        let mut heads: Vec<u32> = self.rivals.keys().copied().collect();
-        heads.sort_unstable();
-        heads
+        self.rivals.keys().copied().collect()
     }
 
     /// All claims of a name, the one that counts first.

@@ -4,8 +4,9 @@
 use std::hash::BuildHasher;
 use std::num::NonZeroU32;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::HashTable;
 
+use crate::hash_seed::FoldState;
 use crate::slab::{NONE, Slab};
 
 /// An owner's id: 16 bytes that nobody else in the cluster has, such as a UUID.
@@ -33,14 +34,18 @@ impl Owner {
 }
 
 /// All owners of all authorities.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Owners {
-    hasher: DefaultHashBuilder,
+    hasher: FoldState,
     by_id: HashTable<u32>,
     slab: Slab<Owner>,
 }
 
 impl Owners {
+    pub(crate) fn new(hasher: FoldState) -> Self {
+        Owners { hasher, by_id: HashTable::new(), slab: Slab::default() }
+    }
+
     pub(crate) fn find(&self, authority: u32, id: OwnerId) -> Option<u32> {
         let is_it = |&index: &u32| self.slab[index].id == id && self.slab[index].authority() == authority;
         self.by_id.find(self.hasher.hash_one(id), is_it).copied()

@@ -78,13 +78,19 @@ impl Replica {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash_seed::HashSeed;
     use crate::settings::ReplicaSettings;
 
     #[test]
     fn the_room_of_a_mass_change_is_given_back_once_all_is_told() {
         // No message is ever full, so that all waits where it arises.
-        let mut replica =
-            Replica::new("here", 1, ReplicaSettings { message_max: usize::MAX, ..ReplicaSettings::default() }, 1_000);
+        let mut replica = Replica::new(
+            "here",
+            1,
+            ReplicaSettings { message_max: usize::MAX, ..ReplicaSettings::default() },
+            HashSeed::repeatable(7),
+            1_000,
+        );
         let room = |replica: &Replica| (replica.table.events.capacity(), replica.outputs.capacity());
         for number in 0..1_000_u32 {
             for group in 0..10 {

@@ -1,12 +1,13 @@
 //! One node's part in one scope: the commands of its owners. How it keeps up with other nodes is in [`crate::sync`].
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::clock::{HybridClock, Stamp};
 use crate::codec::{self, ReplicatedOperation};
 use crate::entry::Entry;
 use crate::event::{Output, Reason};
+use crate::hash_seed::HashSeed;
 use crate::incarnation::IncarnationState;
 use crate::owners::OwnerId;
 use crate::peer::{Incarnation, Peer};
@@ -99,11 +100,11 @@ pub struct Replica {
     pub(crate) unsent_count: u64,
     pub(crate) log: VecDeque<Batch>,
     pub(crate) log_bytes: usize,
-    pub(crate) peers: HashMap<Arc<str>, Peer>,
+    pub(crate) peers: BTreeMap<Arc<str>, Peer>,
     /// Incarnations that fell silent, said goodbye or were replaced, and when; nothing of them counts any more.
-    pub(crate) departed: HashMap<Arc<str>, (Incarnation, u64)>,
+    pub(crate) departed: BTreeMap<Arc<str>, (Incarnation, u64)>,
     pub(crate) life: IncarnationState,
-    pub(crate) pending: HashMap<Arc<str>, PendingCommand>,
+    pub(crate) pending: BTreeMap<Arc<str>, PendingCommand>,
     pub(crate) heartbeat_due_ms: u64,
     pub(crate) ticked_ms: u64,
     pub(crate) outputs: VecDeque<Output>,
@@ -112,13 +113,13 @@ pub struct Replica {
 
 impl Replica {
     /// A replica that knows nobody yet. `node` must differ from all other nodes' names; `birth` is a random number, new
-    /// in every life of a node.
-    pub fn new(node: &str, birth: u64, settings: ReplicaSettings, now_ms: u64) -> Self {
+    /// in every life of a node. `seed` is that of its hash tables: secret, where somebody else chooses names.
+    pub fn new(node: &str, birth: u64, settings: ReplicaSettings, seed: HashSeed, now_ms: u64) -> Self {
         Replica {
             node: node.into(),
             incarnation: Incarnation { order: now_ms, birth },
             clock: HybridClock::new(settings.timing.drift_max_ms),
-            table: Table::new(settings.policy, settings.classify, node),
+            table: Table::new(settings.policy, settings.classify, node, seed),
             limits: settings.limits.clone(),
             message_max: usize::MAX,
             settings,
@@ -127,10 +128,10 @@ impl Replica {
             unsent_count: 0,
             log: VecDeque::new(),
             log_bytes: 0,
-            peers: HashMap::new(),
-            departed: HashMap::new(),
+            peers: BTreeMap::new(),
+            departed: BTreeMap::new(),
             life: IncarnationState::default(),
-            pending: HashMap::new(),
+            pending: BTreeMap::new(),
             heartbeat_due_ms: now_ms,
             ticked_ms: now_ms,
             outputs: VecDeque::new(),

@@ -83,17 +83,13 @@ impl Replica {
         let is_silent = |peer: &&Peer| {
             !self.life.is_silent() && peer.in_step_ms + timing.timeout_ms + timing.heartbeat_ms <= now_ms
         };
-        let mut silent: Vec<Arc<str>> =
-            self.peers.values().filter(is_silent).map(|peer| Arc::clone(&peer.name)).collect();
-        silent.sort_unstable();
+        let silent: Vec<Arc<str>> = self.peers.values().filter(is_silent).map(|peer| Arc::clone(&peer.name)).collect();
         for name in silent {
             self.forget(&name, now_ms);
         }
         let overdue =
             self.pending.iter().filter(|(_, pending)| pending.until_ms <= now_ms).map(|(name, _)| Arc::clone(name));
-        let mut overdue: Vec<Arc<str>> = overdue.collect();
-        overdue.sort_unstable();
-        for name in overdue {
+        for name in overdue.collect::<Vec<Arc<str>>>() {
             self.resolve(&name, None, now_ms);
         }
         self.concede();
@@ -207,10 +203,11 @@ impl Replica {
         let own = self.table.authority(SELF);
         let (digest, entries) = (own.digest.wrapping_add(own.doubt.0), own.entries);
         let stamp = self.clock.latest(now_ms);
-        let mut live: Vec<&Peer> = self.peers.values().filter(|peer| peer.is_live).collect();
-        live.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         let mut lives = Vec::new();
-        live.iter().for_each(|peer| codec::put_life(&mut lives, &peer.name, peer.incarnation));
+        self.peers
+            .values()
+            .filter(|peer| peer.is_live)
+            .for_each(|peer| codec::put_life(&mut lives, &peer.name, peer.incarnation));
         let Limits { key_max, meta_max, .. } = self.settings.limits;
         let limits = (key_max as u64, meta_max as u64);
         let message = codec::encode(
@@ -293,11 +290,8 @@ impl Replica {
 
     fn depart(&mut self, name: Arc<str>, incarnation: crate::peer::Incarnation, now_ms: u64) {
         if self.departed.len() >= DEPARTED_MAX
-            && let Some(oldest) = self
-                .departed
-                .iter()
-                .min_by_key(|(name, (_, at_ms))| (*at_ms, Arc::clone(name)))
-                .map(|(name, _)| Arc::clone(name))
+            && let Some(oldest) =
+                self.departed.iter().min_by_key(|(_, (_, at_ms))| *at_ms).map(|(name, _)| Arc::clone(name))
         {
             self.departed.remove(&oldest);
         }

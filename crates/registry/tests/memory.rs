@@ -1,7 +1,7 @@
 //! What names cost in memory, and that they cost nothing when they are gone. By the resident size of this process,
 //! which runs nothing else.
 
-use touchline_registry::{OwnerId, Replica, ReplicaSettings};
+use touchline_registry::{HashSeed, OwnerId, Replica, ReplicaSettings};
 
 fn resident_bytes() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
@@ -47,8 +47,8 @@ fn say(from: &mut Replica, to: &mut Replica) {
 
 #[test]
 fn a_name_costs_little_and_nothing_once_it_is_gone() {
-    let mut here = Replica::new("here", 1, ReplicaSettings::default(), 1_000);
-    let mut there = Replica::new("there", 2, ReplicaSettings::default(), 1_000);
+    let mut here = Replica::new("here", 1, ReplicaSettings::default(), HashSeed::repeatable(7), 1_000);
+    let mut there = Replica::new("there", 2, ReplicaSettings::default(), HashSeed::repeatable(7), 1_000);
     here.tick(1_000);
     exchange(&mut here, &mut there);
     let before = resident_bytes();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use touchline_registry::{OwnerId, Replica, ReplicaSettings};
+use touchline_registry::{HashSeed, OwnerId, Replica, ReplicaSettings};
 
 fn owner(number: u8) -> OwnerId {
     OwnerId([number; 16])
@@ -41,6 +41,7 @@ proptest! {
             "here",
             1,
             ReplicaSettings { classify: Some(kind), ..ReplicaSettings::default() },
+            HashSeed::repeatable(7),
             1_000,
         );
         let mut metas: [Option<Vec<u8>>; 40] = [const { None }; 40];
@@ -81,7 +82,7 @@ proptest! {
 
 #[test]
 fn a_walk_tells_whether_there_is_more_of_it() {
-    let mut replica = Replica::new("here", 1, ReplicaSettings::default(), 1_000);
+    let mut replica = Replica::new("here", 1, ReplicaSettings::default(), HashSeed::repeatable(7), 1_000);
     assert!(!replica.walk(1, |_| {}), "none was begun");
     (0..4).for_each(|who| drop(replica.join(owner(who), "group", b"", 1_000)));
     replica.begin_walk("group");

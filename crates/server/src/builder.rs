@@ -1,6 +1,5 @@
 //! From settings to a node that is ready to start: checks everything, binds every port, and puts the parts together.
 
-use std::io;
 use std::sync::Arc;
 
 use aws_lc_rs::rand;
@@ -21,10 +20,10 @@ use crate::net::port::{Port, PortRole};
 use crate::node::{Node, NodeHandles};
 use crate::preparation::{Ports, prepare, proxies_of};
 use crate::runtime::clock::Clock;
-use crate::runtime::process;
 use crate::runtime::shard_handle::ShardHandle;
 use crate::runtime::signer::HmacSigner;
 use crate::runtime::user_counts::UserCounts;
+use crate::runtime::{process, random};
 use crate::server::{Addresses, Server, ShardParts};
 use crate::shard::acceptor::BoundListener;
 use crate::shard::services::Services;
@@ -55,13 +54,14 @@ impl Server {
             &settings.registry.scopes,
             &timing_of(&settings),
             random_number()?,
+            random::hash_seed().ok_or_else(StartError::no_random_numbers)?,
             settings.cluster.is_on(),
             clock.now_ms(),
         );
         let (registry, registry_messages) = std::sync::mpsc::channel();
         let stats = &settings.store.stats;
         let mut key = [0; 32];
-        rand::fill(&mut key).map_err(|_| no_random_numbers())?;
+        rand::fill(&mut key).map_err(|_| StartError::no_random_numbers())?;
         let signer = Arc::new(HmacSigner::new(key));
         let session = session::SessionSettings {
             client: client.clone(),
@@ -204,10 +204,6 @@ fn tls_of(settings: &Settings) -> Result<(PortsTls, Option<PendingRenewal>), Tls
 
 fn random_number() -> Result<u64, StartError> {
     let mut bytes = [0; 8];
-    rand::fill(&mut bytes).map_err(|_| no_random_numbers())?;
+    rand::fill(&mut bytes).map_err(|_| StartError::no_random_numbers())?;
     Ok(u64::from_ne_bytes(bytes))
-}
-
-fn no_random_numbers() -> StartError {
-    StartError::System { what: "random numbers", source: io::ErrorKind::Other.into() }
 }

@@ -124,3 +124,10 @@ pub enum StartError {
         source: io::Error,
     },
 }
+
+impl StartError {
+    /// The system has no random numbers.
+    pub(crate) fn no_random_numbers() -> Self {
+        StartError::System { what: "random numbers", source: io::ErrorKind::Other.into() }
+    }
+}

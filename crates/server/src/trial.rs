@@ -13,6 +13,7 @@ use touchline_engine::{ConnectionId, Context, Effects, Hub, Namespaces, RefusalR
 use touchline_registry::{OwnerId, ReplicaTiming};
 
 use crate::auth::TokenVerifier;
+use crate::runtime::random;
 use crate::runtime::reply_to::ReplyTo;
 use crate::start_error::StartError;
 
@@ -42,8 +43,16 @@ pub fn try_token(
         client.subscribe_to_user_personal_channel.enabled = false;
         client.allow_anonymous_connect_without_token = true;
     }
-    let directory =
-        Directory::<ReplyTo>::new("", &settings.registry.scopes, &ReplicaTiming::default(), 0, false, now_ms);
+    let hash_seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
+    let directory = Directory::<ReplyTo>::new(
+        "",
+        &settings.registry.scopes,
+        &ReplicaTiming::default(),
+        0,
+        hash_seed,
+        false,
+        now_ms,
+    );
     let node = session::SessionSettings {
         verifier: Box::new(TokenVerifier::new(&client)?),
         namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
@@ -66,7 +75,7 @@ pub fn try_token(
         }
     };
     let mut effects = Effects::default();
-    let (mut hub, mut tracker) = (Hub::default(), Tracker::default());
+    let (mut hub, mut tracker) = (Hub::new(hash_seed), Tracker::default());
     let mut context = Context {
         now_ms,
         random: 0,

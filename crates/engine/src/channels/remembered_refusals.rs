@@ -1,7 +1,8 @@
 //! Refused subscribes that the home remembers for a while. A session may unsubscribe before the refusal has reached it;
 //! the home must not take such an unsubscribe for one of a subscriber.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+
 use touchline_protocol::stream::ChannelName;
 
 use crate::request::ConnectionId;
@@ -18,7 +19,7 @@ type RefusedKey = (ConnectionId, ChannelName);
 #[derive(Debug, Default)]
 pub(super) struct RefusedSubscribes {
     /// When each was refused, Unix milliseconds.
-    times: HashMap<RefusedKey, u64>,
+    times: BTreeMap<RefusedKey, u64>,
     /// The same in the order of the times. An entry whose time is not in `times` is void.
     order: VecDeque<(u64, RefusedKey)>,
 }

@@ -1,7 +1,6 @@
 //! Who subscribes to a channel, from which shard, and how many there were.
 
-use std::collections::HashMap;
-
+use indexmap::IndexMap;
 use touchline_protocol::stream::ChannelName;
 
 use super::backend::Submitted;
@@ -18,23 +17,26 @@ impl Channels {
 
     /// Counts from now on the audiences of channels that are forgotten too.
     pub fn counting_audiences(mut self) -> Self {
-        self.forgotten_peaks = Some(HashMap::new());
+        self.forgotten_peaks = Some(IndexMap::with_hasher(*self.table.hasher()));
         self
     }
 
     /// Channels that had a subscriber since the last call: the present and the greatest number of subscribers.
-    pub fn take_subscriber_counts(&mut self) -> HashMap<ChannelName, (u64, u64)> {
-        let forgotten = self.forgotten_peaks.as_mut().map(std::mem::take).unwrap_or_default();
-        let mut all: HashMap<ChannelName, (u64, u64)> =
-            forgotten.into_iter().map(|(name, peak)| (name, (0, u64::from(peak)))).collect();
+    pub fn take_subscriber_counts(&mut self) -> Vec<(ChannelName, (u64, u64))> {
+        let hasher = *self.table.hasher();
+        let new = || IndexMap::with_hasher(hasher);
+        let mut forgotten = self.forgotten_peaks.as_mut().map_or_else(new, |peaks| std::mem::replace(peaks, new()));
+        let mut all = Vec::new();
         for channel in self.table.values_mut() {
             let current = channel.subscribers.iter().sum();
             let peak = std::mem::replace(&mut channel.peak, current);
             if peak > 0 {
-                let entry = all.entry(channel.name.clone()).or_default();
-                *entry = (u64::from(current), entry.1.max(u64::from(peak)));
+                // It may have been forgotten before, and have come again.
+                let before = forgotten.swap_remove(&channel.name).unwrap_or_default();
+                all.push((channel.name.clone(), (u64::from(current), u64::from(before.max(peak)))));
             }
         }
+        all.extend(forgotten.into_iter().map(|(name, peak)| (name, (0, u64::from(peak)))));
         all
     }
 

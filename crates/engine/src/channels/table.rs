@@ -1,12 +1,13 @@
 //! The table of the channels whose home is one shard: how a channel comes into it, and how it goes.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 use touchline_protocol::stream::{ChannelName, Epoch, Retention};
 use touchline_protocol::{Error, Publication};
+use touchline_registry::{HashSeed, SipState};
 
 use super::backend::{BackendCommand, Backends, LogBackend};
 use super::cache::CacheState;
@@ -59,6 +60,8 @@ pub(super) struct ChannelLog {
     pub(super) cache: CacheState,
 }
 
+/// Channels by name, in an order that depends on what happened only.
+pub(super) type ChannelTable = IndexMap<ChannelName, Channel, SipState>;
 /// Times in Unix milliseconds and channels, the earliest on top.
 pub(super) type Expiries = BinaryHeap<Reverse<(u64, ChannelName)>>;
 
@@ -70,8 +73,7 @@ pub struct Channels {
     /// Channels in the table; 0 = any number.
     pub(super) limit: usize,
     pub(super) random: u64,
-    /// Iteration is in an order that depends on what happened only, not on the process: all effects repeat.
-    pub(super) table: IndexMap<ChannelName, Channel>,
+    pub(super) table: ChannelTable,
     /// When to check the expiry of which channel. An entry whose time differs from the channel's `expiry_ms` is void.
     pub(super) expiries: Expiries,
     pub(super) empties: Empties,
@@ -80,13 +82,13 @@ pub struct Channels {
     pub(super) backends: Backends,
     /// The greatest numbers of subscribers of forgotten channels, for [`Channels::take_subscriber_counts`]; `None` =
     /// they are not counted.
-    pub(super) forgotten_peaks: Option<HashMap<ChannelName, u32>>,
+    pub(super) forgotten_peaks: Option<IndexMap<ChannelName, u32, SipState>>,
 }
 
 impl Channels {
     /// No channels yet. `seed` makes the epochs: it must be random, so that no epoch of an earlier process is used
-    /// again.
-    pub fn new(namespaces: Arc<Namespaces>, shards: usize, seed: u64) -> Self {
+    /// again. `hash_seed` is that of the hashes of channels and idempotency keys, which clients and backends choose.
+    pub fn new(namespaces: Arc<Namespaces>, shards: usize, seed: u64, hash_seed: HashSeed) -> Self {
         let empties = Empties::new(namespaces.settings().empty_channels_max.div_ceil(shards.max(1)));
         Channels {
             namespaces,
@@ -94,9 +96,9 @@ impl Channels {
             shards,
             limit: 0,
             random: seed,
-            table: IndexMap::new(),
+            table: IndexMap::with_hasher(hash_seed.sip()),
             expiries: BinaryHeap::new(),
-            idempotency: Idempotency::default(),
+            idempotency: Idempotency::new(hash_seed.fold()),
             outgoing: Vec::new(),
             backends: Backends::default(),
             forgotten_peaks: None,
@@ -219,7 +221,7 @@ impl ChannelLog {
 }
 
 /// Whether a channel is among the empty ones under this number.
-pub(super) fn has_number(table: &IndexMap<ChannelName, Channel>, name: &str, number: u64) -> bool {
+pub(super) fn has_number(table: &ChannelTable, name: &str, number: u64) -> bool {
     table.get(name).and_then(|channel| channel.log.as_ref()).is_some_and(|log| log.empty_number == number)
 }
 

@@ -1,6 +1,6 @@
 //! Calls that wait for a reply: of one client, or of every member of a group.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -61,13 +61,13 @@ pub(super) enum FinishedCall<A> {
 #[derive(Debug)]
 pub(super) struct Calls<A> {
     next: u64,
-    pending: HashMap<u64, PendingCall<A>>,
-    groups: HashMap<u64, GroupCall<A>>,
+    pending: BTreeMap<u64, PendingCall<A>>,
+    groups: BTreeMap<u64, GroupCall<A>>,
     deadlines: BTreeSet<(u64, u64)>,
-    by_callee: HashMap<OwnerId, HashSet<u64>>,
-    by_caller: HashMap<OwnerId, HashSet<u64>>,
+    by_callee: BTreeMap<OwnerId, BTreeSet<u64>>,
+    by_caller: BTreeMap<OwnerId, BTreeSet<u64>>,
     /// Calls of other nodes: by the node and its own number of the call.
-    by_number: HashMap<(Arc<str>, u64), u64>,
+    by_number: BTreeMap<(Arc<str>, u64), u64>,
 }
 
 impl<A> Calls<A> {
@@ -77,12 +77,12 @@ impl<A> Calls<A> {
         let next = first >> 12;
         Calls {
             next,
-            pending: HashMap::new(),
-            groups: HashMap::new(),
+            pending: BTreeMap::new(),
+            groups: BTreeMap::new(),
             deadlines: BTreeSet::new(),
-            by_callee: HashMap::new(),
-            by_caller: HashMap::new(),
-            by_number: HashMap::new(),
+            by_callee: BTreeMap::new(),
+            by_caller: BTreeMap::new(),
+            by_number: BTreeMap::new(),
         }
     }
 
@@ -97,7 +97,7 @@ impl<A> Calls<A> {
 
     /// Number of waiting calls of one client.
     pub(super) fn of_caller(&self, caller: OwnerId) -> usize {
-        self.by_caller.get(&caller).map_or(0, HashSet::len)
+        self.by_caller.get(&caller).map_or(0, BTreeSet::len)
     }
 
     /// Adds a call and returns its number. `by`: the client of this node that calls.
@@ -223,7 +223,7 @@ impl<A> Calls<A> {
 }
 
 /// Removes a call from a client's list.
-fn forget(lists: &mut HashMap<OwnerId, HashSet<u64>>, client: OwnerId, call: u64) {
+fn forget(lists: &mut BTreeMap<OwnerId, BTreeSet<u64>>, client: OwnerId, call: u64) {
     if let Some(calls) = lists.get_mut(&client) {
         calls.remove(&call);
         if calls.is_empty() {

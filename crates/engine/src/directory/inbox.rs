@@ -1,7 +1,7 @@
 //! Inbox messages of names that clients of this node own. The store keeps the messages; the inbox knows only which of
 //! them were delivered to a client and are not acknowledged.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use touchline_registry::OwnerId;
 
@@ -40,9 +40,9 @@ struct InboxWindow {
 /// The names that have undelivered or unacknowledged messages, or may have.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    windows: HashMap<InboxAddress, InboxWindow>,
+    windows: BTreeMap<InboxAddress, InboxWindow>,
     /// The name of each delivered message that is not acknowledged, by the message's id.
-    addresses: HashMap<u64, InboxAddress>,
+    addresses: BTreeMap<u64, InboxAddress>,
     /// Names whose load failed, with the time of the next attempt, Unix milliseconds; the earliest comes first.
     failed: Vec<(u64, InboxAddress)>,
 }

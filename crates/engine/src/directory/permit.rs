@@ -86,14 +86,15 @@ pub(crate) fn permit(
 mod tests {
     use super::*;
     use crate::directory::{Directory, RegistryMethod, ScopeId, ScopeOptions, read};
-    use touchline_registry::ReplicaTiming;
+    use touchline_registry::{HashSeed, ReplicaTiming};
 
     type Switch = (&'static str, fn(&mut ScopeOptions));
 
     fn scopes(change: impl FnOnce(&mut ScopeOptions)) -> Scopes {
         let mut options = ScopeOptions { name: "devices".into(), ..ScopeOptions::default() };
         change(&mut options);
-        Directory::<()>::new("here", &[options], &ReplicaTiming::default(), 7, false, 0).scopes()
+        Directory::<()>::new("here", &[options], &ReplicaTiming::default(), 7, HashSeed::repeatable(7), false, 0)
+            .scopes()
     }
 
     fn request(method: &str, params: &str) -> DirectoryRequest {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use touchline_protocol::Error;
-use touchline_registry::{Classify, Counters, RegisterRefusal, Replica, ReplicaSettings, ReplicaTiming};
+use touchline_registry::{Classify, Counters, HashSeed, RegisterRefusal, Replica, ReplicaSettings, ReplicaTiming};
 
 use super::calls::Calls;
 use super::effect::DirectoryEffect;
@@ -59,12 +59,13 @@ pub struct Directory<A> {
 
 impl<A> Directory<A> {
     /// An empty directory. `node`: the node's id, unique in the cluster. `birth`: random, another one in each
-    /// incarnation of the node.
+    /// incarnation of the node. `hash_seed`: of the hashes of names and groups, which clients choose.
     pub fn new(
         node: &str,
         scopes: &[ScopeOptions],
         timing: &ReplicaTiming,
         birth: u64,
+        hash_seed: HashSeed,
         is_clustered: bool,
         now_ms: u64,
     ) -> Self {
@@ -78,7 +79,13 @@ impl<A> Directory<A> {
         };
         let make = |options: &ScopeOptions, classify: Option<Classify>| Scope {
             name: options.name.as_str().into(),
-            replica: Replica::new(node, birth, ReplicaSettings { classify, ..options.settings(timing) }, now_ms),
+            replica: Replica::new(
+                node,
+                birth,
+                ReplicaSettings { classify, ..options.settings(timing) },
+                hash_seed,
+                now_ms,
+            ),
             watch: options.allow_watch_for_client.then(|| ScopeWatch::new(birth, options.watch_log_size)),
             options: options.clone(),
         };
@@ -175,7 +182,8 @@ mod tests {
 
     #[test]
     fn the_memory_of_a_mass_change_is_freed_once_all_effects_are_taken() {
-        let mut directory = Directory::<()>::new("here", &[], &ReplicaTiming::default(), 7, false, 1_000);
+        let mut directory =
+            Directory::<()>::new("here", &[], &ReplicaTiming::default(), 7, HashSeed::repeatable(7), false, 1_000);
         for (room, is_kept) in [(1, true), (SPARE_EFFECTS, true), (SPARE_EFFECTS + 1, false)] {
             directory.effects = Vec::with_capacity(room);
             directory.effects.push(DirectoryEffect::Disconnect(OwnerId([1; 16])));

@@ -1,24 +1,29 @@
 //! The subscribers of a channel that have filters, grouped by filter: each filter is evaluated once, however many
 //! subscribers have it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use touchline_protocol::filter::Filter;
+use touchline_registry::SipState;
 
 use super::subscriber::ChannelSubscriber;
 
 /// Groups of subscribers of one channel, by filter.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Filtered {
     /// The index of each filter's group. Clients choose the filters, so the hash has a secret key.
-    indexes: HashMap<Arc<Filter>, u32>,
+    indexes: HashMap<Arc<Filter>, u32, SipState>,
     /// The groups; one without a filter is free.
     pub(super) groups: Vec<(Option<Arc<Filter>>, Vec<ChannelSubscriber>)>,
     free: Vec<u32>,
 }
 
 impl Filtered {
+    pub(super) fn new(hasher: SipState) -> Self {
+        Filtered { indexes: HashMap::with_hasher(hasher), groups: Vec::new(), free: Vec::new() }
+    }
+
     /// The index of a filter's group, which is created if it does not exist. The filter is hashed once, and compared
     /// with those of the same hash only, so the cost does not depend on the number of filters.
     pub(super) fn group_of(&mut self, filter: Arc<Filter>) -> u32 {

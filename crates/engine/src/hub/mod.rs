@@ -9,13 +9,15 @@ mod subscriber;
 #[cfg(test)]
 mod tests;
 
-use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use std::hash::BuildHasher;
 
+use hashbrown::{HashMap, HashTable};
 use touchline_protocol::publication::Tags;
 use touchline_protocol::stream::ChannelName;
+use touchline_registry::{FoldState, HashSeed, SipState};
 
 pub use delivery::{DeliveryForm, DeliveryOptions};
+use filtered::Filtered;
 use local::LocalSubscribers;
 use subscriber::{ChannelSubscriber, HAS_LAST, SLOT_MASK, WANTS_DELTA, WANTS_MEMBERSHIP_EVENTS};
 
@@ -28,9 +30,9 @@ pub struct LocalChannel(u32);
 pub struct Membership(u32);
 
 /// The subscribers of one shard.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Hub {
-    hasher: DefaultHashBuilder,
+    hasher: FoldState,
     by_name: HashTable<u32>,
     audiences: Vec<Option<LocalSubscribers>>,
     free: Vec<u32>,
@@ -38,12 +40,30 @@ pub struct Hub {
     positions: Vec<u32>,
     free_memberships: Vec<u32>,
     /// Memberships with a filter, and the index of the filter's group in the audience.
-    filtered: HashMap<u32, u32>,
+    filtered: HashMap<u32, u32, FoldState>,
+    /// The hash of filters.
+    filter_hasher: SipState,
     /// Channels and slots that have left them, for [`Hub::leavers`]; `None` = they are not recorded.
     leavers: Option<Vec<(ChannelName, u32)>>,
 }
 
 impl Hub {
+    /// No subscribers yet. `seed` is that of the hashes of channels and filters, which clients choose.
+    pub fn new(seed: HashSeed) -> Self {
+        let hasher = seed.fold();
+        Hub {
+            hasher,
+            by_name: HashTable::new(),
+            audiences: Vec::new(),
+            free: Vec::new(),
+            positions: Vec::new(),
+            free_memberships: Vec::new(),
+            filtered: HashMap::with_hasher(hasher),
+            filter_hasher: seed.sip(),
+            leavers: None,
+        }
+    }
+
     /// Records from now on which slots leave which channels.
     pub fn note_leavers(&mut self) {
         self.leavers = Some(Vec::new());
@@ -126,7 +146,8 @@ impl Hub {
             flags |= WANTS_DELTA | if has_last { HAS_LAST } else { 0 };
         }
         let audience = self.audiences[channel.0 as usize].as_mut().expect("a reference keeps its channel");
-        let group = options.filter.map(|filter| audience.filtered.get_or_insert_default().group_of(filter));
+        let new = || Box::new(Filtered::new(self.filter_hasher));
+        let group = options.filter.map(|filter| audience.filtered.get_or_insert_with(new).group_of(filter));
         let members = audience.group(group);
         self.positions[membership as usize] = members.len() as u32;
         members.push(ChannelSubscriber { slot: slot | flags, membership });
@@ -220,6 +241,6 @@ impl Hub {
     }
 }
 
-fn hash_of(hasher: &DefaultHashBuilder, audiences: &[Option<LocalSubscribers>], index: u32) -> u64 {
+fn hash_of(hasher: &FoldState, audiences: &[Option<LocalSubscribers>], index: u32) -> u64 {
     audiences[index as usize].as_ref().map_or(0, |audience| hasher.hash_one(&*audience.name))
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use touchline_protocol::filter::Filter;
+use touchline_registry::HashSeed;
 
 use super::*;
 use proptest::prelude::*;
@@ -15,7 +16,7 @@ proptest! {
     fn subscribers_are_the_slots_that_joined_and_did_not_leave(
         steps in prop::collection::vec((0u32..6, 0u32..20, any::<bool>(), 0u32..12), 1..200)
     ) {
-        let mut hub = Hub::default();
+        let mut hub = Hub::new(HashSeed::repeatable(7));
         let mut model: BTreeMap<(u32, u32), (LocalChannel, Membership, bool, u32)> = BTreeMap::new();
         for (channel, slot, wants, filter) in steps {
             match model.remove(&(channel, slot)) {
@@ -54,7 +55,7 @@ fn wanted(n: u32) -> Option<Arc<Filter>> {
 
 #[test]
 fn equal_filters_share_a_group_and_a_free_group_is_used_again() {
-    let mut hub = Hub::default();
+    let mut hub = Hub::new(HashSeed::repeatable(7));
     let local = hub.acquire("c");
     let groups = |hub: &Hub| hub.audience(local).filtered.as_ref().map_or(0, |filtered| filtered.groups.len());
     let join = |hub: &mut Hub, slot, filter| {
@@ -83,7 +84,7 @@ fn equal_filters_share_a_group_and_a_free_group_is_used_again() {
 
 #[test]
 fn deltas_begin_once_there_is_a_base() {
-    let mut hub = Hub::default();
+    let mut hub = Hub::new(HashSeed::repeatable(7));
     let local = hub.acquire("c");
     for (slot, delta) in [(1, None), (2, Some(false)), (3, Some(true))] {
         hub.join(local, slot, DeliveryOptions { delta, ..DeliveryOptions::default() });
@@ -100,7 +101,7 @@ fn deltas_begin_once_there_is_a_base() {
 
 #[test]
 fn leavers_are_recorded_once_that_is_switched_on() {
-    let mut hub = Hub::default();
+    let mut hub = Hub::new(HashSeed::repeatable(7));
     let (one, two) = (hub.acquire("one"), hub.acquire("two"));
     let plain = hub.join(one, 5, DeliveryOptions::default());
     hub.leave(one, plain);
@@ -120,7 +121,7 @@ fn leavers_are_recorded_once_that_is_switched_on() {
 
 #[test]
 fn a_channel_has_an_index_as_long_as_there_is_a_reference() {
-    let mut hub = Hub::default();
+    let mut hub = Hub::new(HashSeed::repeatable(7));
     let (one, two) = (hub.acquire("one"), hub.acquire("two"));
     assert_eq!(hub.acquire("one"), one);
     assert_eq!((hub.capacity(), hub.at(0), hub.at(1), hub.at(2)), (2, Some(one), Some(two), None));
@@ -136,7 +137,7 @@ fn a_channel_has_an_index_as_long_as_there_is_a_reference() {
 
 #[test]
 fn each_subscriber_is_counted_and_leaves_its_own_entry() {
-    let mut hub = Hub::default();
+    let mut hub = Hub::new(HashSeed::repeatable(7));
     let local = hub.acquire("c");
     let options =
         |n: u32| DeliveryOptions { filter: wanted(n % 3), membership_events: n.is_multiple_of(2), delta: None };
@@ -158,7 +159,7 @@ fn each_subscriber_is_counted_and_leaves_its_own_entry() {
 
 #[test]
 fn memory_of_leavers_is_freed() {
-    let mut hub = Hub::default();
+    let mut hub = Hub::new(HashSeed::repeatable(7));
     let local = hub.acquire("c");
     let capacity = |hub: &mut Hub| hub.audience_mut(local).group(None).capacity();
     for (most, steps) in

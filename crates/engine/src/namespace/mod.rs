@@ -9,7 +9,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use touchline_protocol::Error;
 use touchline_protocol::data::is_plain_text;
@@ -31,7 +31,7 @@ pub(crate) const WATCH_CHANNEL_PREFIX: &str = "$registry:";
 #[derive(Debug)]
 pub struct Namespaces {
     settings: ChannelSettings,
-    by_name: HashMap<String, usize>,
+    by_name: BTreeMap<String, usize>,
 }
 
 impl Namespaces {

@@ -4,7 +4,7 @@
 pub type ShardId = u16;
 
 /// The id of a connection. A slot with a new occupant has a new generation, so a stale id reaches no connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
     /// The shard that owns the connection.
     pub shard: ShardId,

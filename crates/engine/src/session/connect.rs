@@ -1,7 +1,7 @@
 //! Connect: the client's user, and the server-side subscriptions that it has from the start.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use touchline_protocol::command::{ConnectCommand, SubscribeCommand};
@@ -162,8 +162,8 @@ impl Session {
     fn subscribe_at_connect(
         &mut self,
         channels: Vec<String>,
-        mut subs: HashMap<String, SubscribeOptions>,
-        positions: &HashMap<Cow<'_, str>, SubscribeCommand<'_>>,
+        mut subs: BTreeMap<String, SubscribeOptions>,
+        positions: &BTreeMap<Cow<'_, str>, SubscribeCommand<'_>>,
         context: &mut Context<'_>,
     ) {
         for channel in channels {
@@ -209,7 +209,11 @@ impl Session {
 
     /// A client of a one-way transport names its channels when it connects. Channels that it has no permission for are
     /// skipped.
-    fn subscribe_as_requested(&mut self, subs: HashMap<Cow<'_, str>, SubscribeCommand<'_>>, context: &mut Context<'_>) {
+    fn subscribe_as_requested(
+        &mut self,
+        subs: BTreeMap<Cow<'_, str>, SubscribeCommand<'_>>,
+        context: &mut Context<'_>,
+    ) {
         for (channel, mut request) in subs {
             if context.effects.disconnect.is_some() || self.find(&channel, context.hub).is_some() {
                 continue;

@@ -5,25 +5,30 @@
 //! that knows the last that is lost, others may recover what they should not.
 //!
 //! `TOUCHLINE_SIM_SEEDS` sets how many such days (10,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them. The stream
-//! is set back on days with odd numbers.
+//! is set back on days with odd numbers. A seed decides all that happens: `TOUCHLINE_SIM_EVENTS` shows it.
 
 mod random;
 mod stream;
+#[path = "../../../registry/tests/simulation/trace.rs"]
+mod trace;
 mod world;
 
+use crate::trace::Trace;
 use crate::world::World;
 
 /// A day; gives subscribes that were refused, subscriptions that broke, loads that failed, runs that began in time.
-fn day(seed: u64) -> [u64; 4] {
-    let mut world = World::new(seed);
+fn day(seed: u64, trace: Trace) -> ([u64; 4], Trace) {
+    let mut world = World::new(seed, trace);
     for _ in 0..200 {
         world.disturb();
         let ms = world.random.below(30);
         world.pass(ms);
     }
     world.calm_down();
+    world.note_end();
     let sum = |kind: usize| world.nodes.iter().map(|node| node.wrongs[kind]).sum();
-    [sum(0), sum(1), sum(2), if world.has_forgotten { 0 } else { world.stream.run }]
+    let seen = [sum(0), sum(1), sum(2), if world.has_forgotten { 0 } else { world.stream.run }];
+    (seen, world.trace)
 }
 
 fn number(variable: &str) -> Option<u64> {
@@ -31,15 +36,20 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 #[test]
+fn a_seed_gives_the_same_events_in_every_process() {
+    trace::compare("a_seed_gives_the_same_events_in_every_process", |seed, trace| day(seed, trace).1);
+}
+
+#[test]
 fn every_subscriber_sees_every_publication_once_or_is_ignorant() {
     if let Some(seed) = number("TOUCHLINE_SIM_SEED") {
-        day(seed);
+        day(seed, Trace::Off);
         return;
     }
     let seeds = number("TOUCHLINE_SIM_SEEDS").unwrap_or(10_000);
     let mut days_with = [0; 4];
     for seed in 0..seeds {
-        let seen = std::panic::catch_unwind(|| day(seed)).unwrap_or_else(|panic| {
+        let seen = std::panic::catch_unwind(|| day(seed, Trace::Off).0).unwrap_or_else(|panic| {
             eprintln!("the day with TOUCHLINE_SIM_SEED={seed} went wrong");
             std::panic::resume_unwind(panic)
         });

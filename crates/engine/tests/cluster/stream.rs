@@ -1,6 +1,6 @@
 //! The stream of a namespace, as JetStream has it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use touchline_engine::request::Loaded;
@@ -17,7 +17,7 @@ pub(crate) struct Stream {
     /// Since it was last set back.
     pub(crate) run: u64,
     /// All that was ever stored and is not lost, by channel: the truth.
-    pub(crate) all: HashMap<ChannelName, Vec<(u64, Bytes)>>,
+    pub(crate) all: BTreeMap<ChannelName, Vec<(u64, Bytes)>>,
 }
 
 impl Stream {

@@ -1,6 +1,6 @@
 //! Nodes, the stream and subscribers, and what happens to them on a day.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +12,11 @@ use touchline_engine::{
 };
 use touchline_protocol::publication::Content;
 use touchline_protocol::stream::{ChannelName, Epoch, LoadId, Offset, RunId};
+use touchline_registry::HashSeed;
 
 use crate::random::Random;
 use crate::stream::{Mark, SIZE, Stream, data_of};
+use crate::trace::Trace;
 
 const NODES: usize = 3;
 const CHANNELS: [&str; 2] = ["one", "two"];
@@ -57,7 +59,7 @@ pub(crate) struct Node {
     /// Loads under way.
     loads: Vec<Asked>,
     /// Requests that wait until a channel is live, with the requesting fan and the number of its visit.
-    waiting: HashMap<ChannelName, Vec<(WaitingRequest, Visit)>>,
+    waiting: BTreeMap<ChannelName, Vec<(WaitingRequest, Visit)>>,
     fans: Vec<Fan>,
     pub(crate) wrongs: [u64; 3],
 }
@@ -74,23 +76,26 @@ pub(crate) struct World {
     pub(crate) has_lost: bool,
     /// A node came back when it was not known any more whether the stream has the last offset that the node knows.
     pub(crate) has_forgotten: bool,
+    pub(crate) trace: Trace,
 }
 
 impl World {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, trace: Trace) -> Self {
         let history =
             ChannelOptions { history_size: SIZE, history_ttl: Duration::from_secs(3_600), ..ChannelOptions::default() };
         let namespaces =
             Arc::new(Namespaces::new(ChannelSettings { without_namespace: history, ..ChannelSettings::default() }));
         let node = |number: u64| Node {
-            channels: Channels::new(Arc::clone(&namespaces), 1, seed + number).in_cluster(),
+            channels: Channels::new(Arc::clone(&namespaces), 1, seed + number, HashSeed::repeatable(seed + number))
+                .in_cluster()
+                .counting_audiences(),
             is_linked: false,
             mark: None,
             run: 0,
             interests: Vec::new(),
             inbox: Vec::new(),
             loads: Vec::new(),
-            waiting: HashMap::new(),
+            waiting: BTreeMap::new(),
             fans: Vec::new(),
             wrongs: [0; 3],
         };
@@ -105,6 +110,7 @@ impl World {
             loses: seed % 2 == 1,
             has_lost: false,
             has_forgotten: false,
+            trace,
         };
         (0..NODES).for_each(|index| world.link(index, true));
         world
@@ -116,6 +122,7 @@ impl World {
             return;
         }
         node.is_linked = is_linked;
+        self.trace.note(|| format!("{} node {index} is linked: {is_linked}", self.now_ms));
         if is_linked {
             self.open_stream(index);
         }
@@ -178,6 +185,7 @@ impl World {
         let content = Content { data: self.published.to_string().into(), ..Content::default() };
         let publish = ChannelRequest::Publish(Box::new(Publish { content, ..Publish::default() }));
         let outcome = self.nodes[index].channels.submit(channel, publish, self.now_ms);
+        self.trace.note(|| format!("{} node {index} publishes to {channel}: {outcome:?}", self.now_ms));
         let Submitted::Append { payload, .. } = outcome else {
             assert!(!self.nodes[index].is_linked, "{outcome:?}");
             return;
@@ -286,7 +294,10 @@ impl World {
             _ => None,
         };
         let (fan, is_current) = (visit.0, node.fans[visit.0].visits == visit.1);
-        match node.channels.submit(&channel, request, self.now_ms) {
+        self.trace.note(|| format!("{} node {index} {channel} {visit:?} asks {request:?}", self.now_ms));
+        let outcome = node.channels.submit(&channel, request, self.now_ms);
+        self.trace.note(|| format!("  {outcome:?}"));
+        match outcome {
             Submitted::Wait(request) => node.waiting.entry(channel).or_default().push((request, visit)),
             // It has left since, and says so next.
             Submitted::Done(Response::Subscribed(_)) if !is_current => {}
@@ -342,6 +353,7 @@ impl World {
         let deliveries: Vec<_> = self.nodes[index].channels.deliveries().map(|(_, delivery)| delivery).collect();
         let mut broken = Vec::new();
         for delivery in deliveries {
+            self.trace.note(|| format!("{} node {index} delivers {delivery:?}", self.now_ms));
             let node = &mut self.nodes[index];
             let fans = node
                 .fans
@@ -382,6 +394,7 @@ impl World {
         self.deliver(index);
         loop {
             let ready = self.nodes[index].channels.take_ready();
+            self.trace.note(|| format!("{} node {index} is ready: {ready:?}", self.now_ms));
             for channel in &ready {
                 for (request, visit) in self.nodes[index].waiting.remove(channel).unwrap_or_default() {
                     self.submit(index, channel.clone(), request, visit);
@@ -393,6 +406,7 @@ impl World {
             let node = &mut self.nodes[index];
             for act in acts {
                 let delay_ms = self.random.below(60);
+                self.trace.note(|| format!("{} node {index} wants {act:?}", self.now_ms));
                 match act {
                     BackendCommand::SetInterest { channel, is_wanted: true } => {
                         node.interests.retain(|known| *known != channel);
@@ -460,6 +474,7 @@ impl World {
     }
 
     fn apply_incoming(&mut self, index: usize, channel: &ChannelName, event: BackendEvent) {
+        self.trace.note(|| format!("{} node {index} {channel} takes {event:?}", self.now_ms));
         self.nodes[index].channels.apply(channel, event, self.now_ms);
         self.settle(index);
     }
@@ -468,7 +483,9 @@ impl World {
         let index = self.random.below(NODES as u64) as usize;
         let channel: ChannelName = CHANNELS[self.random.below(2) as usize].into();
         let fans = self.nodes[index].fans.len();
-        match self.random.below(100) {
+        let kind = self.random.below(100);
+        self.trace.note(|| format!("{} disturbance {kind} of node {index}, {channel}", self.now_ms));
+        match kind {
             0..45 => self.publish(index, &channel),
             45..60 if fans < 6 => {
                 let connection = ConnectionId { shard: 0, slot: fans as u32, generation: 0 };
@@ -499,6 +516,14 @@ impl World {
                 self.set_back();
             }
             _ => {}
+        }
+    }
+
+    /// Notes what each node has in the end, in its own order.
+    pub(crate) fn note_end(&mut self) {
+        for node in &mut self.nodes {
+            self.trace.note(|| format!("active {:?}", node.channels.active().collect::<Vec<_>>()));
+            self.trace.note(|| format!("audiences {:?}", node.channels.take_subscriber_counts()));
         }
     }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use touchline_engine::directory::{
     ConflictPolicy, Directory, DirectoryEffect, DirectoryRequest, Requester, ScopeId, ScopeOptions,
 };
-use touchline_registry::ReplicaTiming;
+use touchline_registry::{HashSeed, ReplicaTiming};
 
 use crate::world::{START_MS, World, devices, one_of_many, owner, requester};
 
@@ -134,6 +134,7 @@ fn other_options_of_a_node_are_noticed_once_for_each_scope() {
             &[ScopeOptions { name_max_length, ..devices() }],
             &ReplicaTiming::default(),
             birth,
+            HashSeed::repeatable(7),
             true,
             START_MS,
         )
@@ -255,7 +256,7 @@ fn times_are_those_of_the_configuration() {
     // By default a node that has not checked the clock for ten seconds was suspended.
     for (timeout_ms, was_away) in [(5_000, true), (60_000, false)] {
         let timing = ReplicaTiming { timeout_ms, ..ReplicaTiming::default() };
-        let mut node = Directory::<u32>::new("a", &[devices()], &timing, 1, true, START_MS);
+        let mut node = Directory::<u32>::new("a", &[devices()], &timing, 1, HashSeed::repeatable(7), true, START_MS);
         node.wake(START_MS + 10_000);
         assert_eq!(node.effects().any(|act| matches!(act, DirectoryEffect::Probe)), was_away, "{timeout_ms}");
     }

@@ -6,7 +6,7 @@ use touchline_engine::directory::{
     Scopes, client_text, numbered,
 };
 use touchline_protocol::Error;
-use touchline_registry::{OwnerId, ReplicaTiming};
+use touchline_registry::{HashSeed, OwnerId, ReplicaTiming};
 
 /// The request that a method makes, by its name.
 pub(crate) fn read(method: &str, params: &str, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
@@ -83,7 +83,15 @@ impl World {
         let node = |(number, name): (u64, &&'static str)| {
             (
                 *name,
-                Directory::new(name, &scopes, &ReplicaTiming::default(), (number * 100) << 12, is_clustered, START_MS),
+                Directory::new(
+                    name,
+                    &scopes,
+                    &ReplicaTiming::default(),
+                    (number * 100) << 12,
+                    HashSeed::repeatable(7),
+                    is_clustered,
+                    START_MS,
+                ),
             )
         };
         World { now_ms: START_MS, nodes: (1..).zip(names).map(node).collect(), cut_off: Vec::new(), largest: 0 }

@@ -17,6 +17,7 @@ use touchline_protocol::publication::Content;
 use touchline_protocol::stream::{
     ChannelName, Epoch, LoadId, Offset, Retention, Run, RunId, RunStart, Runs, StreamPosition,
 };
+use touchline_registry::HashSeed;
 
 pub(crate) const START_MS: u64 = 1_000_000;
 /// The seed of all homes, and the first epoch that comes of it (SplitMix64, whose first three numbers for this seed are
@@ -189,7 +190,7 @@ impl World {
         let mut settings =
             ChannelSettings { without_namespace: options, namespaces: vec![plain, kept], ..ChannelSettings::default() };
         change(&mut settings);
-        let channels = more(Channels::new(Arc::new(Namespaces::new(settings)), shards, SEED));
+        let channels = more(Channels::new(Arc::new(Namespaces::new(settings)), shards, SEED, HashSeed::repeatable(7)));
         World { now_ms: START_MS, channels, waiting: VecDeque::new(), asked: 0 }
     }
 

@@ -34,7 +34,7 @@ use touchline_protocol::publication::{Content, Delta};
 use touchline_protocol::stream::ChannelName;
 use touchline_protocol::wire::{Coding, Framing};
 use touchline_protocol::{Disconnect, Wire};
-use touchline_registry::{OwnerId, ReplicaTiming};
+use touchline_registry::{HashSeed, OwnerId, ReplicaTiming};
 
 /// When every story begins, Unix seconds.
 pub(crate) const START_S: u64 = 1_000_000_000;
@@ -155,7 +155,15 @@ impl Story {
         };
         change(&mut settings);
         let now_ms = START_S * 1_000;
-        let directory = Directory::new("here", &settings.scopes, &ReplicaTiming::default(), 7, false, now_ms);
+        let directory = Directory::new(
+            "here",
+            &settings.scopes,
+            &ReplicaTiming::default(),
+            7,
+            HashSeed::repeatable(7),
+            false,
+            now_ms,
+        );
         let node = SessionSettings {
             client: settings.client,
             namespaces: Arc::new(Namespaces::new(settings.channel)),
@@ -169,7 +177,7 @@ impl Story {
             track: settings.track,
             line_idle: settings.line_idle,
         };
-        let channels = Channels::new(Arc::clone(&node.namespaces), 1, 1);
+        let channels = Channels::new(Arc::clone(&node.namespaces), 1, 1, HashSeed::repeatable(7));
         Story {
             node,
             is_slow: false,
@@ -179,7 +187,7 @@ impl Story {
             requests: Vec::new(),
             asks: Vec::new(),
             now_ms,
-            hub: Hub::default(),
+            hub: Hub::new(HashSeed::repeatable(7)),
             channels,
             directory,
             people: Vec::new(),

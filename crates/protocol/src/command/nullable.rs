@@ -1,9 +1,8 @@
 //! Fields of commands whose `null` is absence.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::hash::Hash;
 use std::marker::PhantomData;
 
 use serde::de::{MapAccess, Visitor};
@@ -19,12 +18,12 @@ pub(super) fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>
 }
 
 /// Objects by their names; `null` is absence.
-pub(super) fn objects<'de, D: Deserializer<'de>, K: Eq + Hash + Deserialize<'de>, T: Deserialize<'de>>(
+pub(super) fn objects<'de, D: Deserializer<'de>, K: Ord + Deserialize<'de>, T: Deserialize<'de>>(
     deserializer: D,
-) -> Result<HashMap<K, T>, D::Error> {
-    struct Objects<K, T>(HashMap<K, T>);
+) -> Result<BTreeMap<K, T>, D::Error> {
+    struct Objects<K, T>(BTreeMap<K, T>);
     struct Reader<K, T>(PhantomData<(K, T)>);
-    impl<'de, K: Eq + Hash + Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for Reader<K, T> {
+    impl<'de, K: Ord + Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for Reader<K, T> {
         type Value = Objects<K, T>;
 
         fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -32,14 +31,14 @@ pub(super) fn objects<'de, D: Deserializer<'de>, K: Eq + Hash + Deserialize<'de>
         }
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Objects<K, T>, A::Error> {
-            let mut objects = HashMap::new();
+            let mut objects = BTreeMap::new();
             while let Some((name, Object(object))) = map.next_entry()? {
                 objects.insert(name, object);
             }
             Ok(Objects(objects))
         }
     }
-    impl<'de, K: Eq + Hash + Deserialize<'de>, T: Deserialize<'de>> Deserialize<'de> for Objects<K, T> {
+    impl<'de, K: Ord + Deserialize<'de>, T: Deserialize<'de>> Deserialize<'de> for Objects<K, T> {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
             deserializer.deserialize_map(Reader(PhantomData))
         }

@@ -1,7 +1,7 @@
 //! Commands as values.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -87,7 +87,7 @@ pub struct ConnectCommand<'a> {
     pub data: Option<&'a RawValue>,
     /// Positions of server-side subscriptions, for recovery.
     #[serde(borrow, deserialize_with = "objects")]
-    pub subs: HashMap<Cow<'a, str>, SubscribeCommand<'a>>,
+    pub subs: BTreeMap<Cow<'a, str>, SubscribeCommand<'a>>,
     /// Name of the client's program.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub name: Cow<'a, str>,

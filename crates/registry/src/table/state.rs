@@ -5,6 +5,7 @@ use crate::digest;
 use crate::entry::{Entry, NodeName};
 use crate::event::RegistryEvent;
 use crate::groups::Groups;
+use crate::hash_seed::HashSeed;
 use crate::names::Names;
 use crate::owners::Owners;
 use crate::settings::{Classify, ConflictPolicyKind};
@@ -50,14 +51,15 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(policy: ConflictPolicyKind, classify: Option<Classify>, node: &str) -> Self {
+    pub(crate) fn new(policy: ConflictPolicyKind, classify: Option<Classify>, node: &str, seed: HashSeed) -> Self {
+        let hasher = seed.fold();
         let mut table = Table {
             policy,
             authorities: Slab::default(),
-            owners: Owners::default(),
-            names: Names::default(),
-            groups: Groups::new(classify),
-            view: ViewWriter::default(),
+            owners: Owners::new(hasher),
+            names: Names::new(hasher),
+            groups: Groups::new(classify, hasher),
+            view: ViewWriter::new(hasher),
             events: Vec::new(),
             beaten: Vec::new(),
         };

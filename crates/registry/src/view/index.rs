@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU8};
 
-use hashbrown::DefaultHashBuilder;
 use seize::{Collector, Guard};
 
 use crate::entry::Entry;
+use crate::hash_seed::FoldState;
 
 /// A slot that was never used: a search ends here.
 const FREE: u8 = 0;
@@ -60,7 +60,7 @@ fn tag(hash: u64) -> u8 {
 /// The index, as readers see it.
 #[derive(Debug)]
 pub(super) struct Index {
-    hasher: DefaultHashBuilder,
+    hasher: FoldState,
     slots: AtomicPtr<Slots>,
     collector: Collector,
 }
@@ -112,15 +112,13 @@ pub(super) struct IndexWriter {
     used: usize,
 }
 
-impl Default for IndexWriter {
-    fn default() -> Self {
+impl IndexWriter {
+    pub(super) fn new(hasher: FoldState) -> Self {
         let slots = AtomicPtr::new(Box::into_raw(Box::new(Slots::new(SMALLEST))));
-        let index = Index { hasher: DefaultHashBuilder::default(), slots, collector: Collector::new() };
+        let index = Index { hasher, slots, collector: Collector::new() };
         IndexWriter { index: Arc::new(index), live: 0, used: 0 }
     }
-}
 
-impl IndexWriter {
     pub(super) fn index(&self) -> &Arc<Index> {
         &self.index
     }
@@ -234,6 +232,7 @@ mod tests {
     use super::*;
     use crate::clock::Stamp;
     use crate::entry::NodeName;
+    use crate::hash_seed::HashSeed;
     use crate::owners::OwnerId;
 
     fn entry(name: &str, stamp: u64) -> Entry {
@@ -243,7 +242,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_map(steps in proptest::collection::vec((0..200u32, prop::bool::weighted(0.7)), 0..600)) {
-            let mut writer = IndexWriter::default();
+            let mut writer = IndexWriter::new(HashSeed::repeatable(7).fold());
             let mut model = BTreeMap::new();
             for (stamp, (name, is_put)) in (0..).zip(steps) {
                 let name = name.to_string();
@@ -279,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_reader_always_finds_what_is_always_there() {
-        let mut writer = IndexWriter::default();
+        let mut writer = IndexWriter::new(HashSeed::repeatable(7).fold());
         (0..100).for_each(|name| writer.put(entry(&format!("stays-{name}"), 0)));
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::entry::Entry;
+use crate::hash_seed::FoldState;
 use index::{Index, IndexWriter};
 
 /// A window on the names of a scope. Clones look at the same names.
@@ -57,15 +58,13 @@ pub(crate) struct ViewWriter {
     view: View,
 }
 
-impl Default for ViewWriter {
-    fn default() -> Self {
-        let names = IndexWriter::default();
+impl ViewWriter {
+    pub(crate) fn new(hasher: FoldState) -> Self {
+        let names = IndexWriter::new(hasher);
         let view = View { names: Arc::clone(names.index()), counts: Arc::default() };
         ViewWriter { names, view }
     }
-}
 
-impl ViewWriter {
     pub(crate) fn view(&self) -> &View {
         &self.view
     }

@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use touchline_registry::{
-    EntryChange, Output, OwnerId, Reason, RegisterRefusal, Registered, RegistryEvent, Replica, ReplicaSettings,
+    EntryChange, HashSeed, Output, OwnerId, Reason, RegisterRefusal, Registered, RegistryEvent, Replica,
+    ReplicaSettings,
 };
 
 pub(crate) fn id(n: u8) -> OwnerId {
@@ -26,7 +27,15 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn new(size: usize, settings: &ReplicaSettings) -> Self {
         let start_ms = 1_700_000_000_000;
-        let make = |index: usize| Replica::new(&format!("node-{index}"), index as u64, settings.clone(), start_ms);
+        let make = |index: usize| {
+            Replica::new(
+                &format!("node-{index}"),
+                index as u64,
+                settings.clone(),
+                HashSeed::repeatable(index as u64),
+                start_ms,
+            )
+        };
         let mut cluster = Cluster {
             now_ms: start_ms,
             replicas: (0..size).map(make).collect(),

@@ -2,14 +2,16 @@
 //! both, nodes crash, freeze and come back, clocks jump. After quiet all replicas equal the truth, there is one owner
 //! for each name, and events replay to the tables.
 //!
-//! `TOUCHLINE_SIM_SEEDS` sets how many days (10,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them.
+//! `TOUCHLINE_SIM_SEEDS` sets how many days (10,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them. A
+//! seed decides all that happens: `TOUCHLINE_SIM_EVENTS` shows it.
 
 mod cluster;
 mod node;
 mod random;
 mod scenarios;
+mod trace;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -17,6 +19,7 @@ use touchline_registry::{ConflictPolicyKind, Counters, Entry, OwnerId, ReplicaSe
 
 use node::{Node, Tables};
 use random::Random;
+use trace::Trace;
 
 /// A message under way: when it arrives, from whom, to whom, what.
 type Flight = (u64, usize, usize, Arc<[u8]>);
@@ -38,8 +41,9 @@ struct World {
     /// Nothing arrives anywhere until then: NATS is away.
     outage_until_ms: u64,
     /// When names and memberships ended at their authorities.
-    graves: HashMap<(String, OwnerId), u64>,
+    graves: BTreeMap<(String, OwnerId), u64>,
     is_calm: bool,
+    trace: Trace,
 }
 
 /// How long a node may go on believing in an entry that has ended, three times the patience: a silence that is not
@@ -51,7 +55,7 @@ const POLICIES: [ConflictPolicyKind; 4] =
 const NAMES: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
 
 impl World {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, trace: Trace) -> Self {
         let mut random = Random::new(seed);
         let mut settings = ReplicaSettings {
             policy: POLICIES[random.below(4) as usize],
@@ -72,8 +76,9 @@ impl World {
             cut: BTreeSet::new(),
             killed: Vec::new(),
             outage_until_ms: 0,
-            graves: HashMap::new(),
+            graves: BTreeMap::new(),
             is_calm: false,
+            trace,
         };
         for index in 0..2 + world.random.below(3) as usize {
             world.nodes.push(None);
@@ -93,6 +98,7 @@ impl World {
             settings.policy = POLICIES[self.random.below(3) as usize];
         }
         self.killed.retain(|(_, other)| *other != index);
+        self.trace.note(|| format!("{} {} starts, off by {skew_ms} ms", self.now_ms, NAMES[index]));
         self.nodes[index] = Some(Node::new(NAMES[index], self.random.next(), settings, self.now_ms, skew_ms));
     }
 
@@ -100,7 +106,9 @@ impl World {
     fn disturb(&mut self) {
         let index = self.random.below(self.nodes.len() as u64) as usize;
         let other = self.random.below(self.nodes.len() as u64) as usize;
-        match self.random.below(100) {
+        let kind = self.random.below(100);
+        self.trace.note(|| format!("{} disturbance {kind} of {index} and {other}", self.now_ms));
+        match kind {
             0..4 => drop(self.cut.insert((index, other))),
             4..7 => self.cut.extend([(index, other), (other, index)]),
             7..12 => self.cut.clear(),
@@ -220,6 +228,7 @@ impl World {
                 continue;
             }
             let own_ms = node.clock(self.now_ms);
+            self.trace.note(|| format!("{own_ms} {} hears {}: {}", NAMES[to], NAMES[from], message.escape_ascii()));
             node.replica.receive(&message, own_ms);
         }
         for index in 0..self.nodes.len() {
@@ -229,7 +238,7 @@ impl World {
 
     fn run(&mut self, index: usize) {
         let Some(node) = self.nodes[index].as_mut().filter(|node| !node.is_frozen) else { return };
-        let messages = node.run(&mut self.random, self.now_ms);
+        let messages = node.run(&mut self.random, self.now_ms, &mut self.trace);
         let named = std::mem::take(&mut node.named);
         self.graves.extend(node.ended.drain(..).map(|ended| (ended, self.now_ms)));
         for (what, entry) in named {
@@ -277,6 +286,20 @@ impl World {
         }
     }
 
+    /// Notes what each node has and shows in the end, each list in the node's own order.
+    fn note_end(&mut self) {
+        for node in self.nodes.iter().flatten() {
+            let replica = &node.replica;
+            let members = |group: &str| replica.members(group).collect::<Vec<_>>();
+            self.trace.note(|| format!("{} has {:?}", replica.node(), replica.counters()));
+            self.trace.note(|| format!("  names {:?}", replica.names("", 0, usize::MAX)));
+            self.trace.note(|| format!("  nodes {:?}", replica.nodes().collect::<Vec<_>>()));
+            for (group, size) in replica.groups("", 0, usize::MAX).0 {
+                self.trace.note(|| format!("  group {group} of {size}: {:?}", members(&group)));
+            }
+        }
+    }
+
     /// What is really there: the union of what the owners hold by what they were told.
     fn truth(&self) -> Tables {
         let mut truth = Tables::default();
@@ -319,8 +342,8 @@ impl World {
 }
 
 /// A day; gives what happened in it.
-fn day(seed: u64) -> Counters {
-    let mut world = World::new(seed);
+fn day(seed: u64, trace: Trace) -> (Counters, Trace) {
+    let mut world = World::new(seed, trace);
     let steps = 60 + world.random.below(120);
     for _ in 0..steps {
         world.disturb();
@@ -332,6 +355,7 @@ fn day(seed: u64) -> Counters {
     }
     world.calm_down();
     world.check();
+    world.note_end();
     let mut total = Counters::default();
     for seen in world.nodes.iter().flatten().map(|node| node.replica.counters()) {
         total.conflicts_lost += seen.conflicts_lost;
@@ -342,7 +366,7 @@ fn day(seed: u64) -> Counters {
         total.hooks_failed += seen.hooks_failed;
         total.reincarnations += seen.reincarnations;
     }
-    total
+    (total, world.trace)
 }
 
 fn number(variable: &str) -> Option<u64> {
@@ -350,9 +374,14 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 #[test]
+fn a_seed_gives_the_same_events_in_every_process() {
+    trace::compare("a_seed_gives_the_same_events_in_every_process", |seed, trace| day(seed, trace).1);
+}
+
+#[test]
 fn after_every_bad_day_all_replicas_equal_the_truth() {
     if let Some(seed) = number("TOUCHLINE_SIM_SEED") {
-        day(seed);
+        day(seed, Trace::Off);
         return;
     }
     let seeds = number("TOUCHLINE_SIM_SEEDS").unwrap_or(10_000);
@@ -363,7 +392,7 @@ fn after_every_bad_day_all_replicas_equal_the_truth() {
             while let seed = next.fetch_add(1, Relaxed)
                 && seed < seeds
             {
-                let seen = std::panic::catch_unwind(|| day(seed)).unwrap_or_else(|panic| {
+                let seen = std::panic::catch_unwind(|| day(seed, Trace::Off)).unwrap_or_else(|panic| {
                     eprintln!("the day with TOUCHLINE_SIM_SEED={seed} went wrong");
                     std::panic::resume_unwind(panic)
                 });
@@ -376,7 +405,7 @@ fn after_every_bad_day_all_replicas_equal_the_truth() {
                     hooks_failed,
                     reincarnations,
                     ..
-                } = seen;
+                } = seen.0;
                 let kinds = [conflicts_lost, snapshots_installed, gaps, purges, drifted, hooks_failed, reincarnations];
                 for (days, count) in days_with.iter().zip(kinds) {
                     days.fetch_add(u64::from(count > 0), Relaxed);

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use touchline_registry::{
-    Entry, EntryChange, Output, OwnerId, RegisterRefusal, Registered, RegistryEvent, Replica, ReplicaSettings,
+    Entry, EntryChange, HashSeed, Output, OwnerId, RegisterRefusal, Registered, RegistryEvent, Replica, ReplicaSettings,
 };
 
 use crate::random::Random;
+use crate::trace::Trace;
 
 type Meta = Vec<u8>;
 
@@ -50,7 +51,7 @@ impl Node {
     pub(crate) fn new(name: &str, birth: u64, settings: ReplicaSettings, now_ms: u64, skew_ms: i64) -> Self {
         let own_ms = now_ms.saturating_add_signed(skew_ms);
         Node {
-            replica: Replica::new(name, birth, settings, own_ms),
+            replica: Replica::new(name, birth, settings, HashSeed::repeatable(birth), own_ms),
             owners: BTreeMap::new(),
             skew_ms,
             is_frozen: false,
@@ -181,7 +182,7 @@ impl Node {
     }
 
     /// Lets the replica do what is due. Gives its messages.
-    pub(crate) fn run(&mut self, random: &mut Random, now_ms: u64) -> Vec<Letter> {
+    pub(crate) fn run(&mut self, random: &mut Random, now_ms: u64, trace: &mut Trace) -> Vec<Letter> {
         let own_ms = self.clock(now_ms);
         self.replica.wake(own_ms);
         if self.probed_ms.take_if(|at_ms| *at_ms <= now_ms).is_some() {
@@ -199,6 +200,7 @@ impl Node {
         let outputs: Vec<Output> = self.replica.outputs().collect();
         let mut messages = Vec::new();
         for output in outputs {
+            trace.note(|| format!("{own_ms} {}: {}", self.replica.node(), told(&output)));
             match output {
                 Output::Send { to, message } => messages.push((to, message)),
                 Output::Event(event) => self.replay(event),
@@ -304,6 +306,14 @@ impl Node {
         let counts = [names.len(), members.len(), groups.len()].map(|count| count as u64);
         assert_eq!([view.names(), view.members(), view.groups()], counts);
         Tables { names, members }
+    }
+}
+
+/// An output, with a message as text.
+fn told(output: &Output) -> String {
+    match output {
+        Output::Send { to, message } => format!("to {}: {}", to.as_deref().unwrap_or("all"), message.escape_ascii()),
+        other => format!("{other:?}"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The days that a registry must survive, one by one.
 
 use touchline_registry::{
-    ConflictPolicyKind, EntryChange, Limits, Output, OwnerId, Reason, RegisterRefusal, Registered, Replica,
+    ConflictPolicyKind, EntryChange, HashSeed, Limits, Output, OwnerId, Reason, RegisterRefusal, Registered, Replica,
     ReplicaSettings, Stamp,
 };
 
@@ -148,7 +148,13 @@ fn nothing_is_left_of_an_earlier_life_even_if_its_words_come_late() {
             cluster.replicas[0].receive(words, cluster.now_ms);
         }
         assert_eq!(cluster.owner(0, "old"), Some(id(1)));
-        cluster.replicas[1] = Replica::new("node-1", 99, ReplicaSettings::default(), cluster.now_ms - clock_back_ms);
+        cluster.replicas[1] = Replica::new(
+            "node-1",
+            99,
+            ReplicaSettings::default(),
+            HashSeed::repeatable(7),
+            cluster.now_ms - clock_back_ms,
+        );
         cluster.settle();
         cluster.register(1, 2, "new").expect("free");
         cluster.settle();

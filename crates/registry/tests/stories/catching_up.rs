@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use touchline_registry::{EntryChange, Reason, Replica, ReplicaSettings};
+use touchline_registry::{EntryChange, HashSeed, Reason, Replica, ReplicaSettings};
 
 use crate::wire::{Body, claim, record, unclaim};
 use crate::{Story, claims, heartbeat, id};
@@ -283,7 +283,7 @@ fn a_snapshot_that_nobody_asked_for_is_not_taken() {
 #[test]
 fn each_snapshot_that_is_asked_for_has_a_number_of_its_own() {
     for (birth, at_least) in [(crate::BIRTH, 3), (u64::MAX, 2)] {
-        let here = Replica::new("here", birth, ReplicaSettings::default(), crate::START_MS);
+        let here = Replica::new("here", birth, ReplicaSettings::default(), HashSeed::repeatable(7), crate::START_MS);
         let mut story = Story { here, ..Story::new(&ReplicaSettings::default()) };
         let mut nonces = BTreeSet::new();
         for node in ["there", "also", "too"] {

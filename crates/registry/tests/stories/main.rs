@@ -10,7 +10,7 @@ mod memory;
 mod wire;
 mod words;
 
-use touchline_registry::{EntryChange, Output, OwnerId, Reason, RegistryEvent, Replica, ReplicaSettings};
+use touchline_registry::{EntryChange, HashSeed, Output, OwnerId, Reason, RegistryEvent, Replica, ReplicaSettings};
 
 use wire::{Body, Life, Message};
 
@@ -42,7 +42,7 @@ struct Story {
 
 impl Story {
     fn new(settings: &ReplicaSettings) -> Story {
-        let here = Replica::new("here", BIRTH, settings.clone(), START_MS);
+        let here = Replica::new("here", BIRTH, settings.clone(), HashSeed::repeatable(7), START_MS);
         let now_ms = START_MS;
         let (events, questions, lost, nodes, differing) = Default::default();
         Story { here, now_ms, events, probes: 0, questions, lost, nodes, differing }

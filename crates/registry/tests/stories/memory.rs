@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use touchline_registry::{Replica, ReplicaSettings};
+use touchline_registry::{HashSeed, Replica, ReplicaSettings};
 
 use crate::{START_MS, id};
 
 /// Every entry holds its node's name, so that counting who holds that tells whether an entry is left anywhere.
 #[test]
 fn no_entry_outlives_a_registry() {
-    let mut replica = Replica::new("here", 1, ReplicaSettings::default(), START_MS);
+    let mut replica = Replica::new("here", 1, ReplicaSettings::default(), HashSeed::repeatable(7), START_MS);
     let view = replica.view();
     for number in 0..2_000 {
         replica.register(id((number % 250) as u8), &format!("name-{number}"), b"", false, START_MS).expect("free");

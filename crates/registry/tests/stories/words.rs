@@ -1,6 +1,8 @@
 //! What nodes say to each other is what `docs/registry.md` says; what is no such word is counted, and changes nothing.
 
-use touchline_registry::{ConflictPolicyKind, EntryChange, Limits, Output, Reason, Replica, ReplicaSettings, Stamp};
+use touchline_registry::{
+    ConflictPolicyKind, EntryChange, HashSeed, Limits, Output, Reason, Replica, ReplicaSettings, Stamp,
+};
 
 use crate::wire::{Body, Message, TRUST, claim, close, join, leave, record, unclaim};
 use crate::{BIRTH, OTHER_LIFE, START_MS, Story, claims, heartbeat, id};
@@ -295,7 +297,7 @@ fn a_life_that_is_over_is_told_so_and_only_so_many_are_remembered() {
 #[test]
 fn what_the_carrier_does_not_take_is_refused() {
     for node in ["n".to_owned(), "n".repeat(200)] {
-        let mut here = Replica::new(&node, u64::MAX, ReplicaSettings::default(), START_MS);
+        let mut here = Replica::new(&node, u64::MAX, ReplicaSettings::default(), HashSeed::repeatable(7), START_MS);
         here.set_message_max(700);
         let longest =
             (1..=255).take_while(|length| here.may_join(id(1), &"k".repeat(*length), &[0; 200]).is_ok()).last();

@@ -121,7 +121,7 @@ impl QueuedRequest {
 #[cfg(test)]
 mod tests {
     use touchline_engine::directory::{DirectoryEffect, ScopeId, ScopeOptions, Target};
-    use touchline_registry::ReplicaTiming;
+    use touchline_registry::{HashSeed, ReplicaTiming};
 
     use super::*;
 
@@ -129,7 +129,8 @@ mod tests {
 
     fn directory(members: u32) -> Directory<ReplyTo> {
         let options = ScopeOptions { name: "devices".into(), ..ScopeOptions::default() };
-        let mut directory = Directory::new("here", &[options], &ReplicaTiming::default(), 7, false, NOW);
+        let mut directory =
+            Directory::new("here", &[options], &ReplicaTiming::default(), 7, HashSeed::repeatable(7), false, NOW);
         for number in 0..members {
             directory.execute(
                 &requester(number),

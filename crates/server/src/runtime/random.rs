@@ -1,7 +1,24 @@
-//! Unpredictable random numbers for ids of clients: taken from the system in blocks, so that a connect
-//! rarely pays for more than copying a few bytes.
+//! Unpredictable random numbers: for ids of clients, taken from the system in blocks, so that a connect rarely pays for
+//! more than copying a few bytes; and the seed of the hash tables of this process.
+
+use std::sync::OnceLock;
 
 use aws_lc_rs::rand;
+use touchline_registry::HashSeed;
+
+/// The seed of the hash tables of all nodes of this process.
+static HASH_SEED: OnceLock<HashSeed> = OnceLock::new();
+
+/// The seed of the hash tables of this process: random, and known to nobody, since clients choose the keys. None = the
+/// system has no random numbers.
+pub(crate) fn hash_seed() -> Option<HashSeed> {
+    if let Some(seed) = HASH_SEED.get() {
+        return Some(*seed);
+    }
+    let mut numbers = [[0; 8]; 4];
+    rand::fill(numbers.as_flattened_mut()).ok()?;
+    Some(*HASH_SEED.get_or_init(|| HashSeed::new(numbers.map(u64::from_ne_bytes))))
+}
 
 /// Bytes taken at once.
 const BLOCK: usize = 4_096;
@@ -37,6 +54,7 @@ impl ClientIdRandom {
 mod tests {
     use super::*;
     use std::collections::HashSet;
+    use std::hash::BuildHasher;
 
     #[test]
     fn no_bytes_are_given_twice_over_many_blocks() {
@@ -51,5 +69,14 @@ mod tests {
             let set = seen.iter().filter(|bytes| bytes[bit / 8] >> (bit % 8) & 1 == 1).count();
             assert!((4_400..=5_600).contains(&set), "bit {bit} is set {set} times");
         }
+    }
+
+    #[test]
+    fn a_process_has_one_seed_of_hashes_that_no_other_has() {
+        let hashes = || hash_seed().map(|seed| (seed.fold().hash_one("news"), seed.sip().hash_one("news")));
+        let (fold, sip) = hashes().expect("the system has random numbers");
+        assert_eq!(hashes(), Some((fold, sip)));
+        let no_numbers = HashSeed::new([0; 4]);
+        assert_ne!((fold, sip), (no_numbers.fold().hash_one("news"), no_numbers.sip().hash_one("news")));
     }
 }

@@ -112,7 +112,8 @@ impl MinuteStats {
                 deliveries,
             });
         }
-        let (at_home, left) = (audience.channels.take_subscriber_counts(), std::mem::take(&mut self.left));
+        let at_home = audience.channels.take_subscriber_counts().into_iter().collect();
+        let left = std::mem::take(&mut self.left);
         self.count = Some(MinuteCount {
             minute,
             at_home,

@@ -25,7 +25,7 @@ use crate::node::Node;
 use crate::runtime::clock::TENTH_US;
 use crate::runtime::mailbox::Message;
 use crate::runtime::metrics::ShardMetrics;
-use crate::runtime::random::ClientIdRandom;
+use crate::runtime::random::{self, ClientIdRandom};
 use crate::runtime::registry_mailbox::Probe;
 
 /// Messages of the mailbox served in one turn.
@@ -124,12 +124,12 @@ impl Shard {
     ) -> io::Result<Self> {
         let now_ms = node.clock.now_ms();
         let mut secure = ClientIdRandom::new();
-        let random = secure
-            .bytes()
-            .map(u64::from_ne_bytes)
-            .ok_or_else(|| io::Error::other("the system has no random numbers"))?;
+        let no_random_numbers = || io::Error::other("the system has no random numbers");
+        let random = secure.bytes().map(u64::from_ne_bytes).ok_or_else(no_random_numbers)?;
+        let hash_seed = random::hash_seed().ok_or_else(no_random_numbers)?;
         let limit = node.settings.node.channel_limit.div_ceil(node.shards.len().max(1));
-        let channels = Channels::new(Arc::clone(&node.session.namespaces), node.shards.len(), seed).limited(limit);
+        let namespaces = Arc::clone(&node.session.namespaces);
+        let channels = Channels::new(namespaces, node.shards.len(), seed, hash_seed).limited(limit);
         let channels = if node.store().is_some() { channels.with_store() } else { channels };
         let half_open_max = match node.settings.client.unauthenticated_connection_limit {
             0 => usize::MAX,
@@ -137,7 +137,7 @@ impl Shard {
         };
         let part = || Arc::from(format!("{}/{id}", node.id));
         let minute_stats = node.stats().map(|_| Box::new(MinuteStats::new(part(), now_ms)));
-        let mut hub = Hub::default();
+        let mut hub = Hub::new(hash_seed);
         let channels = if minute_stats.is_some() {
             hub.note_leavers();
             channels.counting_audiences()
