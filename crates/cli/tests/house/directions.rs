@@ -38,7 +38,7 @@ const FLOORS: &[&str] = &[
 ];
 
 /// The files of each crate, from its root on.
-fn graphs() -> Vec<(String, FileGraph)> {
+pub(crate) fn graphs() -> Vec<(String, FileGraph)> {
     let sources: BTreeMap<PathBuf, String> = sources().into_iter().collect();
     let mut graphs = Vec::new();
     for entry in std::fs::read_dir(root().join("crates")).expect("the crates are there").flatten() {

@@ -8,4 +8,5 @@ mod licences;
 mod names;
 mod prose;
 mod purity;
+mod seeds;
 mod sizes;

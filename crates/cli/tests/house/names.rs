@@ -22,7 +22,7 @@ fn a_type_name_means_one_thing() {
 }
 
 /// The lines of a file up to its module of tests.
-fn product_lines(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn product_lines(text: &str) -> impl Iterator<Item = &str> {
     let mut is_test_attribute = false;
     text.lines().take_while(move |line| {
         let is_module = is_test_attribute && line.starts_with("mod ") && line.ends_with('{');
