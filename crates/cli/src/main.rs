@@ -3,6 +3,8 @@
 mod arguments;
 mod client;
 #[cfg(test)]
+mod command_examples;
+#[cfg(test)]
 mod command_line_page;
 mod commands;
 mod demo;

@@ -65,6 +65,7 @@ pub mod channels;
 pub mod claims;
 pub mod directory;
 pub mod duration;
+mod field_names;
 mod history;
 pub mod hub;
 mod idempotency;
@@ -79,6 +80,7 @@ mod work;
 
 pub use channels::Channels;
 pub use claims::{ConnectionClaims, SubscriptionClaims, TokenError, Verifier};
+pub use field_names::field_names;
 pub use hub::Hub;
 pub use namespace::{ChannelOptions, ChannelSettings, Namespace, Namespaces, REGISTRY_NAMESPACE, RecoveryMode};
 pub use request::{ChannelRequest, ConnectionId, Delivery, Response, ShardId};

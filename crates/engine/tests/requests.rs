@@ -1,6 +1,8 @@
 //! The directory's requests as clients and backends write them: what they say, how large they may be, and what becomes
 //! of calls.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -347,6 +349,29 @@ fn a_member_is_found_wherever_it_lives() {
     }
     let odd = json!({"scope": "devices", "group": "all", "client": "nobody"});
     assert_eq!(nodes.ask("here", 1, "member", &odd).answer(), Err(Error::BAD_REQUEST));
+}
+
+/// A field that a method takes is refused when it has another type, and one that it does not take is passed over.
+#[test]
+fn a_method_reads_its_own_fields_and_no_others() {
+    let nodes = Nodes::new(&["here"], |_| {});
+    let scopes = nodes.0[0].1.scopes();
+    let fields = |method: &RegistryMethod| directory::request_fields(*method);
+    let all: BTreeSet<&str> = RegistryMethod::ALL.iter().flat_map(fields).copied().collect();
+    assert!(all.contains("store_for") && all.contains("ids"), "{all:?}");
+    for method in RegistryMethod::ALL {
+        let own = fields(method);
+        let target = if own.contains(&"name") { "name" } else { "group" };
+        let good = json!({"scope": "devices", target: "a", "data": 1, "meta": 1});
+        assert!(directory::read(*method, &good.to_string(), &scopes).is_ok(), "{method:?}");
+        for field in &all {
+            let mut params = good.clone();
+            params[field] = json!([[]]);
+            let is_any_json = ["data", "error", "meta"].contains(field);
+            let expected = (own.contains(field) && !is_any_json).then_some(Error::BAD_REQUEST);
+            assert_eq!(directory::read(*method, &params.to_string(), &scopes).err(), expected, "{method:?} {field}");
+        }
+    }
 }
 
 #[test]

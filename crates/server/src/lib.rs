@@ -72,7 +72,7 @@ mod tls;
 mod transport;
 mod trial;
 
-pub use api::{COMMON_ERRORS, OperationDescription, OperationScope, operations};
+pub use api::{BATCH, COMMON_ERRORS, MetricDescription, OperationDescription, OperationScope, metrics, operations};
 pub use auth::{check_token, check_token_keys};
 pub use preparation::{PROBES, check};
 pub use runtime::process::VERSION;

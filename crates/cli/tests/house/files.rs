@@ -23,7 +23,7 @@ pub(crate) fn metadata() -> Value {
 }
 
 /// All files below a directory whose names end so, with their text. What others have made is left out.
-fn walk(directory: &Path, extension: &str, found: &mut Vec<(PathBuf, String)>) {
+pub(crate) fn walk(directory: &Path, extension: &str, found: &mut Vec<(PathBuf, String)>) {
     for entry in std::fs::read_dir(directory).expect("the directory is there").flatten() {
         let path = entry.path();
         if path.is_dir() {
@@ -48,7 +48,7 @@ pub(crate) fn sources() -> Vec<(PathBuf, String)> {
 /// All pages of the documentation.
 pub(crate) fn pages() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
-    for name in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"] {
+    for name in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "STYLE.md"] {
         let path = root().join(name);
         let text = std::fs::read_to_string(&path).expect("the page is there");
         found.push((path, text));

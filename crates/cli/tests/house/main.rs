@@ -1,5 +1,5 @@
-//! The rules of the house: licences, what pure crates may not know, one direction of imports, sizes, names, prose. A
-//! rule that is broken names the place.
+//! The rules of the house: licences, what pure crates may not know, one direction of imports, sizes, names, prose, and
+//! the documentation against the code. A rule that is broken names the place.
 
 mod directions;
 mod files;
@@ -8,5 +8,6 @@ mod licences;
 mod names;
 mod prose;
 mod purity;
+mod reference;
 mod seeds;
 mod sizes;

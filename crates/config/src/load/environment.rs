@@ -12,15 +12,15 @@ use crate::unsupported::{UNSUPPORTED, UNSUPPORTED_OPTIONS};
 /// The prefixes, the weaker first: `TOUCHLINE_` wins over `CENTRIFUGO_`.
 const PREFIXES: [&str; 2] = ["CENTRIFUGO_", "TOUCHLINE_"];
 
-/// Variables that other parts of the program read.
-const NOT_KEYS: [&str; 2] = ["TOUCHLINE_CONFIG", "TOUCHLINE_URL"];
+/// The variable that names the file. It is no key.
+const FILE: &str = "TOUCHLINE_CONFIG";
 
 /// Writes the values of environment variables over the file's tree.
 pub(crate) fn apply(variables: &[(String, String)], tree: &mut ConfigNode, findings: &mut Vec<Finding>) {
     for prefix in PREFIXES {
         let mut mine: Vec<(&str, &str, &str)> = variables
             .iter()
-            .filter(|(name, _)| !NOT_KEYS.contains(&name.as_str()))
+            .filter(|(name, _)| name != FILE)
             .filter_map(|(name, value)| Some((name.as_str(), name.strip_prefix(prefix)?, value.as_str())))
             .collect();
         // The list of namespaces comes before the options of its entries.

@@ -1,4 +1,5 @@
-//! Reads the parameters of the registry's methods.
+//! Reads the parameters of the registry's methods: each method has a type of them, whose fields the documentation
+//! lists.
 
 use std::borrow::Cow;
 
@@ -6,7 +7,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use touchline_protocol::{Error, data};
-use touchline_registry::{OwnerId, Stamp};
+use touchline_registry::Stamp;
 
 use super::client_id::client_from_text;
 use super::inbox::WINDOW;
@@ -15,6 +16,7 @@ use super::optional::given;
 use super::request::{DirectoryRequest, Listing, Target};
 use super::scope::{ScopeId, Scopes};
 use super::watch_position;
+use crate::field_names::field_names;
 
 /// How long a call waits if its parameters have no timeout, milliseconds.
 const CALL_TIMEOUT_MS: u64 = 5_000;
@@ -28,172 +30,358 @@ const ACKNOWLEDGED_MAX: usize = 1_000;
 // One request acknowledges all messages that wait for it.
 const _: () = assert!(WINDOW <= ACKNOWLEDGED_MAX);
 
-/// The parameters of every method; each uses some.
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct RequestParams<'a> {
-    #[serde(borrow)]
-    scope: Cow<'a, str>,
-    #[serde(borrow)]
-    name: Cow<'a, str>,
-    #[serde(borrow)]
-    group: Cow<'a, str>,
-    #[serde(borrow)]
-    prefix: Cow<'a, str>,
-    /// `newest`: take the name over.
-    #[serde(borrow)]
-    policy: Cow<'a, str>,
-    /// The version from a lookup's reply.
-    #[serde(borrow)]
-    version: Cow<'a, str>,
-    #[serde(borrow, deserialize_with = "given")]
-    meta: Option<&'a RawValue>,
-    /// `null` is a value as any other.
-    #[serde(borrow, deserialize_with = "given")]
-    data: Option<&'a RawValue>,
-    #[serde(borrow)]
-    error: Option<&'a RawValue>,
-    /// A client id.
-    #[serde(borrow)]
-    client: Cow<'a, str>,
-    cursor: u32,
-    limit: usize,
-    timeout_ms: u64,
-    call: u64,
-    /// Seconds.
-    store_for: u64,
-    #[serde(borrow)]
-    id: Cow<'a, str>,
-    ids: Vec<String>,
-    /// A position of the scope's changes.
-    #[serde(borrow)]
-    epoch: Cow<'a, str>,
-    offset: u64,
+/// The parameters of a method.
+trait MethodParams<'a>: Deserialize<'a> {
+    /// The request that the method makes of them.
+    fn request(&self, method: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error>;
 }
 
-impl RequestParams<'_> {
-    /// Metadata; empty = `null` or absent.
-    fn meta(&self) -> Result<Bytes, Error> {
-        self.meta
-            .filter(|meta| meta.get() != "null")
-            .map(data::checked_payload)
-            .transpose()
-            .map(Option::unwrap_or_default)
-    }
+/// Makes what needs the parameters of every method from one table: the methods, and the type of their parameters.
+macro_rules! method_params {
+    ($($($method:ident)|+ => $params:ident,)*) => {
+        /// The request that a method with these parameters (JSON) makes.
+        ///
+        /// # Errors
+        /// 107 for bad parameters, 4003 for an unknown scope.
+        pub fn read(method: RegistryMethod, params: &str, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+            match method {
+                $($(RegistryMethod::$method)|+ => parsed::<$params<'_>>(params)?.request(method, scopes),)*
+            }
+        }
 
-    fn data(&self) -> Result<Bytes, Error> {
-        data::checked_payload(self.data.ok_or(Error::BAD_REQUEST)?)
-    }
+        /// The names of a method's parameters.
+        pub fn request_fields(method: RegistryMethod) -> &'static [&'static str] {
+            match method {
+                $($(RegistryMethod::$method)|+ => field_names::<$params<'static>>(),)*
+            }
+        }
+    };
+}
 
-    fn target(&self, scope: ScopeId) -> Result<Target, Error> {
-        let is_group = !self.group.is_empty();
-        if is_group != self.name.is_empty() {
+method_params! {
+    Register => RegisterParams,
+    Unregister | Lookup => NameParams,
+    UpdateMeta => UpdateMetaParams,
+    Names | Groups => ListingParams,
+    Count => ScopeParams,
+    Join => JoinParams,
+    Leave => GroupParams,
+    Members => MembersParams,
+    Member => MemberParams,
+    Changes => ChangesParams,
+    Send => SendParams,
+    Call | MultiCall => CallParams,
+    Reply => ReplyParams,
+    AcknowledgeInbox => AcknowledgeParams,
+}
+
+fn parsed<'a, P: MethodParams<'a>>(params: &'a str) -> Result<P, Error> {
+    serde_json::from_str(params).map_err(|_| Error::BAD_REQUEST)
+}
+
+/// Makes a type of parameters: each may be absent.
+macro_rules! params {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $field:ident: $type:ty,)* })*) => {
+        $($(#[$doc])*
+        #[derive(Deserialize, Default)]
+        #[serde(default)]
+        struct $name<'a> {
+            $($(#[$of])* $field: $type,)*
+        })*
+    };
+}
+
+params! {
+    RegisterParams {
+        #[serde(borrow)]
+        scope: Cow<'a, str>,
+        #[serde(borrow)]
+        name: Cow<'a, str>,
+        #[serde(borrow, deserialize_with = "given")]
+        meta: Option<&'a RawValue>,
+        /// `newest`: take the name over.
+        #[serde(borrow)]
+        policy: Cow<'a, str>,
+    }
+    NameParams {
+        #[serde(borrow)]
+        scope: Cow<'a, str>,
+        #[serde(borrow)]
+        name: Cow<'a, str>,
+    }
+    UpdateMetaParams {
+        #[serde(borrow)]
+        scope: Cow<'a, str>,
+        #[serde(borrow)]
+        name: Cow<'a, str>,
+        #[serde(borrow, deserialize_with = "given")]
+        meta: Option<&'a RawValue>,
+        /// The version from a lookup's reply.
+        #[serde(borrow)]
+        version: Cow<'a, str>,
+    }
+    ListingParams {
+        #[serde(borrow)]
+        scope: Cow<'a, str>,
+        #[serde(borrow)]
+        prefix: Cow<'a, str>,
+        limit: usize,
+        cursor: u32,
+    }
+    ScopeParams {
+        #[serde(borrow)]
+        scope: Cow<'a, str>,
+    }
+    JoinParams {
+        #[serde(borrow)]
+        scope: Cow<'a, str>,
+        #[serde(borrow)]
+        group: Cow<'a, str>,
+        #[serde(borrow, deserialize_with = "given")]
+        meta: Option<&'a RawValue>,
+    }
+    GroupParams {
+        #[serde(borrow)]
+        scope: Cow<'a, str>,
+        #[serde(borrow)]
+        group: Cow<'a, str>,
+    }
+    MembersParams {
+        #[serde(borrow)]
+        scope: Cow<'a, str>,
+        #[serde(borrow)]
+        group: Cow<'a, str>,
+        limit: usize,
+        cursor: u32,
+    }
+    MemberParams {
+        #[serde(borrow)]
+        scope: Cow<'a, str>,
+        #[serde(borrow)]
+        group: Cow<'a, str>,
+        /// A client id; empty = the requester.
+        #[serde(borrow)]
+        client: Cow<'a, str>,
+    }
+    /// `offset` and `epoch` are a position of the scope's changes.
+    ChangesParams {
+        #[serde(borrow)]
+        scope: Cow<'a, str>,
+        offset: u64,
+        #[serde(borrow)]
+        epoch: Cow<'a, str>,
+    }
+    SendParams {
+        #[serde(borrow)]
+        scope: Cow<'a, str>,
+        #[serde(borrow)]
+        name: Cow<'a, str>,
+        #[serde(borrow)]
+        group: Cow<'a, str>,
+        /// `null` is a value as any other.
+        #[serde(borrow, deserialize_with = "given")]
+        data: Option<&'a RawValue>,
+        /// Seconds.
+        store_for: u64,
+    }
+    CallParams {
+        #[serde(borrow)]
+        scope: Cow<'a, str>,
+        #[serde(borrow)]
+        name: Cow<'a, str>,
+        #[serde(borrow)]
+        group: Cow<'a, str>,
+        /// `null` is a value as any other.
+        #[serde(borrow, deserialize_with = "given")]
+        data: Option<&'a RawValue>,
+        timeout_ms: u64,
+    }
+    ReplyParams {
+        call: u64,
+        /// `null` is a value as any other.
+        #[serde(borrow, deserialize_with = "given")]
+        data: Option<&'a RawValue>,
+        #[serde(borrow)]
+        error: Option<&'a RawValue>,
+    }
+    AcknowledgeParams {
+        #[serde(borrow)]
+        id: Cow<'a, str>,
+        ids: Vec<String>,
+    }
+}
+
+impl<'a> MethodParams<'a> for RegisterParams<'a> {
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+        let (name, scope) = (key(&self.name)?, found(scopes, &self.scope)?);
+        let take_over = match &*self.policy {
+            "newest" => true,
+            "" | "oldest" | "reject" => false,
+            _ => return Err(Error::BAD_REQUEST),
+        };
+        Ok(DirectoryRequest::Register { scope, name, take_over, meta: metadata(self.meta)? })
+    }
+}
+
+impl<'a> MethodParams<'a> for NameParams<'a> {
+    fn request(&self, method: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+        let (name, scope) = (key(&self.name)?, found(scopes, &self.scope)?);
+        Ok(match method {
+            RegistryMethod::Unregister => DirectoryRequest::Unregister { scope, name },
+            _ => DirectoryRequest::Lookup { scope, name },
+        })
+    }
+}
+
+impl<'a> MethodParams<'a> for UpdateMetaParams<'a> {
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+        let (name, scope) = (key(&self.name)?, found(scopes, &self.scope)?);
+        if self.meta.is_none() {
             return Err(Error::BAD_REQUEST);
         }
-        Ok(Target { scope, key: if is_group { &*self.group } else { &*self.name }.into(), is_group })
+        let version = Some(&*self.version).filter(|text| !text.is_empty());
+        let expected = version.map(|text| version_from_text(text).ok_or(Error::BAD_REQUEST)).transpose()?;
+        Ok(DirectoryRequest::UpdateMeta { scope, name, expected, meta: metadata(self.meta)? })
     }
+}
 
-    /// Whether `policy` asks to take a name over from its owner.
-    fn take_over(&self) -> Result<bool, Error> {
-        match &*self.policy {
-            "newest" => Ok(true),
-            "" | "oldest" | "reject" => Ok(false),
-            _ => Err(Error::BAD_REQUEST),
+impl<'a> MethodParams<'a> for ListingParams<'a> {
+    fn request(&self, method: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+        let (prefix, scope) = (key(&self.prefix)?, found(scopes, &self.scope)?);
+        let listing = listing(scope, prefix, self.limit, self.cursor);
+        Ok(match method {
+            RegistryMethod::Groups => DirectoryRequest::Groups(listing),
+            _ => DirectoryRequest::Names(listing),
+        })
+    }
+}
+
+impl<'a> MethodParams<'a> for ScopeParams<'a> {
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+        Ok(DirectoryRequest::Count { scope: found(scopes, &self.scope)? })
+    }
+}
+
+impl<'a> MethodParams<'a> for JoinParams<'a> {
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+        let (group, scope) = (key(&self.group)?, found(scopes, &self.scope)?);
+        Ok(DirectoryRequest::Join { scope, group, meta: metadata(self.meta)? })
+    }
+}
+
+impl<'a> MethodParams<'a> for GroupParams<'a> {
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+        let (group, scope) = (key(&self.group)?, found(scopes, &self.scope)?);
+        Ok(DirectoryRequest::Leave { scope, group })
+    }
+}
+
+impl<'a> MethodParams<'a> for MembersParams<'a> {
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+        let (group, scope) = (key(&self.group)?, found(scopes, &self.scope)?);
+        if self.limit == 0 && self.cursor == 0 {
+            return Ok(DirectoryRequest::Members { scope, group });
         }
+        let listing = listing(scope, Box::default(), self.limit, self.cursor);
+        Ok(DirectoryRequest::MemberPage { group, listing })
     }
+}
 
-    /// The version that a name must have; `None` = any.
-    fn version(&self) -> Result<Option<(Stamp, u32)>, Error> {
-        let text = Some(&*self.version).filter(|text| !text.is_empty());
-        text.map(|text| version_from_text(text).ok_or(Error::BAD_REQUEST)).transpose()
+impl<'a> MethodParams<'a> for MemberParams<'a> {
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+        let (group, scope) = (key(&self.group)?, found(scopes, &self.scope)?);
+        let client = Some(&*self.client).filter(|text| !text.is_empty());
+        let client = client.map(|text| client_from_text(text).ok_or(Error::BAD_REQUEST)).transpose()?;
+        Ok(DirectoryRequest::Member { scope, group, client })
     }
+}
 
-    /// The client id; `None` = it is absent.
-    fn client(&self) -> Result<Option<OwnerId>, Error> {
-        let text = Some(&*self.client).filter(|text| !text.is_empty());
-        text.map(|text| client_from_text(text).ok_or(Error::BAD_REQUEST)).transpose()
+impl<'a> MethodParams<'a> for ChangesParams<'a> {
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+        let scope = found(scopes, &self.scope)?;
+        Ok(DirectoryRequest::Changes { scope, position: watch_position::position(&self.epoch, self.offset)? })
     }
+}
 
-    /// The reply to a call: the data, or the client's own error.
-    fn outcome(&self) -> Result<Result<Bytes, Bytes>, Error> {
-        match (self.error, self.data) {
-            (Some(error), _) => Ok(Err(data::checked_payload(error)?)),
-            (None, Some(data)) => Ok(Ok(data::checked_payload(data)?)),
+impl<'a> MethodParams<'a> for SendParams<'a> {
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+        let target = target(scopes, &self.scope, &self.name, &self.group)?;
+        let store_for_ms = self.store_for.saturating_mul(1_000);
+        Ok(DirectoryRequest::Send { target, data: payload(self.data)?, store_for_ms })
+    }
+}
+
+impl<'a> MethodParams<'a> for CallParams<'a> {
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+        let target = target(scopes, &self.scope, &self.name, &self.group)?;
+        let timeout_ms = if self.timeout_ms == 0 { CALL_TIMEOUT_MS } else { self.timeout_ms };
+        Ok(DirectoryRequest::Call { target, data: payload(self.data)?, timeout_ms })
+    }
+}
+
+impl<'a> MethodParams<'a> for ReplyParams<'a> {
+    /// The outcome is the data, or the client's own error.
+    fn request(&self, _: RegistryMethod, _: &Scopes) -> Result<DirectoryRequest, Error> {
+        let outcome = match (self.error, self.data) {
+            (Some(error), _) => Err(data::checked_payload(error)?),
+            (None, Some(data)) => Ok(data::checked_payload(data)?),
             // A function without a result replies with `null`.
-            (None, None) => Ok(Ok(Bytes::from_static(b"null"))),
-        }
+            (None, None) => Ok(Bytes::from_static(b"null")),
+        };
+        Ok(DirectoryRequest::Reply { call: self.call, outcome })
     }
+}
 
-    /// Ids of inbox messages: `ids`, then `id`.
-    fn message_ids(&self) -> Result<Vec<u64>, Error> {
+impl<'a> MethodParams<'a> for AcknowledgeParams<'a> {
+    /// The ids of messages are `ids`, then `id`.
+    fn request(&self, _: RegistryMethod, _: &Scopes) -> Result<DirectoryRequest, Error> {
         if self.ids.len() > ACKNOWLEDGED_MAX {
             return Err(Error::BAD_REQUEST);
         }
         let ids = self.ids.iter().map(|id| &**id).chain((!self.id.is_empty()).then_some(&*self.id));
-        ids.map(str::parse).collect::<Result<_, _>>().map_err(|_| Error::BAD_REQUEST)
+        let ids = ids.map(str::parse).collect::<Result<_, _>>().map_err(|_| Error::BAD_REQUEST)?;
+        Ok(DirectoryRequest::Acknowledge { ids })
     }
+}
 
-    fn listing(&self, scope: ScopeId) -> Listing {
-        let limit = if self.limit == 0 { PAGE } else { self.limit.min(PAGE_MAX) };
-        Listing { scope, prefix: (*self.prefix).into(), cursor: self.cursor, limit }
+fn found(scopes: &Scopes, name: &str) -> Result<ScopeId, Error> {
+    scopes.find(name).ok_or(Error::NO_SUCH_SCOPE)
+}
+
+/// A name, a group or the beginning of one.
+fn key(text: &str) -> Result<Box<str>, Error> {
+    if has_control(text) { Err(Error::BAD_REQUEST) } else { Ok(text.into()) }
+}
+
+/// Metadata; empty = `null` or absent.
+fn metadata(meta: Option<&RawValue>) -> Result<Bytes, Error> {
+    let meta = meta.filter(|meta| meta.get() != "null");
+    meta.map(data::checked_payload).transpose().map(Option::unwrap_or_default)
+}
+
+fn payload(data: Option<&RawValue>) -> Result<Bytes, Error> {
+    data::checked_payload(data.ok_or(Error::BAD_REQUEST)?)
+}
+
+/// The receiver that either a name or a group is.
+fn target(scopes: &Scopes, scope: &str, name: &str, group: &str) -> Result<Target, Error> {
+    let (name, group, scope) = (key(name)?, key(group)?, found(scopes, scope)?);
+    let is_group = !group.is_empty();
+    if is_group != name.is_empty() {
+        return Err(Error::BAD_REQUEST);
     }
+    Ok(Target { scope, key: if is_group { group } else { name }, is_group })
+}
+
+fn listing(scope: ScopeId, prefix: Box<str>, limit: usize, cursor: u32) -> Listing {
+    let limit = if limit == 0 { PAGE } else { limit.min(PAGE_MAX) };
+    Listing { scope, prefix, cursor, limit }
 }
 
 /// Whether a text has characters that no name or group may have: C0 and C1 controls and DEL. Databases and terminals do
 /// not handle them.
 pub(crate) fn has_control(text: &str) -> bool {
     text.chars().any(char::is_control)
-}
-
-/// The request that a method with these parameters (JSON) makes.
-///
-/// # Errors
-/// 107 for bad parameters, 4003 for an unknown scope.
-pub fn read(method: RegistryMethod, params: &str, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
-    let p: RequestParams<'_> = serde_json::from_str(params).map_err(|_| Error::BAD_REQUEST)?;
-    if [&p.name, &p.group, &p.prefix].iter().any(|text| has_control(text)) && method.is_operation() {
-        return Err(Error::BAD_REQUEST);
-    }
-    let scope = || scopes.find(&p.scope).ok_or(Error::NO_SUCH_SCOPE);
-    let (name, group) = (|| Box::<str>::from(&*p.name), || Box::<str>::from(&*p.group));
-    Ok(match method {
-        RegistryMethod::Register => {
-            let scope = scope()?;
-            DirectoryRequest::Register { scope, name: name(), take_over: p.take_over()?, meta: p.meta()? }
-        }
-        RegistryMethod::Unregister => DirectoryRequest::Unregister { scope: scope()?, name: name() },
-        RegistryMethod::UpdateMeta => {
-            let scope = scope()?;
-            if p.meta.is_none() {
-                return Err(Error::BAD_REQUEST);
-            }
-            DirectoryRequest::UpdateMeta { scope, name: name(), expected: p.version()?, meta: p.meta()? }
-        }
-        RegistryMethod::Lookup => DirectoryRequest::Lookup { scope: scope()?, name: name() },
-        RegistryMethod::Names => DirectoryRequest::Names(p.listing(scope()?)),
-        RegistryMethod::Groups => DirectoryRequest::Groups(p.listing(scope()?)),
-        RegistryMethod::Changes => {
-            DirectoryRequest::Changes { scope: scope()?, position: watch_position::position(&p.epoch, p.offset)? }
-        }
-        RegistryMethod::Count => DirectoryRequest::Count { scope: scope()? },
-        RegistryMethod::Join => DirectoryRequest::Join { scope: scope()?, group: group(), meta: p.meta()? },
-        RegistryMethod::Leave => DirectoryRequest::Leave { scope: scope()?, group: group() },
-        RegistryMethod::Members if p.limit == 0 && p.cursor == 0 => {
-            DirectoryRequest::Members { scope: scope()?, group: group() }
-        }
-        RegistryMethod::Members => DirectoryRequest::MemberPage { group: group(), listing: p.listing(scope()?) },
-        RegistryMethod::Member => DirectoryRequest::Member { scope: scope()?, group: group(), client: p.client()? },
-        RegistryMethod::Send => {
-            let store_for_ms = p.store_for.saturating_mul(1_000);
-            DirectoryRequest::Send { target: p.target(scope()?)?, data: p.data()?, store_for_ms }
-        }
-        RegistryMethod::Call | RegistryMethod::MultiCall => {
-            let timeout_ms = if p.timeout_ms == 0 { CALL_TIMEOUT_MS } else { p.timeout_ms };
-            DirectoryRequest::Call { target: p.target(scope()?)?, data: p.data()?, timeout_ms }
-        }
-        RegistryMethod::Reply => DirectoryRequest::Reply { call: p.call, outcome: p.outcome()? },
-        RegistryMethod::AcknowledgeInbox => DirectoryRequest::Acknowledge { ids: p.message_ids()? },
-    })
 }
 
 /// Reads the text of a stamp and revision, as lookups show it; `None` = it is not valid.

@@ -2,7 +2,6 @@
 //! against independent implementations (tungstenite for frames, serde_json for JSON).
 
 mod conformance;
-mod documented;
 mod fuzz_commands;
 mod fuzz_encoders;
 mod fuzz_frames;

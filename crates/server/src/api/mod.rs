@@ -12,9 +12,11 @@ mod operations;
 mod params;
 mod reply;
 mod router;
+mod scrape;
 mod serve;
 pub(crate) mod services;
 mod table;
 
 pub use description::{COMMON_ERRORS, OperationDescription, OperationScope};
-pub use table::operations;
+pub use scrape::{MetricDescription, metrics};
+pub use table::{BATCH, operations};

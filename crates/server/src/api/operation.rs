@@ -2,9 +2,10 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use touchline_engine::field_names;
 use touchline_protocol::Error;
 
-use super::description::{OperationScope, field_names};
+use super::description::OperationScope;
 use super::json::WriteJson;
 use crate::node::Node;
 
@@ -45,7 +46,7 @@ pub(crate) trait Operation {
 
     /// The names of the request's fields.
     fn request_fields() -> Vec<&'static str> {
-        field_names::<Self::Request<'static>>()
+        field_names::<Self::Request<'static>>().to_vec()
     }
 }
 

@@ -1,25 +1,22 @@
 //! The router: which handler serves a request.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use hyper::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName};
 use hyper::{Method, Request, StatusCode, Version};
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Registry;
 use touchline_protocol::Error;
 
 use super::metrics_text::text_format;
 use super::operation::OperationError;
 use super::operations::publish::is_publish;
 use super::reply::ErrorMode;
+use super::scrape::Scrape;
 use super::serve::serve;
 use crate::auth::is_same_secret;
 use crate::net::host::{self, HostRefusal};
 use crate::node::Node;
 use crate::runtime::mailbox::Inspection;
-use crate::runtime::metrics::{ClusterStatus, RegistryCollector, StatsCollector, StoreCollector};
 use crate::runtime::refusals::RefusalLine;
 use crate::transport::handshake;
 use crate::transport::http::body::RequestBody;
@@ -185,25 +182,9 @@ fn health(node: &Node) -> HttpResponse {
 
 /// The node's metrics: as OpenMetrics for clients that accept it, else in the text format 0.0.4 of Prometheus.
 fn metrics(node: &Node, headers: &HeaderMap) -> HttpResponse {
-    let mut registry = Registry::with_prefix("touchline");
-    let link = node
-        .cluster
-        .as_ref()
-        .map(|_| ClusterStatus { is_up: node.is_linked.load(Relaxed), peers: node.peers.load(Relaxed) });
-    registry.register_collector(Box::new(RegistryCollector { metrics: node.registry_metrics(), link }));
-    registry.register_collector(Box::new(node.collector()));
-    if let Some(store) = node.store() {
-        registry.register_collector(Box::new(StoreCollector(Arc::clone(store.metrics()))));
-    }
-    if let Some(stats) = node.stats() {
-        registry.register_collector(Box::new(StatsCollector(Arc::clone(stats.metrics()))));
-    }
-    let buffered = node.shards.iter().map(|shard| shard.http_buffered()).sum::<usize>() as i64;
-    registry.register("http_buffered_bytes", "Bytes held for requests and streams of HTTP", ConstGauge::new(buffered));
-    let mut text = String::new();
-    if prometheus_client::encoding::text::encode(&mut text, &registry).is_err() {
+    let Ok(text) = Scrape::of(node).open_metrics() else {
         return respond::text(StatusCode::INTERNAL_SERVER_ERROR, "metrics could not be written\n");
-    }
+    };
     let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     if accepted.any(|accepted| accepted.contains("application/openmetrics-text")) {
         return respond::body(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text);

@@ -9,7 +9,7 @@ use touchline_protocol::encode::ObjectWriter;
 use super::batch::{batch, lines};
 use super::cluster::BroadcastMessage;
 use super::reply::ApiReply;
-use super::table::Call;
+use super::table::{BATCH, Call};
 use crate::node::Node;
 
 /// Serves `POST /api/<method>`. An empty method is the old form, whose body names the operation.
@@ -19,7 +19,7 @@ use crate::node::Node;
 pub(crate) async fn serve(node: &Node, method: &str, body: &[u8]) -> Result<ApiReply, serde_json::Error> {
     match method {
         "" => Box::pin(lines(node, body)).await,
-        "batch" => Box::pin(batch(node, body)).await,
+        BATCH => Box::pin(batch(node, body)).await,
         _ => {
             let call = Call::read(method, body)?;
             let is_unknown = call.is_unknown();

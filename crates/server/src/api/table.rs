@@ -26,6 +26,10 @@ use super::operations::stats::{StatsAudienceOperation, StatsEventsOperation, Sta
 use super::params::object;
 use crate::node::Node;
 
+/// The name of the request that takes many operations: `POST /api/batch`. It is no operation itself: it can't stand in
+/// another one, and its answer has no `result`.
+pub const BATCH: &str = "batch";
+
 /// One operation with its parameters, read and not yet run. All operations of a batch are read before the first is
 /// run, so that a malformed one stops the batch before it has done anything.
 pub(super) struct Call<'a> {
@@ -203,6 +207,7 @@ mod tests {
     fn every_operation_has_a_name_of_its_own_a_summary_and_an_example_that_it_reads() {
         let names: BTreeSet<&str> = operations().map(|operation| operation.name).collect();
         assert_eq!(names.len(), operations().len());
+        assert!(!names.contains(BATCH));
         for operation in operations() {
             let name = operation.name;
             assert!(!operation.summary.is_empty() && !operation.summary.ends_with('.'), "{name}");

@@ -18,7 +18,9 @@ pub(crate) struct PresenceOperation;
 impl Operation for PresenceOperation {
     const NAME: &'static str = "presence";
     const SUMMARY: &'static str = "Lists the clients in a channel";
-    const RESULT: &'static str = "`presence`: client id → `{user, client, conn_info, chan_info}`";
+    const RESULT: &'static str = "`presence`: client id → `{user, client, conn_info, chan_info}`; where there are \
+                                  more clients than `client.presence_max_clients` a sample of them, with `sample` and \
+                                  `num_clients`";
     const EXAMPLE: &'static str = r#"{"channel": "room:a"}"#;
     const ERRORS: &'static [Error] = PRESENCE_ERRORS;
     const SCOPE: OperationScope = OperationScope::AnyNode;

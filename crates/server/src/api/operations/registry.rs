@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use touchline_engine::Response;
 use touchline_engine::directory::{self, DirectoryRequest, RegistryMethod, Requester, client_from_text};
+use touchline_engine::{Response, field_names};
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
@@ -28,10 +28,16 @@ const fn scope_of(method: RegistryMethod) -> OperationScope {
     if method.acts_for_client() { OperationScope::ClientNode } else { OperationScope::AnyNode }
 }
 
-/// Each line: the type, the engine's method, whether it may be repeated, the fields of the request and of the result,
-/// errors, an example, and what it does.
+/// The fields of a method's request: the engine's, and the client that the backend acts for.
+fn fields_of(method: RegistryMethod) -> Vec<&'static str> {
+    let client = method.acts_for_client().then(field_names::<ForClient>).unwrap_or_default();
+    [directory::request_fields(method), client].concat()
+}
+
+/// Each line: the type, the engine's method, whether it may be repeated, the fields of the result, errors, an example,
+/// and what it does.
 macro_rules! registry_operations {
-    ($($type:ident $method:ident $is_idempotent:literal [$($field:literal)*] $result:literal
+    ($($type:ident $method:ident $is_idempotent:literal $result:literal
         [$($error:ident)*] $example:literal $summary:literal;)*) => {
         $(
             #[doc = concat!("[`RegistryMethod::", stringify!($method), "`] as an operation.")]
@@ -51,7 +57,7 @@ macro_rules! registry_operations {
                 type Reply = WrittenJson;
 
                 fn request_fields() -> Vec<&'static str> {
-                    vec![$($field),*]
+                    fields_of(RegistryMethod::$method)
                 }
 
                 async fn run<'a>(node: &'a Node, request: &'a RawValue) -> Result<WrittenJson, OperationError> {
@@ -67,65 +73,66 @@ macro_rules! registry_operations {
 }
 
 registry_operations! {
-    RegisterOperation Register true ["scope" "name" "meta" "policy" "client"]
+    RegisterOperation Register true
         "`name`, `client`, `node`, `meta`, `version`" [LIMIT_EXCEEDED NAME_TAKEN NOT_REGISTERED]
         r#"{"scope": "devices", "name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
         "Gives a name to a client";
-    UnregisterOperation Unregister true ["scope" "name" "client"]
+    UnregisterOperation Unregister true
         "" [NOT_REGISTERED]
         r#"{"scope": "devices", "name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
         "Takes a name from a client";
-    UpdateMetaOperation UpdateMeta true ["scope" "name" "meta" "version" "client"]
+    UpdateMetaOperation UpdateMeta true
         "as `register`" [NOT_REGISTERED CHANGED]
         r#"{"scope": "devices", "name": "bike-7", "meta": {}, "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
         "Replaces the metadata of a name";
-    LookupOperation Lookup true ["scope" "name"]
+    LookupOperation Lookup true
         "as `register`" [NOT_REGISTERED]
         r#"{"scope": "devices", "name": "bike-7"}"#
         "Tells which client has a name";
-    NamesOperation Names true ["scope" "prefix" "limit" "cursor"]
-        "`names`, `cursor`" []
+    NamesOperation Names true
+        "`names`, `cursor` (none: that was all)" []
         r#"{"scope": "devices"}"#
         "Lists the names of a scope";
-    CountOperation Count true ["scope"]
-        "`names`, `groups`, `members`, `nodes`" []
+    CountOperation Count true
+        "`names`, `groups`, `members`, `nodes` with the `entries` of each" []
         r#"{"scope": "devices"}"#
         "Counts the entries of a scope";
-    JoinOperation Join true ["scope" "group" "meta" "client"]
+    JoinOperation Join true
         "" [LIMIT_EXCEEDED NOT_REGISTERED]
         r#"{"scope": "devices", "group": "bikes", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
         "Puts a client into a group";
-    LeaveOperation Leave true ["scope" "group" "client"]
+    LeaveOperation Leave true
         "" [NOT_REGISTERED]
         r#"{"scope": "devices", "group": "bikes", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
         "Takes a client out of a group";
-    MembersOperation Members true ["scope" "group" "limit" "cursor"]
-        "`members`, `count`, `sample` or `cursor`" []
+    MembersOperation Members true
+        "`members`, `count` (exact), `sample` (there are more than `members_limit`); of a page `cursor`"
+        []
         r#"{"scope": "devices", "group": "bikes"}"#
         "Lists the members of a group";
-    MemberOperation Member true ["scope" "group" "client"]
+    MemberOperation Member true
         "`client`, `node`, `meta`" [NOT_REGISTERED]
         r#"{"scope": "devices", "group": "bikes", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
         "Tells what a group knows of one member";
-    GroupsOperation Groups true ["scope" "prefix" "limit" "cursor"]
-        "`groups` with `count`, `cursor`" []
+    GroupsOperation Groups true
+        "`groups` with `count`, `cursor` (none: that was all)" []
         r#"{"scope": "devices"}"#
         "Lists the groups of a scope";
-    ChangesOperation Changes true ["scope" "offset" "epoch"]
+    ChangesOperation Changes true
         "`changes`, `offset`, `epoch`, `more`, or `list`" [NOT_AVAILABLE]
         r#"{"scope": "devices"}"#
         "Reads what has changed in a scope since a position";
-    SendOperation Send false ["scope" "name" "group" "data" "store_for"]
-        "`sent`; with `store_for`: `id`, `expires_at`"
+    SendOperation Send false
+        "`sent` (to how many); with `store_for`: `id`, `expires_at` (Unix milliseconds)"
         [NOT_AVAILABLE TOO_MANY_REQUESTS NOT_REGISTERED CALLEE_GONE STORE_UNAVAILABLE INBOX_FULL]
         r#"{"scope": "devices", "name": "bike-7", "data": {"unlock": true}}"#
         "Sends a message to a name or a group";
-    CallOperation Call false ["scope" "name" "group" "data" "timeout_ms"]
-        "`data` or `error`; of a group `replies`, `silent`"
+    CallOperation Call false
+        "`data`, or the client's own `error`; of a group `replies`, `silent`"
         [NOT_REGISTERED CALL_TIMEOUT CALLEE_GONE TOO_MANY_CALLS]
         r#"{"scope": "devices", "name": "bike-7", "data": {"where": true}}"#
         "Calls a name or a group and waits for the answer";
-    MultiCallOperation MultiCall false ["scope" "name" "group" "data" "timeout_ms"]
+    MultiCallOperation MultiCall false
         "as `call`"
         [NOT_REGISTERED CALL_TIMEOUT CALLEE_GONE TOO_MANY_CALLS]
         r#"{"scope": "devices", "group": "bikes", "data": {"where": true}}"#

@@ -1,0 +1,45 @@
+//! What the short paths cost, beside the base.
+
+use std::collections::BTreeMap;
+
+use crate::files::{report, root};
+
+/// So much more than the base a path may cost.
+const ALLOWED: f64 = 1.03;
+/// So many bytes more than the base an idle connection may take.
+const ALLOWED_BYTES: f64 = 64.0;
+
+/// A table that `./x cost` has written.
+fn table(text: &str) -> BTreeMap<&str, f64> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.split_once(" = ").expect("a name and a number")).map(|(name, value)| (name, value.parse().expect("a number"))).collect()
+}
+
+/// The costs that are above what the base allows, and those that one of the two tables does not have.
+fn dearer(base: &str, current: &str) -> Vec<String> {
+    let (base, current) = (table(base), table(current));
+    let mut broken: Vec<String> = current.keys().filter(|name| !base.contains_key(*name)).map(|name| format!("{name}: no base")).collect();
+    for (name, then) in base {
+        let limit = if name.ends_with("_bytes") { then + ALLOWED_BYTES } else { then * ALLOWED };
+        match current.get(name) {
+            None => broken.push(format!("{name}: not measured")),
+            Some(now) if *now > limit => broken.push(format!("{name}: {now}, and the base {then} allows {limit:.0}")),
+            Some(_) => {}
+        }
+    }
+    broken
+}
+
+#[test]
+fn no_short_path_costs_more_than_the_base_allows() {
+    let read = |name: &str| std::fs::read_to_string(root().join("tests/cost").join(name)).expect("./x cost writes it");
+    report("dearer than tests/cost/base.toml allows", &dearer(&read("base.toml"), &read("current.toml")));
+}
+
+#[test]
+fn a_dearer_path_is_told() {
+    let base = "# a head\npublish = 1000\nidle_connection_bytes = 400\n";
+    assert_eq!(dearer(base, "publish = 1030\nidle_connection_bytes = 464\n"), [""; 0]);
+    assert_eq!(dearer(base, "publish = 1031\nidle_connection_bytes = 465\n").len(), 2);
+    assert_eq!(dearer(base, "publish = 1\nother = 1\n"), ["other: no base", "idle_connection_bytes: not measured"]);
+}

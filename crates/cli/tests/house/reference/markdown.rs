@@ -1,0 +1,143 @@
+//! What a page of the documentation is made of: prose, spans of code, blocks of code, rows of tables.
+
+use std::path::PathBuf;
+
+use crate::files::root;
+
+/// A page of the documentation.
+pub(super) struct Page {
+    /// Its path from the root of the repository.
+    pub(super) name: String,
+    pub(super) path: PathBuf,
+    pub(super) text: String,
+}
+
+impl From<(PathBuf, String)> for Page {
+    fn from((path, text): (PathBuf, String)) -> Self {
+        let name = path.strip_prefix(root()).unwrap_or(&path).display().to_string();
+        Page { name, path, text }
+    }
+}
+
+/// What a part of a page is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PartKind<'a> {
+    /// A line without its spans of code, in the place of each of which stands a back quote.
+    Prose,
+    /// What stands between back quotes.
+    Span,
+    /// A fenced block, with its language.
+    Block(&'a str),
+}
+
+/// A part of a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Part<'a> {
+    /// The number of its first line, from 1.
+    pub(super) line: usize,
+    pub(super) kind: PartKind<'a>,
+    pub(super) text: String,
+}
+
+/// The parts of a page, in order.
+pub(super) fn parts(text: &str) -> Vec<Part<'_>> {
+    let mut parts: Vec<Part<'_>> = Vec::new();
+    let mut is_block = false;
+    for (index, line) in text.lines().enumerate() {
+        let number = index + 1;
+        if let Some(language) = line.trim_start().strip_prefix("```") {
+            is_block = !is_block;
+            if is_block {
+                parts.push(Part { line: number + 1, kind: PartKind::Block(language.trim()), text: String::new() });
+            }
+        } else if is_block {
+            let block = parts.last_mut().expect("the fence has made a part");
+            block.text.push_str(line);
+            block.text.push('\n');
+        } else {
+            let pieces = || line.split('`').enumerate();
+            let prose: String = pieces().map(|(at, piece)| if at % 2 == 0 { piece } else { "`" }).collect();
+            parts.push(Part { line: number, kind: PartKind::Prose, text: prose });
+            let spans = pieces().filter(|(at, _)| at % 2 == 1);
+            parts.extend(spans.map(|(_, span)| Part { line: number, kind: PartKind::Span, text: span.to_owned() }));
+        }
+    }
+    parts
+}
+
+/// A row of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Row<'a> {
+    pub(super) line: usize,
+    /// The cells of the table's head.
+    pub(super) head: Vec<&'a str>,
+    pub(super) cells: Vec<&'a str>,
+}
+
+impl<'a> Row<'a> {
+    /// The cell below a head that begins so.
+    pub(super) fn cell(&self, head: &str) -> Option<&'a str> {
+        let at = self.head.iter().position(|found| found.starts_with(head))?;
+        self.cells.get(at).copied()
+    }
+
+    /// The words in back quotes of a cell that stand outside parentheses, where a word is explained.
+    pub(super) fn code_words(cell: &str) -> Vec<&str> {
+        let mut depth = 0_usize;
+        let mut words = Vec::new();
+        for (at, piece) in cell.split('`').enumerate() {
+            if at % 2 == 1 {
+                words.extend((depth == 0).then_some(piece));
+            } else {
+                depth += piece.matches('(').count();
+                depth = depth.saturating_sub(piece.matches(')').count());
+            }
+        }
+        words
+    }
+}
+
+/// The rows of all tables of a page, without their heads.
+pub(super) fn rows(text: &str) -> Vec<Row<'_>> {
+    let mut rows = Vec::new();
+    let mut head: Vec<&str> = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let Some(row) = line.strip_prefix('|').and_then(|row| row.strip_suffix('|')) else {
+            head.clear();
+            continue;
+        };
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        if head.is_empty() {
+            head = cells;
+        } else if cells.iter().any(|cell| cell.chars().any(|c| !matches!(c, '-' | ':'))) {
+            rows.push(Row { line: index + 1, head: head.clone(), cells });
+        }
+    }
+    rows
+}
+
+/// The words of a text: the longest runs of characters that `is_part` takes.
+pub(super) fn words(text: &str, is_part: impl Fn(char) -> bool) -> impl Iterator<Item = &str> {
+    text.split(move |c| !is_part(c)).filter(|word| !word.is_empty())
+}
+
+/// Whether a text is a name of words in lower case, such as `history_size`.
+pub(super) fn is_snake(text: &str) -> bool {
+    let is_part = |part: &str| part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    text.starts_with(|c: char| c.is_ascii_lowercase()) && text.split('_').all(|part| !part.is_empty() && is_part(part))
+}
+
+#[test]
+fn a_page_is_taken_apart() {
+    let text = "One `two` three\n\n```toml\na = 1\n```\n| a | b |\n|---|---|\n| `x` (`y`), `z` | 2 |\n";
+    let parts = parts(text);
+    let kinds: Vec<(usize, PartKind<'_>, &str)> =
+        parts.iter().map(|part| (part.line, part.kind, part.text.as_str())).collect();
+    assert_eq!(kinds[..2], [(1, PartKind::Prose, "One ` three"), (1, PartKind::Span, "two")]);
+    assert_eq!(kinds[3], (4, PartKind::Block("toml"), "a = 1\n"));
+    let rows = rows(text);
+    assert_eq!(rows.len(), 1);
+    assert_eq!((rows[0].line, rows[0].cell("b")), (8, Some("2")));
+    assert_eq!(Row::code_words(rows[0].cells[0]), ["x", "z"]);
+    assert!(is_snake("history_size") && is_snake("names") && !is_snake("a__b") && !is_snake("A_b"));
+}

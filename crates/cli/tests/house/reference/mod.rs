@@ -1,0 +1,76 @@
+//! The documentation against the code: what a page names exists, and what exists stands in the reference. Each rule
+//! finds its candidates by their shape, so that a new page needs no entry here.
+
+mod codes;
+mod keys;
+mod links;
+mod markdown;
+mod metrics;
+mod operations;
+mod variables;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use self::markdown::{Page, Part};
+use crate::files::{pages, report, root};
+
+/// The pages that speak of the present: decisions name former things on purpose, and are not edited.
+fn present_pages() -> Vec<Page> {
+    let decisions = root().join("docs/adr");
+    pages().into_iter().filter(|(path, _)| !path.starts_with(&decisions)).map(Page::from).collect()
+}
+
+/// One page of the documentation.
+fn page(name: &str) -> Page {
+    let path = root().join(name);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
+    Page::from((path, text))
+}
+
+/// A page that no file holds, to prove a rule on.
+fn made_up(text: &str) -> Page {
+    Page::from((Path::new("page.md").to_owned(), text.to_owned()))
+}
+
+/// A name in a page that the code may have or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Mention {
+    place: String,
+    name: String,
+}
+
+impl Mention {
+    fn new(page: &Page, part: &Part<'_>, name: impl Into<String>) -> Self {
+        Mention { place: format!("{}:{}", page.name, part.line), name: name.into() }
+    }
+}
+
+/// Fails with the mentions that are neither known nor excepted, and with the exceptions that no mention needs.
+/// `exceptions`: each name with the reason why a page may have it.
+fn judge(rule: &str, mentions: &[Mention], is_known: impl Fn(&str) -> bool, exceptions: &[(&str, &str)]) {
+    report(rule, &judged(mentions, is_known, exceptions));
+}
+
+fn judged(mentions: &[Mention], is_known: impl Fn(&str) -> bool, exceptions: &[(&str, &str)]) -> Vec<String> {
+    let mut needed = BTreeSet::new();
+    let mut broken = Vec::new();
+    for mention in mentions.iter().filter(|mention| !is_known(&mention.name)) {
+        match exceptions.iter().find(|(name, _)| *name == mention.name) {
+            Some((name, _)) => drop(needed.insert(*name)),
+            None => broken.push(format!("{}: {}", mention.place, mention.name)),
+        }
+    }
+    let stale = exceptions.iter().filter(|(name, _)| !needed.contains(name));
+    broken.extend(stale.map(|(name, reason)| format!("no page needs the exception {name} ({reason})")));
+    broken
+}
+
+#[test]
+fn an_unknown_name_and_a_stale_exception_are_found() {
+    let mention = |name: &str| Mention { place: "page.md:1".to_owned(), name: name.to_owned() };
+    let mentions = ["known", "excepted", "wrong"].map(mention);
+    let exceptions = [("excepted", "a reason"), ("known", "stale")];
+    let broken = judged(&mentions, |name| name == "known", &exceptions);
+    assert_eq!(broken, ["page.md:1: wrong", "no page needs the exception known (stale)"]);
+}

@@ -1,0 +1,136 @@
+//! What a scrape of `/metrics` reads, and the description of every metric, which comes from a scrape of parts that have
+//! counted one of each.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use touchline_engine::directory::ScopeMetrics;
+use touchline_protocol::{Disconnect, Error};
+use touchline_registry::Counters;
+
+use super::metrics_text::text_format;
+use crate::node::Node;
+use crate::runtime::metrics::{
+    ClusterStatus, NodeCollector, RegistryCollector, ShardMetrics, StatsCollector, StoreCollector,
+};
+use crate::runtime::registry_mailbox::RegistryMetrics;
+
+/// The parts of a node that have metrics.
+pub(super) struct Scrape {
+    registry: RegistryCollector,
+    shards: NodeCollector,
+    /// None = nothing needs the primary database.
+    store: Option<StoreCollector>,
+    /// None = statistics are off.
+    stats: Option<StatsCollector>,
+    http_buffered_bytes: usize,
+}
+
+impl Scrape {
+    /// The parts of a node.
+    pub(super) fn of(node: &Node) -> Self {
+        let link = node
+            .cluster
+            .as_ref()
+            .map(|_| ClusterStatus { is_up: node.is_linked.load(Relaxed), peers: node.peers.load(Relaxed) });
+        Scrape {
+            registry: RegistryCollector { metrics: node.registry_metrics(), link },
+            shards: node.collector(),
+            store: node.store().map(|store| StoreCollector(Arc::clone(store.metrics()))),
+            stats: node.stats().map(|stats| StatsCollector(Arc::clone(stats.metrics()))),
+            http_buffered_bytes: node.shards.iter().map(|shard| shard.http_buffered()).sum(),
+        }
+    }
+
+    /// Parts of which each metric has a value.
+    fn with_all() -> Self {
+        let shard = ShardMetrics::default();
+        shard.count_error(Error::INTERNAL.code);
+        shard.count_disconnect(Disconnect::SHUTDOWN.code);
+        shard.programs.enter("program", "1");
+        let scope = ScopeMetrics { scope: "scope".into(), names: 0, members: 0, counters: Counters::default() };
+        Scrape {
+            registry: RegistryCollector {
+                metrics: Arc::new(RegistryMetrics { scopes: vec![scope], calls_waiting: 0 }),
+                link: Some(ClusterStatus { is_up: true, peers: 0 }),
+            },
+            shards: NodeCollector::of([Arc::new(shard)].iter()),
+            store: Some(StoreCollector(Arc::default())),
+            stats: Some(StatsCollector(Arc::default())),
+            http_buffered_bytes: 0,
+        }
+    }
+
+    /// The metrics as OpenMetrics.
+    ///
+    /// # Errors
+    /// When a part can't be written.
+    pub(super) fn open_metrics(self) -> Result<String, std::fmt::Error> {
+        let mut registry = Registry::with_prefix("touchline");
+        registry.register_collector(Box::new(self.registry));
+        registry.register_collector(Box::new(self.shards));
+        if let Some(store) = self.store {
+            registry.register_collector(Box::new(store));
+        }
+        if let Some(stats) = self.stats {
+            registry.register_collector(Box::new(stats));
+        }
+        let buffered = ConstGauge::new(self.http_buffered_bytes as i64);
+        registry.register("http_buffered_bytes", "Bytes held for requests and streams of HTTP", buffered);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry)?;
+        Ok(text)
+    }
+}
+
+/// A metric, as the documentation describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetricDescription {
+    /// The name in the text format 0.0.4 of Prometheus, with the `_total` of a counter.
+    pub name: String,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: String,
+    /// The names of the labels, without the `le` of a histogram's buckets.
+    pub labels: Vec<String>,
+}
+
+/// Describes every metric that a node may show, in the order of a scrape.
+pub fn metrics() -> Vec<MetricDescription> {
+    let text = Scrape::with_all().open_metrics().map(|text| text_format(&text)).unwrap_or_default();
+    let mut metrics: Vec<MetricDescription> = Vec::new();
+    for line in text.lines() {
+        if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|about| about.split_once(' ')) {
+            metrics.push(MetricDescription { name: name.to_owned(), kind: kind.to_owned(), labels: Vec::new() });
+        } else if let (false, Some(metric)) = (line.starts_with('#'), metrics.last_mut()) {
+            let labels = line.split_once('{').map_or("", |(_, labels)| labels);
+            let names = labels.split(',').filter_map(|label| label.split_once('=')).map(|(name, _)| name);
+            metric.labels = names.filter(|name| *name != "le").map(str::to_owned).collect();
+        }
+    }
+    metrics
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_is_described_with_its_kind_and_its_labels() {
+        let metrics = metrics();
+        let described = |name: &str, kind: &str, labels: &[&str]| {
+            let labels = labels.iter().map(|label| (*label).to_owned()).collect();
+            metrics.contains(&MetricDescription { name: name.to_owned(), kind: kind.to_owned(), labels })
+        };
+        assert!(described("touchline_connections", "gauge", &[]));
+        assert!(described("touchline_errors_total", "counter", &["code"]));
+        assert!(described("touchline_client_connections", "gauge", &["client_name", "client_version"]));
+        assert!(described("touchline_registry_names", "gauge", &["scope"]));
+        assert!(described("touchline_publish_seconds", "histogram", &[]));
+        assert!(described("touchline_store_commits_total", "counter", &[]));
+        assert!(described("touchline_stats_healthy", "gauge", &[]));
+        assert!(described("touchline_cluster_linked", "gauge", &[]));
+        assert!(described("touchline_http_buffered_bytes", "gauge", &[]));
+    }
+}
