@@ -5,7 +5,6 @@ use std::io::IsTerminal as _;
 use touchline_config::LogSettings;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// The client of NATS logs every try to connect. What changes is told by `touchline_cluster`.
 const NATS_CLIENT: &str = "async_nats";
@@ -18,10 +17,16 @@ pub(crate) fn start(settings: &LogSettings) {
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
     let registry = tracing_subscriber::registry().with(targets);
     if settings.format == "json" {
-        registry.with(lines.json().flatten_event(true)).init();
+        install(registry.with(lines.json().flatten_event(true)));
     } else {
-        registry.with(lines.with_ansi(std::io::stderr().is_terminal())).init();
+        install(registry.with(lines.with_ansi(std::io::stderr().is_terminal())));
     }
+}
+
+/// Not `init` of `tracing_subscriber`: where tests are built too, a feature that their crates switch on makes it log what
+/// libraries tell by the crate `log`, which the released program does not.
+fn install(subscriber: impl tracing::Subscriber + Send + Sync) {
+    tracing::subscriber::set_global_default(subscriber).expect("logging starts once");
 }
 
 fn level(name: &str) -> LevelFilter {

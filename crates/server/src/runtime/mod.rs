@@ -15,6 +15,8 @@ pub(crate) mod rate_limiter;
 pub(crate) mod refusals;
 pub(crate) mod registry_mailbox;
 pub(crate) mod reply_to;
+mod run_lock;
 pub(crate) mod shard_handle;
 pub(crate) mod signer;
+mod sync;
 pub(crate) mod user_counts;

@@ -1,28 +1,19 @@
 //! The handle of a shard: its mailbox, and the shard itself behind a lock, so that one thread at a time runs it.
 //!
 //! A shard has a thread of its own. Waking that thread costs more than serving most messages, so a thread of another
-//! shard that sends a small message runs the shard inline, if no other thread runs it. No thread blocks: if the shard
-//! is locked, the message stays queued, and the lock holder checks the mailbox again after it has released the lock. No
-//! message is left behind: the sender increments the counter of messages before it tries the lock, the lock holder
-//! reads the counter after it has released the lock, and each side has a fence between the two, so at least one of the
-//! two sees the other (Dekker's algorithm). The shard's own thread asks for the lock in the same way (`is_wanted`).
+//! shard that sends a small message runs the shard inline, if no other thread runs it. `run_lock.rs` says why no message
+//! is left behind.
 
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
-use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::connection_guard::TaskCounts;
 use super::mailbox::Message;
 use super::metrics::ShardMetrics;
-
-/// How many times an inline runner rechecks the mailbox: a publication that the home has appended comes back as a
-/// delivery.
-const INLINE_RECHECKS_MAX: usize = 4;
-/// Attempts to lock the shard before its own thread goes to sleep: some 20 µs.
-const SPINS_MAX: usize = 500;
+use super::run_lock::RunLock;
 
 /// What the lock of a handle protects: a shard, of which this floor knows only how to run it.
 pub(crate) trait Runnable: Send {
@@ -47,14 +38,7 @@ pub(crate) struct ShardHandle {
     mailbox: UnboundedSender<Message>,
     /// See [`ShardHandle::tasks`].
     tasks: Arc<TaskCounts>,
-    /// Messages in the mailbox, or about to be put there.
-    waiting: AtomicUsize,
-    /// Wakes the shard's own thread.
-    waker: Notify,
-    /// The shard's own thread has found the lock taken.
-    is_wanted: AtomicBool,
-    /// None before the shard's thread has started and after it has ended.
-    shard: Mutex<Option<Box<dyn Runnable>>>,
+    shard: RunLock<Box<dyn Runnable>>,
 }
 
 impl ShardHandle {
@@ -67,10 +51,7 @@ impl ShardHandle {
             http_buffered: Arc::default(),
             mailbox,
             tasks: Arc::default(),
-            waiting: AtomicUsize::new(0),
-            waker: Notify::new(),
-            is_wanted: AtomicBool::new(false),
-            shard: Mutex::new(None),
+            shard: RunLock::new(),
         };
         (handle, messages)
     }
@@ -88,38 +69,21 @@ impl ShardHandle {
         if matches!(message, Message::Delivery { .. }) {
             self.backlog.fetch_add(1, Relaxed);
         }
-        self.waiting.fetch_add(1, Relaxed);
-        let _ = self.mailbox.send(message);
+        self.shard.enqueue(|| {
+            let _ = self.mailbox.send(message);
+        });
     }
 
     /// Wakes the shard's own thread if messages wait and no thread runs the shard.
     pub(crate) fn wake(&self) {
-        if self.has_messages() && self.try_lock().is_some() {
-            self.waker.notify_one();
-        }
+        self.shard.wake();
     }
 
     /// Puts a message into the mailbox, and serves it on the calling thread unless the shard is locked. Only for
     /// threads of shards, and for messages that take some microseconds to serve.
     pub(crate) fn run_inline(&self, message: Message) {
         self.enqueue(message);
-        fence(SeqCst);
-        for _ in 0..INLINE_RECHECKS_MAX {
-            let Some(mut guard) = self.try_lock() else { return };
-            let Some(shard) = guard.as_mut() else { return };
-            let has_work = shard.run_inline();
-            drop(guard);
-            if has_work {
-                break;
-            }
-            if !self.has_messages() {
-                if self.is_wanted.swap(false, Relaxed) {
-                    self.waker.notify_one();
-                }
-                return;
-            }
-        }
-        self.waker.notify_one();
+        self.shard.run_inline(|shard| shard.run_inline());
     }
 
     /// The tasks of the shard that serve connections.
@@ -145,41 +109,23 @@ impl ShardHandle {
 
     /// Puts the shard behind the lock: from now on its own thread and inline runners may run it.
     pub(crate) fn install(&self, shard: Box<dyn Runnable>) {
-        *self.lock() = Some(shard);
+        self.shard.install(shard);
     }
 
     /// Takes the shard out, because it ends. None if it has been taken out before.
     pub(crate) fn clear(&self) -> Option<Box<dyn Runnable>> {
-        self.lock().take()
+        self.shard.clear()
     }
 
     /// Runs one turn of the shard on its own thread. Returns whether more work is due at once; None = another thread
     /// holds the lock and wakes this thread after it has released it.
     pub(crate) fn run(&self, turn: impl FnOnce(&mut dyn Runnable) -> bool) -> Option<bool> {
-        let mut guard = self.try_lock().or_else(|| self.spin_then_try_take())?;
-        let Some(shard) = guard.as_mut() else { return Some(false) };
-        let has_work = turn(&mut **shard);
-        drop(guard);
-        Some(has_work || self.has_messages())
-    }
-
-    /// Tries the lock some times more: an inline run usually ends sooner than a thread sleeps and wakes.
-    fn spin_then_try_take(&self) -> Option<MutexGuard<'_, Option<Box<dyn Runnable>>>> {
-        for _ in 0..SPINS_MAX {
-            std::hint::spin_loop();
-            if let Some(guard) = self.try_lock() {
-                return Some(guard);
-            }
-        }
-        self.is_wanted.store(true, Relaxed);
-        fence(SeqCst);
-        // A holder that released the lock before the store above did not see the flag; try once more.
-        self.try_lock()
+        self.shard.run(|shard| turn(&mut **shard))
     }
 
     /// Waits until another thread wakes the shard's own thread.
     pub(crate) async fn woken(&self) {
-        self.waker.notified().await;
+        self.shard.waker.notified().await;
     }
 
     /// Subtracts messages that the shard has taken out of the mailbox from the counters.
@@ -189,26 +135,7 @@ impl ShardHandle {
             all += 1;
             publications += usize::from(matches!(message, Message::Delivery { .. }));
         }
-        self.waiting.fetch_sub(all, Relaxed);
+        self.shard.note_received(all);
         self.backlog.fetch_sub(publications, Relaxed);
-    }
-
-    /// Whether messages wait, among them those of senders that found the shard locked.
-    fn has_messages(&self) -> bool {
-        fence(SeqCst);
-        self.waiting.load(Relaxed) > 0
-    }
-
-    /// Locks the shard; waits for the end of an inline run, if one is under way.
-    fn lock(&self) -> MutexGuard<'_, Option<Box<dyn Runnable>>> {
-        self.shard.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn try_lock(&self) -> Option<MutexGuard<'_, Option<Box<dyn Runnable>>>> {
-        match self.shard.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
     }
 }

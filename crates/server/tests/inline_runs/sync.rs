@@ -1,0 +1,144 @@
+//! What `run_lock.rs` synchronizes with in the model, on loom's atomics. Where a part of the server allows more orders
+//! than loom's part of the same name, it is made here, so that the model allows them too.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
+use std::sync::{LockResult, TryLockResult};
+
+pub(crate) use std::sync::TryLockError;
+
+pub(crate) use loom::hint::spin_loop;
+pub(crate) use loom::sync::atomic::AtomicUsize;
+use loom::thread::yield_now;
+
+/// The spins of a thread that finds the lock taken only repeat what it does at the end; each would double the orders.
+pub(crate) const SPINS_MAX: usize = 0;
+
+loom::lazy_static! {
+    static ref FENCES: AtomicUsize = AtomicUsize::new(0);
+}
+
+/// loom lets no other thread in between a thread's step and the fence behind it, so the fence is made a step.
+pub(crate) fn fence(ordering: Ordering) {
+    FENCES.fetch_add(1, Relaxed);
+    loom::sync::atomic::fence(ordering);
+}
+
+/// A flag whose changes have one order, in which a store is an exchange. For loom, one thread's store may come before
+/// another one's exchange that returned what was there before that store; a third thread's exchange could then miss the
+/// store even behind fences, which the memory model forbids.
+pub(crate) struct AtomicBool(loom::sync::atomic::AtomicBool);
+
+impl AtomicBool {
+    pub(crate) fn new(value: bool) -> Self {
+        AtomicBool(loom::sync::atomic::AtomicBool::new(value))
+    }
+
+    pub(crate) fn store(&self, value: bool, ordering: Ordering) {
+        self.swap(value, ordering);
+    }
+
+    pub(crate) fn swap(&self, value: bool, ordering: Ordering) -> bool {
+        self.0.swap(value, ordering)
+    }
+}
+
+/// A lock like that of the standard library: one atomic number, taken with acquire and given back with release. loom's
+/// own lock always knows whether it is taken; this one may be found taken after it has been given back, as hardware
+/// and the language's memory model allow.
+pub(crate) struct Mutex<T> {
+    is_locked: loom::sync::atomic::AtomicBool,
+    /// Never waited for: `is_locked` lets one thread in.
+    value: std::sync::Mutex<T>,
+}
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Mutex { is_locked: loom::sync::atomic::AtomicBool::new(false), value: std::sync::Mutex::new(value) }
+    }
+
+    pub(crate) fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
+        // A failed exchange is a load, which may return an older value; loom's exchange returns the newest.
+        if self.is_locked.load(Relaxed) || self.is_locked.compare_exchange(false, true, Acquire, Relaxed).is_err() {
+            return Err(TryLockError::WouldBlock);
+        }
+        let value = self.value.try_lock().expect("one thread holds the lock");
+        Ok(MutexGuard { value: Some(value), is_locked: &self.is_locked })
+    }
+
+    pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+        loop {
+            match self.try_lock() {
+                Ok(guard) => return Ok(guard),
+                Err(_) => yield_now(),
+            }
+        }
+    }
+}
+
+pub(crate) struct MutexGuard<'m, T> {
+    /// None = the guard is being dropped.
+    value: Option<std::sync::MutexGuard<'m, T>>,
+    is_locked: &'m loom::sync::atomic::AtomicBool,
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.value.as_ref().expect("the guard lives")
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.value.as_mut().expect("the guard lives")
+    }
+}
+
+impl<T> Drop for MutexGuard<'_, T> {
+    fn drop(&mut self) {
+        self.value = None;
+        self.is_locked.store(false, Release);
+    }
+}
+
+/// A wake that is kept until it is consumed, like tokio's. The number holds the wake in its lowest bit, and above it
+/// how many other threads still run.
+pub(crate) struct Notify {
+    state: AtomicUsize,
+}
+
+const WAKE: usize = 1;
+const OTHER: usize = 2;
+
+impl Notify {
+    pub(crate) fn new() -> Self {
+        Notify { state: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn notify_one(&self) {
+        self.state.fetch_or(WAKE, AcqRel);
+    }
+
+    /// Waits for a wake, and consumes it. False = there is none, and nobody is left who could make one.
+    pub(crate) fn wait(&self) -> bool {
+        loop {
+            let state = self.state.fetch_and(!WAKE, AcqRel);
+            if state & WAKE != 0 || state < OTHER {
+                return state & WAKE != 0;
+            }
+            yield_now();
+        }
+    }
+
+    /// Before the others run.
+    pub(crate) fn others_begin(&self, count: usize) {
+        self.state.fetch_add(count * OTHER, Relaxed);
+    }
+
+    /// Tells the waiting thread nothing but this: another thread has ended.
+    pub(crate) fn another_ends(&self) {
+        self.state.fetch_sub(OTHER, Relaxed);
+    }
+}
