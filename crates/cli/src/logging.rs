@@ -23,8 +23,8 @@ pub(crate) fn start(settings: &LogSettings) {
     }
 }
 
-/// Not `init` of `tracing_subscriber`: where tests are built too, a feature that their crates switch on makes it log what
-/// libraries tell by the crate `log`, which the released program does not.
+/// Not `init` of `tracing_subscriber`: where tests are built too, a feature that their crates switch on makes it log
+/// what libraries tell by the crate `log`, which the released program does not.
 fn install(subscriber: impl tracing::Subscriber + Send + Sync) {
     tracing::subscriber::set_global_default(subscriber).expect("logging starts once");
 }

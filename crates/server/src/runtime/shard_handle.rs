@@ -1,8 +1,8 @@
 //! The handle of a shard: its mailbox, and the shard itself behind a lock, so that one thread at a time runs it.
 //!
 //! A shard has a thread of its own. Waking that thread costs more than serving most messages, so a thread of another
-//! shard that sends a small message runs the shard inline, if no other thread runs it. `run_lock.rs` says why no message
-//! is left behind.
+//! shard that sends a small message runs the shard inline, if no other thread runs it. `run_lock.rs` says why no
+//! message is left behind.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;

@@ -1,8 +1,8 @@
 //! Inline runs of shards under loom: `src/runtime/run_lock.rs`, compiled as it is, in every order of its steps up to a
 //! bound (see [`all_orders`]) and with every older value that the memory model lets a load return.
 //!
-//! In all tests a message that is left behind fails, a thread that is never woken, and two threads that run the shard at
-//! once. Each of these changes of `run_lock.rs` was made by hand, and failed the tests named beside it, most of them
+//! In all tests a message that is left behind fails, a thread that is never woken, and two threads that run the shard
+//! at once. Each of these changes of `run_lock.rs` was made by hand, and failed the tests named beside it, most of them
 //! others too:
 //!
 //! | change | fails |
