@@ -222,6 +222,9 @@ pub(crate) struct ApiArguments {
     /// Configuration file of the server, with its port and its key; else the one that TOUCHLINE_CONFIG names.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// How long a call may take in all, from the search for the server to the end of its answer.
+    #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = patience)]
+    pub(crate) timeout: Duration,
 }
 
 /// Arguments of `publish`.
@@ -335,6 +338,12 @@ pub(crate) enum DatabaseChoice {
 
 fn duration(text: &str) -> Result<Duration, String> {
     touchline_engine::duration::parse(text).ok_or_else(|| "expected a duration such as 30s, 1h or 7d".to_owned())
+}
+
+/// A time for something to happen in: above zero, and at most a day, so that it can be added to any time.
+fn patience(text: &str) -> Result<Duration, String> {
+    let within = |time: &Duration| (Duration::from_millis(1)..=Duration::from_hours(24)).contains(time);
+    duration(text).ok().filter(within).ok_or_else(|| "expected a duration from 1ms to 24h, such as 10s".to_owned())
 }
 
 fn speed(text: &str) -> Result<f64, String> {

@@ -33,6 +33,12 @@ They trust the authorities of the system, or those of `SSL_CERT_FILE` and `SSL_C
 and beside them those in the PEM file of `--ca`.
 Where the server of the configuration speaks TLS they reach it by its address: \
 give a URL with the host of its certificate if that does not name the address.
+A call of the server API takes no longer than `--timeout` says, and no error shows the key.
+`watch` comes back by itself, with growing pauses, \
+when the server is not there, not ready or ends the connection for now.
+It ends with an error when to come back would not help: \
+the port does not speak HTTP (or TLS, for `wss://`), the answer is 401, 403 or 404, \
+or the code of the disconnect says that the client must not reconnect.
 
 ```sh
 touchline publish news:live '{\"headline\": \"Kick-off\"}' --api https://live.example.com --key \"$KEY\"

@@ -183,9 +183,7 @@ impl ConnectedNode {
             timeout_ms: ms(settings.cluster.node_timeout),
             grace_ms: ms(settings.cluster.suspect_grace),
         };
-        let cluster = &settings.cluster;
-        let has_tls = !cluster.nats_tls_ca.is_empty() || !cluster.nats_tls_cert.is_empty();
-        let log = LinkLog::new(&cluster.nats_url, has_tls);
+        let log = LinkLog::new(&settings);
         ConnectedNode {
             members: Members::new(me, timing),
             began: Instant::now(),

@@ -9,6 +9,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::settings::JoinOptions;
+
 /// How long a server may take to accept a connection while the cause of a failure is looked for.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -21,6 +23,30 @@ pub(crate) struct LinkLog {
     is_up: bool,
     /// TLS is demanded of the servers.
     is_secured: bool,
+    /// The keys of the configuration from which the credentials come.
+    credentials: &'static str,
+}
+
+/// The keys of the configuration from which the credentials come, as `options` takes them: what is later wins.
+fn credential_keys(settings: &JoinOptions) -> &'static str {
+    let cluster = &settings.cluster;
+    let has_user = |url: &String| url.parse::<ServerAddr>().is_ok_and(|server| server.has_user_pass());
+    match () {
+        () if !settings.credentials.is_empty() => "set cluster.nats_credentials right",
+        () if !cluster.nats_token.is_empty() => "set cluster.nats_token right",
+        () if !cluster.nats_user.is_empty() => "set cluster.nats_user and cluster.nats_password right",
+        () if cluster.nats_url.iter().any(has_user) => "set the user and the password in cluster.nats_url right",
+        () => {
+            "it wants credentials and none are set: cluster.nats_user and cluster.nats_password, cluster.nats_token, \
+             or cluster.nats_credentials"
+        }
+    }
+}
+
+/// Whether a fault that the client reports is a refusal of its credentials.
+fn is_about_credentials(fault: &str) -> bool {
+    let fault = fault.to_ascii_lowercase();
+    fault.contains("authorization") || fault.contains("authentication")
 }
 
 /// What is wrong, as far as that can be told, with a server that accepts connections: the client says no more than that
@@ -48,12 +74,15 @@ async fn suspicion(mut socket: TcpStream, is_secured: bool) -> &'static str {
 }
 
 impl LinkLog {
-    /// A log of connections to these addresses; whether they have to speak TLS.
-    pub(crate) fn new(urls: &[String], has_tls_keys: bool) -> Self {
+    /// A log of the connections that these settings ask for.
+    pub(crate) fn new(settings: &JoinOptions) -> Self {
+        let cluster = &settings.cluster;
+        let has_tls_keys = !cluster.nats_tls_ca.is_empty() || !cluster.nats_tls_cert.is_empty();
+        let urls = &cluster.nats_url;
         let is_secured = has_tls_keys || urls.iter().any(|url| url.starts_with("tls://"));
         let servers = urls.iter().filter_map(|url| url.parse::<ServerAddr>().ok());
         let servers = servers.map(|server| (server.host().to_owned(), server.port())).collect();
-        LinkLog { servers, told: Arc::default(), is_up: false, is_secured }
+        LinkLog { servers, told: Arc::default(), is_up: false, is_secured, credentials: credential_keys(settings) }
     }
 
     /// The connection is there.
@@ -93,12 +122,16 @@ impl LinkLog {
             told.clone_from(&text);
         }
         let (servers, told, is_secured) = (self.servers.clone(), Arc::clone(&self.told), self.is_secured);
+        let refused = is_about_credentials(&text).then_some(self.credentials);
         // The client of NATS does not say why a connection failed, nor to which server.
         tokio::spawn(async move {
             let mut causes = Vec::with_capacity(servers.len());
             for (host, port) in servers {
                 let cause = match timeout(PATIENCE, TcpStream::connect((host.as_str(), port))).await {
-                    Ok(Ok(socket)) => format!("{text}: {}", suspicion(socket, is_secured).await),
+                    Ok(Ok(socket)) => match refused {
+                        Some(remedy) => format!("{text}: {remedy}"),
+                        None => format!("{text}: {}", suspicion(socket, is_secured).await),
+                    },
                     Ok(Err(error)) => error.to_string(),
                     Err(_) => "no answer".to_owned(),
                 };

@@ -188,3 +188,30 @@ fn no_password_reaches_the_log() {
     assert!(logged(&port)[0].contains("authorization"), "{:?}", logged(&port));
     cluster.leave();
 }
+
+#[test]
+fn refused_credentials_are_logged_with_their_keys() {
+    type Change = fn(&mut ClusterSettings);
+    let cases: [(Change, &str); 3] = [
+        (
+            |cluster| (cluster.nats_user, cluster.nats_password) = ("node".into(), "tops3cret".into()),
+            "set cluster.nats_user and cluster.nats_password right",
+        ),
+        (|cluster| cluster.nats_token = "tops3cret".into(), "set cluster.nats_token right"),
+        (|_| {}, "none are set: cluster.nats_user and cluster.nats_password, cluster.nats_token, or"),
+    ];
+    for (change, expected) in cases {
+        let nats = Nats::start("keys", "authorization { user: node, password: \"right\" }");
+        let mut options = nats.options("keys");
+        change(&mut options.cluster);
+        let (cluster, _events) = start(options);
+        let port = format!("127.0.0.1:{}", nats.port);
+        let began = Instant::now();
+        while !logged(&port).iter().any(|line| line.contains(expected)) {
+            assert!(began.elapsed() < TIMEOUT, "{expected}: {:?}", logged(&port));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(logged("tops3cret").is_empty(), "{:?}", logged("tops3cret"));
+        cluster.leave();
+    }
+}

@@ -171,6 +171,7 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("server/src/api/operations/channel_directory.rs", "PAGE_MAX", "Channels in an answer of the directory", "error 107"),
     fixed("server/src/api/operations/channel_directory.rs", "OFFSET_MAX", "Channels that a search may skip", "error 107"),
     fixed("server/src/api/operations/stats.rs", "RANGE_MAX", "Seconds that a question to statistics may cover", "error 107"),
+    fixed("server/src/api/operations/stats.rs", "STEP_MAX", "Seconds of a step of such a question", "error 107"),
     fixed("server/src/api/operations/stats.rs", "POINTS_MAX", "Points of an answer", "error 107"),
     fixed("server/src/api/operations/stats.rs", "TOP_MAX", "Lines of a top", "error 107"),
     fixed("store/src/stats/mod.rs", "QUERIES_MAX", "Questions to statistics that wait", "error 111"),

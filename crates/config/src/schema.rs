@@ -8,13 +8,19 @@ use crate::keys::{KEYS, NAMESPACES, OPTIONS, SCOPE_OPTIONS, SCOPES, WITHOUT_NAME
 use crate::load::environment::variable;
 use crate::unsupported::{Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS, UnsupportedKey};
 
-/// A whole number as text.
-const DIGITS: &str = r"^\+?[0-9]+$";
-/// A duration as text: seconds, or numbers with units. One below zero is left out with a warning.
-const DURATION: &str = r"^-?(\+?[0-9]+|(([0-9]+\.?[0-9]*|\.[0-9]+)(d|h|m|s|ms|us|µs))+)$";
+/// A part of a duration as text: a number with its unit. Numbers with more digits than a duration has room for are
+/// refused.
+const DURATION_PART: &str = r"(0*[0-9]{1,14}(\.[0-9]*)?|\.[0-9]+)(d|h|m|s|ms|us|µs)";
+/// The name of a namespace, as the rules have it.
+const NAMESPACE_NAME: &str = r"^[-0-9A-Z_a-z.]{2,}$";
+/// The name of a scope: those that begin with $ are the server's own.
+const SCOPE_NAME: &str = r"^([^$]|$)";
+/// The greatest whole number that is one in a file: TOML has no greater one.
+const GREATEST_INTEGER: u64 = i64::MAX as u64;
 
-/// The schema of a whole configuration. What it accepts has known keys and values of the right kind; values that do not
-/// go together only `touchline check` finds.
+/// The schema of a whole configuration. What it accepts has known keys and values of the right kind. Values that do not
+/// go together only `touchline check` finds, and what is in the text of a list, a key or a regular expression. A null
+/// stands for absence everywhere but in a name.
 pub fn json_schema() -> Json {
     let mut root = table();
     for key in KEYS.iter() {
@@ -24,23 +30,26 @@ pub fn json_schema() -> Json {
         insert(&mut root, unsupported.path, left_out(unsupported));
     }
     insert(&mut root, WITHOUT_NAMESPACE, options(Some(WITHOUT_NAMESPACE)));
-    insert(&mut root, NAMESPACES, named(options(None), "Namespaces of channels: a name, and options of its channels."));
+    let meaning = "Namespaces of channels: a name, and options of its channels.";
+    insert(&mut root, NAMESPACES, named(options(None), NAMESPACE_NAME, meaning));
     let mut scope = table();
     for key in SCOPE_OPTIONS.iter() {
         insert(&mut scope, &key.path, value(key, None));
     }
-    insert(&mut root, SCOPES, named(scope, "Scopes of the registry: a name, and options."));
+    insert(&mut root, SCOPES, named(scope, SCOPE_NAME, "Scopes of the registry: a name, and options."));
     let Json::Object(mut fields) = root else { return root };
+    // A configuration is a table; the tables within it may be absent.
+    fields.insert("type".into(), json!("object"));
     // Editors look for it at the top.
     fields.insert("$schema".into(), json!("https://json-schema.org/draft/2020-12/schema"));
     fields.insert("title".into(), json!("Touchline's configuration"));
-    insert_field(&mut fields, "$schema", json!({ "type": "string" }));
+    insert_field(&mut fields, "$schema", json!({}));
     Json::Object(fields)
 }
 
 /// A table without keys; others are refused.
 fn table() -> Json {
-    json!({ "type": "object", "additionalProperties": false, "properties": {} })
+    json!({ "type": ["object", "null"], "additionalProperties": false, "properties": {} })
 }
 
 /// The options of a channel. `section`: the table that they are in, if it has variables.
@@ -56,11 +65,11 @@ fn options(section: Option<&str>) -> Json {
     table
 }
 
-/// A list of tables that have names.
-fn named(mut item: Json, meaning: &str) -> Json {
-    insert(&mut item, "name", json!({ "type": "string", "description": "Its name." }));
+/// A list of tables that have names of this pattern.
+fn named(mut item: Json, pattern: &str, meaning: &str) -> Json {
+    insert(&mut item, "name", json!({ "type": "string", "pattern": pattern, "description": "Its name." }));
     item["required"] = json!(["name"]);
-    json!({ "type": "array", "items": item, "description": meaning })
+    json!({ "type": ["array", "null"], "items": item, "description": meaning })
 }
 
 /// Puts the schema of a key below a table; makes the tables on the way.
@@ -84,24 +93,31 @@ fn insert_field(fields: &mut Map<String, Json>, name: &str, schema: Json) {
 /// What a key accepts. Text that says a thing is as good as the thing.
 fn value(key: &Key, path: Option<&str>) -> Json {
     let mut schema = match key.kind {
-        ValueKind::Boolean => json!({ "anyOf": [
-            { "type": "boolean" },
-            { "enum": ["1", "t", "T", "true", "True", "TRUE", "0", "f", "F", "false", "False", "FALSE"] },
+        ValueKind::Boolean => json!({ "enum": [
+            true, false, "1", "t", "T", "true", "True", "TRUE", "0", "f", "F", "false", "False", "FALSE", null,
         ] }),
-        ValueKind::Integer(least, most) => number(least, most, &json!({ "type": "string", "pattern": DIGITS })),
-        ValueKind::Optional(least, most) => {
-            number(least, most, &json!({ "anyOf": [{ "const": "" }, { "type": "string", "pattern": DIGITS }] }))
+        ValueKind::Integer(least, most) => number(least, most, None),
+        ValueKind::Optional(least, most) => number(least, most, Some("")),
+        ValueKind::Duration => {
+            let seconds = number_pattern(0, u32::MAX.into());
+            json!({ "anyOf": [
+                { "type": "integer", "minimum": 0, "maximum": GREATEST_INTEGER },
+                // One below zero is left out with a warning.
+                { "type": "string", "pattern": format!("^-?({seconds}|({DURATION_PART})+)$") },
+                { "type": "null" },
+            ] })
         }
-        ValueKind::Duration => json!({ "anyOf": [
-            { "type": "integer", "minimum": 0 },
-            { "type": "string", "pattern": DURATION },
-        ] }),
-        ValueKind::Text | ValueKind::Path | ValueKind::Pem => json!({ "type": "string" }),
-        ValueKind::Secret => json!({ "type": "string", "writeOnly": true }),
-        ValueKind::Pattern => json!({ "type": "string", "format": "regex" }),
-        ValueKind::Choice(words) => json!({ "enum": words }),
+        ValueKind::Text | ValueKind::Path | ValueKind::Pem => json!({ "type": ["string", "null"] }),
+        ValueKind::Secret => json!({ "type": ["string", "null"], "writeOnly": true }),
+        ValueKind::Pattern => json!({ "type": ["string", "null"], "format": "regex" }),
+        ValueKind::Choice(words) => {
+            json!({ "enum": words.iter().map(|word| json!(word)).chain([Json::Null]).collect::<Vec<_>>() })
+        }
         ValueKind::Texts => {
-            json!({ "anyOf": [{ "type": "array", "items": { "type": "string" } }, { "type": "string" }] })
+            json!({ "anyOf": [
+                { "type": "array", "items": { "type": ["string", "null"] } },
+                { "type": ["string", "null"] },
+            ] })
         }
     };
     schema["description"] = json!(key.meaning);
@@ -114,8 +130,59 @@ fn value(key: &Key, path: Option<&str>) -> Json {
     schema
 }
 
-fn number(least: u64, most: u64, text: &Json) -> Json {
-    json!({ "anyOf": [{ "type": "integer", "minimum": least, "maximum": most }, text] })
+/// A whole number within bounds, as itself or as text. `word`: a text that is accepted beside it.
+fn number(least: u64, most: u64, word: Option<&str>) -> Json {
+    let mut accepted = vec![
+        json!({ "type": "integer", "minimum": least, "maximum": most.min(GREATEST_INTEGER) }),
+        json!({ "type": "string", "pattern": format!("^{}$", number_pattern(least, most)) }),
+        json!({ "type": "null" }),
+    ];
+    accepted.extend(word.map(|word| json!({ "const": word })));
+    json!({ "anyOf": accepted })
+}
+
+/// The pattern of a text that says a whole number within bounds; zeros may stand before it, and a plus.
+fn number_pattern(least: u64, most: u64) -> String {
+    let mut parts = Vec::new();
+    // By the number of digits, from those of the least on.
+    let (mut from, most) = (u128::from(least.max(1)), u128::from(most));
+    while from <= most {
+        let of_length = 10_u128.pow(from.ilog10() + 1) - 1;
+        let to = of_length.min(most);
+        parts.push(digits_pattern(from.to_string().as_bytes(), to.to_string().as_bytes()));
+        from = to + 1;
+    }
+    let numbers = format!("0*({})", parts.join("|"));
+    if least == 0 { format!(r"\+?(0+|{numbers})") } else { format!(r"\+?{numbers}") }
+}
+
+/// The pattern of numbers from one to another with as many digits.
+fn digits_pattern(from: &[u8], to: &[u8]) -> String {
+    let ([low, lower @ ..], [high, higher @ ..]) = (from, to) else { return String::new() };
+    let digit = |digit: u8| char::from(digit);
+    if low == high {
+        return format!("{}{}", digit(*low), digits_pattern(lower, higher));
+    }
+    let rest = match lower.len() {
+        0 => String::new(),
+        length => format!("[0-9]{{{length}}}"),
+    };
+    let (mut first, mut last) = (*low, *high);
+    let mut parts = Vec::new();
+    if lower.iter().any(|digit| *digit != b'0') {
+        parts.push(format!("{}{}", digit(first), digits_pattern(lower, &vec![b'9'; lower.len()])));
+        first += 1;
+    }
+    let end = higher.iter().any(|digit| *digit != b'9').then(|| {
+        let end = format!("{}{}", digit(last), digits_pattern(&vec![b'0'; higher.len()], higher));
+        last -= 1;
+        end
+    });
+    if first <= last {
+        parts.push(format!("[{}-{}]{rest}", digit(first), digit(last)));
+    }
+    parts.extend(end);
+    format!("({})", parts.join("|"))
 }
 
 /// The default as a file would have it; `None` = it is absent.
@@ -137,7 +204,7 @@ fn left_out(unsupported: &UnsupportedKey) -> Json {
         Disposition::LeftOut("") => ("Not supported yet, and left out.".to_owned(), None),
         Disposition::LeftOut(consequence) => (format!("Not supported yet, and left out: {consequence}."), None),
         Disposition::Refused(reason) => {
-            let off = json!([{ "enum": ["", "false", false, []] }, { "type": "object" }]);
+            let off = json!([{ "enum": ["", "false", false, [], null] }, { "type": "object" }]);
             (format!("Not supported yet, and refused: {reason}."), Some(off))
         }
     };

@@ -14,6 +14,7 @@ use touchline_engine::request::{BackendEvent, ChannelRequest};
 use touchline_engine::{Response, ShardId, session};
 
 use bytes::Bytes;
+use hyper::StatusCode;
 use hyper::header::{HeaderMap, ORIGIN};
 use touchline_protocol::Error;
 use touchline_protocol::stream::ChannelName;
@@ -465,12 +466,18 @@ impl Node {
     }
 
     /// Logs the refusal of a request of HTTP, as [`Node::log_refusal`].
-    pub(crate) fn log_refused_request(&self, peer: Remote, headers: &HeaderMap, code: u16, cause: &'static str) {
+    pub(crate) fn log_refused_request(
+        &self,
+        peer: Remote,
+        headers: &HeaderMap,
+        status: StatusCode,
+        cause: &'static str,
+    ) {
         let remote = self.proxies.client(peer, headers).unwrap_or(peer);
         let origin = headers.value(&ORIGIN).and_then(|origin| std::str::from_utf8(origin).ok()).unwrap_or_default();
         self.log_refusal(&RefusalLine {
             cause,
-            code: code.into(),
+            code: status.as_u16().into(),
             address: Some(remote.address),
             origin,
             ..RefusalLine::default()

@@ -32,6 +32,8 @@ pub struct StoreMetrics {
     /// Inbox messages that expired before their owner acknowledged them.
     pub inbox_messages_expired: AtomicU64,
     is_failing: AtomicBool,
+    /// An outage is logged: the database can't be reached.
+    is_away: AtomicBool,
     is_damaged: AtomicBool,
     /// The database is closed, or about to be.
     pub(crate) is_closed: AtomicBool,
@@ -62,7 +64,8 @@ impl StoreMetrics {
 
     /// Notes that a write succeeded.
     pub(crate) fn succeed(&self) {
-        if self.is_failing.swap(false, Relaxed) {
+        let was_away = self.is_away.swap(false, Relaxed);
+        if self.is_failing.swap(false, Relaxed) || was_away {
             self.causes.lock().unwrap_or_else(PoisonError::into_inner).clear();
             if self.is_healthy() {
                 tracing::info!("the primary database works again");
@@ -90,6 +93,23 @@ impl StoreMetrics {
                 %error,
                 "the primary database fails: durable publications are refused until it works again"
             );
+        }
+    }
+
+    /// Notes that a write failed because the database can't be reached.
+    pub(crate) fn fail_away(&self, error: &dyn Display) {
+        self.failures.fetch_add(1, Relaxed);
+        self.is_failing.store(true, Relaxed);
+        self.tell_away(error);
+    }
+
+    /// Logs that the database can't be reached, once until a write succeeds: whoever meets it first tells it, and what
+    /// each of the others is told of it (refused, closed, no answer) is the same outage.
+    pub(crate) fn tell_away(&self, error: &dyn Display) {
+        if !self.is_away.swap(true, Relaxed) {
+            tracing::error!(%error, "the primary database fails: what needs it is refused until it works again");
+        } else {
+            tracing::debug!(%error, "the primary database still fails");
         }
     }
 
@@ -131,5 +151,17 @@ mod tests {
         (0..100).for_each(|number| metrics.fail(&number));
         assert_eq!(logged(), CAUSES_MAX, "no more than a few");
         assert_eq!(metrics.failures.load(Relaxed), 201);
+    }
+
+    #[test]
+    fn an_outage_is_told_by_the_first_who_meets_it_and_ends_with_a_write() {
+        let metrics = StoreMetrics::default();
+        let is_told = || metrics.is_away.load(Relaxed);
+        metrics.tell_away(&"a reader's connection is closed");
+        assert_eq!((is_told(), metrics.is_healthy()), (true, true), "a reader alone says nothing of writes");
+        metrics.fail_away(&"refused");
+        assert_eq!((is_told(), metrics.is_healthy(), metrics.failures.load(Relaxed)), (true, false, 1));
+        metrics.succeed();
+        assert_eq!((is_told(), metrics.is_healthy()), (false, true));
     }
 }

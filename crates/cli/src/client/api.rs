@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use rustls::ClientConfig;
@@ -12,8 +13,11 @@ use touchline_server::{PROBES, Settings, operations};
 
 use super::http;
 use super::tls;
-use super::url::ServerUrl;
+use super::url::{ServerUrl, TIMEOUT};
 use crate::arguments::{ApiArguments, CONFIG_VARIABLE};
+
+/// Largest excerpt of an answer in an error, characters.
+const EXCERPT_LEN_MAX: usize = 200;
 
 /// The URL of the server API, and its key.
 #[derive(Clone)]
@@ -22,6 +26,8 @@ pub(crate) struct ApiClient {
     key: String,
     /// How TLS is spoken. `None` = the URL has none.
     tls: Option<Arc<ClientConfig>>,
+    /// How long a call may take in all.
+    patience: Duration,
 }
 
 impl ApiClient {
@@ -37,7 +43,12 @@ impl ApiClient {
         }
         base.path = base.path.trim_end_matches('/').trim_end_matches("/api").to_owned();
         let tls = base.is_tls.then(|| tls::client_config(ca)).transpose()?;
-        Ok(ApiClient { base, key, tls })
+        Ok(ApiClient { base, key, tls, patience: TIMEOUT })
+    }
+
+    /// The same with another time for a call.
+    fn within(self, patience: Duration) -> Self {
+        ApiClient { patience, ..self }
     }
 
     /// As the arguments say; a key that they don't give comes from the configuration.
@@ -47,24 +58,27 @@ impl ApiClient {
     pub(crate) fn from_arguments(arguments: &ApiArguments) -> Result<Self> {
         let ca = arguments.ca.as_deref();
         if let (Some(url), Some(key)) = (&arguments.api, &arguments.key) {
-            return ApiClient::new(url, key.clone(), ca);
+            return Ok(ApiClient::new(url, key.clone(), ca)?.within(arguments.timeout));
         }
         let settings = configured(arguments.config.as_deref())?;
         let url = match &arguments.api {
             Some(url) => url.clone(),
             None => api_endpoint(&settings)?,
         };
-        ApiClient::new(&url, arguments.key.clone().unwrap_or(settings.http_api.key), ca)
+        let key = arguments.key.clone().unwrap_or(settings.http_api.key);
+        Ok(ApiClient::new(&url, key, ca)?.within(arguments.timeout))
     }
 
     /// Calls one operation and gives its result.
     ///
     /// # Errors
-    /// When the server isn't there or refuses; the API's own errors with number and text.
+    /// When the server isn't there, is too slow or refuses; the API's own errors with number and text. None of them
+    /// has the key, even if the server repeats it.
     pub(crate) fn call(&self, operation: &str, request: &Json) -> Result<Json> {
         debug_assert!(operations().any(|known| known.name == operation), "the server has no operation {operation}");
         let url = ServerUrl { path: format!("{}/api/{operation}", self.base.path), ..self.base.clone() };
-        let answer = http::post(&url, self.tls.as_ref(), &self.key, request.to_string().into_bytes())?;
+        let body = request.to_string().into_bytes();
+        let answer = http::post(&url, self.tls.as_ref(), &self.key, body, self.patience)?;
         match answer.status {
             200..=299 => {}
             401 => bail!(
@@ -72,22 +86,22 @@ impl ApiClient {
                 url.authority()
             ),
             404 => bail!("there is no server API at {} (404)", url.authority()),
-            status => bail!("the server answered {status}: {}", excerpt(&answer.body)),
+            status => bail!("the server answered {status}: {}", excerpt(&answer.body, &self.key)),
         }
-        result_of(&answer.body)
+        result_of(&answer.body, &self.key)
     }
 }
 
-/// The result in the answer of the server API.
+/// The result in the answer of the server API to a call with this key.
 ///
 /// # Errors
 /// The API's own error, with its number and text; another when the answer is not of a server API.
-fn result_of(body: &[u8]) -> Result<Json> {
-    let foreign = || format!("the answer does not come from a server API: {}", excerpt(body));
+fn result_of(body: &[u8], key: &str) -> Result<Json> {
+    let foreign = || format!("the answer does not come from a server API: {}", excerpt(body, key));
     let mut reply: Json = serde_json::from_slice(body).with_context(foreign)?;
     if let Some(error) = reply.get("error") {
         let number = error["code"].as_u64().unwrap_or_default();
-        bail!("error {number}: {}", error["message"].as_str().unwrap_or_default());
+        bail!("error {number}: {}", excerpt(error["message"].as_str().unwrap_or_default().as_bytes(), key));
     }
     reply.get_mut("result").map(Json::take).with_context(foreign)
 }
@@ -139,8 +153,18 @@ pub(crate) fn configured(file: Option<&Path>) -> Result<Settings> {
     Ok(configuration.settings)
 }
 
-fn excerpt(body: &[u8]) -> String {
-    String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).take(200).collect()
+/// The beginning of what a server has answered, for a person to read. A server that repeats the request must not bring
+/// the key into a log: the key goes before the text is cut, so that no part of it stays either.
+fn excerpt(body: &[u8], key: &str) -> String {
+    let mut text: String = String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).collect();
+    // As it is, and as JSON has it within quotes.
+    let quoted = Json::from(key).to_string();
+    for shown in [key, &quoted[1..quoted.len() - 1]] {
+        if !shown.is_empty() {
+            text = text.replace(shown, "…");
+        }
+    }
+    text.chars().take(EXCERPT_LEN_MAX).collect()
 }
 
 #[cfg(test)]
@@ -150,14 +174,31 @@ mod tests {
     #[test]
     fn an_answer_without_a_result_does_not_come_from_a_server_api() {
         for body in ["[]", "null", "{}", "7", "\"text\"", "", "<html>"] {
-            let error = result_of(body.as_bytes()).expect_err(body).to_string();
+            let error = result_of(body.as_bytes(), "").expect_err(body).to_string();
             assert!(error.starts_with("the answer does not come from a server API"), "{body}: {error}");
         }
         assert!(
-            result_of(br#"{"error":{"code":107,"message":"bad request"}}"#)
+            result_of(br#"{"error":{"code":107,"message":"bad request"}}"#, "")
                 .is_err_and(|e| e.to_string().contains("107"))
         );
-        assert!(result_of(br#"{"result":{"offset":1}}"#).is_ok_and(|result| result["offset"] == 1));
+        assert!(result_of(br#"{"result":{"offset":1}}"#, "").is_ok_and(|result| result["offset"] == 1));
+    }
+
+    #[test]
+    fn no_error_has_the_key_that_was_sent() {
+        let key = r#"5ecret-"k\ey"#;
+        let within_json = Json::from(key).to_string();
+        let long = format!("{}{key}", "x".repeat(EXCERPT_LEN_MAX - 4));
+        let broken = format!("5ecret\0-{}", &key[7..]);
+        let message = format!(r#"{{"error":{{"code":103,"message":{within_json}}}}}"#);
+        for body in [key, &within_json, &long, &broken, &message, &format!("a {key} b {key}")] {
+            let said =
+                [excerpt(body.as_bytes(), key), format!("{:#}", result_of(body.as_bytes(), key).expect_err(body))];
+            for said in said {
+                assert!(!said.contains("5ecret") && !said.contains("ey\"") && said.contains('…'), "{body}: {said}");
+            }
+        }
+        assert_eq!(excerpt("as it is".as_bytes(), ""), "as it is");
     }
 
     #[test]

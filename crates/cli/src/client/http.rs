@@ -14,12 +14,12 @@ use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::rt::{Read, Write};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
-use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use super::tls::{explain, server_name};
-use super::url::{ServerUrl, TIMEOUT};
+use super::url::ServerUrl;
 
 /// Largest head of an answer, bytes.
 const HEAD_LEN_MAX: usize = 64 * 1024;
@@ -38,20 +38,25 @@ pub(crate) struct HttpReply {
 /// The limits of one request.
 #[derive(Clone, Copy)]
 struct RequestLimits {
-    /// Time for the TLS handshake, for the head of the answer, and for each piece of its body.
+    /// Time for all of it: to find the server and connect, the TLS handshake, and the whole answer.
     patience: Duration,
     /// Largest body of the answer, bytes.
     body_len_max: usize,
 }
 
-const LIMITS: RequestLimits = RequestLimits { patience: TIMEOUT, body_len_max: BODY_LEN_MAX };
-
-/// Posts JSON, with the key if there is one, and with TLS if a configuration is given.
+/// Posts JSON, with the key if there is one, and with TLS if a configuration is given. `patience`: time for all of it,
+/// from the search for the server to the end of the answer.
 ///
 /// # Errors
 /// When no server answers, its certificate is not trusted, the answer is not HTTP, or it is too large or too late.
-pub(crate) fn post(url: &ServerUrl, tls: Option<&Arc<ClientConfig>>, key: &str, body: Vec<u8>) -> Result<HttpReply> {
-    post_within(url, tls, key, body, LIMITS)
+pub(crate) fn post(
+    url: &ServerUrl,
+    tls: Option<&Arc<ClientConfig>>,
+    key: &str,
+    body: Vec<u8>,
+    patience: Duration,
+) -> Result<HttpReply> {
+    post_within(url, tls, key, body, RequestLimits { patience, body_len_max: BODY_LEN_MAX })
 }
 
 fn post_within(
@@ -71,35 +76,49 @@ fn post_within(
         request = request.header("X-API-Key", value);
     }
     let request = request.body(Full::new(Bytes::from(body))).context("the request is not valid")?;
-    let stream = url.connect()?;
-    stream.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let stream = TcpStream::from_std(stream)?;
+    let answer = runtime.block_on(async {
+        let end = Instant::now() + limits.patience;
+        let stream = connect(url, end).await?;
         let answer = match tls {
-            None => exchange(stream, request, limits).await,
+            None => exchange(stream, request, end, limits).await,
             Some(config) => {
                 let connector = TlsConnector::from(Arc::clone(config));
-                let handshake = timeout(limits.patience, connector.connect(server_name(url)?, stream)).await;
+                let handshake = timeout_at(end, connector.connect(server_name(url)?, stream)).await;
                 let late = || anyhow!("{} did not agree on TLS in time", url.authority());
                 let stream = handshake.map_err(|_| late())?.map_err(|error| explain(error, url))?;
-                exchange(stream, request, limits).await
+                exchange(stream, request, end, limits).await
             }
         };
         answer.with_context(|| format!("failed to read the answer of {}", url.authority()))
-    })
+    });
+    // A thread that still looks for the server's name is not waited for.
+    runtime.shutdown_background();
+    answer
+}
+
+/// Connects to the first address that answers.
+async fn connect(url: &ServerUrl, end: Instant) -> Result<TcpStream> {
+    let found = timeout_at(end, lookup_host((url.host.as_str(), url.port))).await;
+    let found = found.map_err(|_| anyhow!("failed to find {} in time", url.host))?;
+    let addresses: Vec<_> = found.with_context(|| format!("failed to find {}", url.host))?.collect();
+    let connected = timeout_at(end, TcpStream::connect(&addresses[..])).await;
+    let connected = connected.map_err(|_| anyhow!("failed to connect to {} in time", url.authority()))?;
+    let stream = connected.with_context(|| format!("failed to connect to {}", url.authority()))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// Sends a request on an open connection and reads the whole answer.
-async fn exchange<S>(stream: S, request: Request<Full<Bytes>>, limits: RequestLimits) -> Result<HttpReply>
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>, end: Instant, limits: RequestLimits) -> Result<HttpReply>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
     let mut sender = open(TokioIo::new(stream)).await?;
-    let response = timeout(limits.patience, sender.send_request(request)).await.context("it did not come in time")?;
+    let response = timeout_at(end, sender.send_request(request)).await.context("it did not come in time")?;
     let (head, mut body) = response.map_err(told)?.into_parts();
     let mut bytes = Vec::new();
-    while let Some(frame) = timeout(limits.patience, body.frame()).await.context("the rest did not come in time")? {
+    while let Some(frame) = timeout_at(end, body.frame()).await.context("the rest did not come in time")? {
         let Ok(data) = frame.map_err(told)?.into_data() else { continue };
         if bytes.len() + data.len() > limits.body_len_max {
             bail!("it has more than {} bytes", limits.body_len_max);
@@ -148,6 +167,15 @@ mod tests {
 
     /// What a server that gives these bytes is understood to answer. It hangs up at once, or never.
     fn answer(bytes: &'static [u8], hangs_up: bool) -> Result<(u16, String)> {
+        answer_after(bytes, hangs_up, |_| {})
+    }
+
+    /// The same of a server that does something on the connection before it hangs up.
+    fn answer_after(
+        bytes: &'static [u8],
+        hangs_up: bool,
+        then: impl FnOnce(&mut std::net::TcpStream) + Send + 'static,
+    ) -> Result<(u16, String)> {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let port = listener.local_addr().expect("it is bound").port();
         let (done, wait) = std::sync::mpsc::channel::<()>();
@@ -159,6 +187,7 @@ mod tests {
                 line.clear();
             }
             stream.get_mut().write_all(bytes).expect("the client reads");
+            then(stream.get_mut());
             if !hangs_up {
                 let _ = wait.recv();
             }
@@ -185,6 +214,26 @@ mod tests {
         ] {
             assert_eq!(answer(bytes.as_bytes(), true).ok(), expected, "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn an_answer_that_trickles_does_not_last_longer_than_the_patience() {
+        let trickle = |stream: &mut std::net::TcpStream| {
+            // Each byte comes long before the patience is over; it ends when the client has gone.
+            while stream.write_all(b"HTTP/1.1 200").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        let said = format!("{:#}", answer_after(b"", true, trickle).expect_err("it never ends"));
+        assert!(said.contains("in time") || said.contains("does not speak HTTP"), "{said}");
+        let drip = |stream: &mut std::net::TcpStream| {
+            while stream.write_all(b"0").is_ok() {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        };
+        let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let said = format!("{:#}", answer_after(head, true, drip).expect_err("it never ends"));
+        assert!(said.contains("the rest did not come in time"), "{said}");
     }
 
     #[test]

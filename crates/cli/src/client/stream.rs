@@ -22,8 +22,8 @@ impl ClientStream {
     /// Connects, and agrees on TLS where a configuration is given.
     ///
     /// # Errors
-    /// When no address answers in time, or TLS fails; an error of the kind `UntrustedCertificate` when the certificate
-    /// of the server is the reason.
+    /// When no address answers in time, or TLS fails; an error of the kind `TlsRefusal` when the server
+    /// does not speak it, or its certificate is the reason.
     pub(crate) fn connect(url: &ServerUrl, tls: Option<&Arc<ClientConfig>>) -> Result<Self> {
         let mut stream = url.connect()?;
         let Some(config) = tls else { return Ok(ClientStream::Plain(stream)) };

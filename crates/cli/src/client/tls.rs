@@ -47,17 +47,17 @@ pub(crate) fn server_name(url: &ServerUrl) -> Result<ServerName<'static>> {
     ServerName::try_from(url.host.clone()).with_context(|| format!("{:?} is not a valid host name", url.host))
 }
 
-/// The server's certificate is not trusted: to try again does not help.
+/// The server does not speak TLS, or its certificate is not trusted: to try again does not help.
 #[derive(Debug)]
-pub(crate) struct UntrustedCertificate(String);
+pub(crate) struct TlsRefusal(String);
 
-impl fmt::Display for UntrustedCertificate {
+impl fmt::Display for TlsRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for UntrustedCertificate {}
+impl std::error::Error for TlsRefusal {}
 
 /// Says why a TLS handshake failed.
 pub(crate) fn explain(error: io::Error, url: &ServerUrl) -> Error {
@@ -66,11 +66,12 @@ pub(crate) fn explain(error: io::Error, url: &ServerUrl) -> Error {
     let reason = match cause {
         Some(rustls::Error::InvalidCertificate(reason)) => reason,
         Some(rustls::Error::InvalidMessage(_)) => {
-            return Error::new(error).context(format!("{authority} does not speak TLS"));
+            let text = format!("{authority} does not speak TLS: give a URL that begins with http:// or ws://");
+            return Error::new(TlsRefusal(text));
         }
         _ => return Error::new(error).context(format!("failed to agree on TLS with {authority}")),
     };
-    Error::new(UntrustedCertificate(match reason {
+    Error::new(TlsRefusal(match reason {
         CertificateError::UnknownIssuer => format!(
             "the certificate of {authority} is not trusted, because its authority is unknown here: \
              give the authority's certificate by --ca FILE"

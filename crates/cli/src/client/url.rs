@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use hyper::Uri;
 
-/// Time to connect to one address, and then, unless it is changed, to wait for each piece that is read or written.
+/// Time to connect to one address, and then, unless it is changed, to wait for each piece that is read or written; and,
+/// unless another is typed, the time of a whole call of the server API.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The address of a server, a path on it, and whether it speaks TLS.

@@ -1,5 +1,6 @@
 //! The binary as people run it: a server, and the commands beside it.
 
+mod answers;
 mod tls;
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
@@ -189,6 +190,7 @@ fn what_fails_says_so_and_exits_with_one() {
     let url = format!("ws://{}/connection/websocket", server.address);
     let api = server.api();
     let path = server.path();
+    let nowhere = format!("ws://{}/nowhere", server.address);
     let cases: &[(&[&str], &str)] = &[
         (&["publish", "news:a", "1", "--api", &api, "--key", KEY], "no header can carry"),
         (&["publish", "news:a", "1", "--api", &api, "--key", "guess"], "refused the key (401)"),
@@ -198,6 +200,7 @@ fn what_fails_says_so_and_exits_with_one() {
             "is not a valid http:// or https:// URL",
         ),
         (&["watch", "news:a", "--url", &url], "disconnected"),
+        (&["watch", "news:a", "--url", &nowhere], "the server answered 404"),
         (&["watch", "news:a", "--url", &url, "--token", "forged"], "disconnected: invalid token (3500)"),
         (&["watch", "news:a", "--url", &api], "is not a valid ws:// or wss:// URL"),
         (&["serve", "--config", &path, "--port", port], "is taken: stop the process that has it"),

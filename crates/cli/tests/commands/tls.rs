@@ -87,6 +87,8 @@ fn a_certificate_that_is_not_trusted_is_final_and_names_the_host() {
     let (by_name, by_address) = (tls.url("https", "localhost"), tls.url("https", "127.0.0.1"));
     let plain = tls.url("http", "localhost");
     let watched = tls.url("wss", "localhost");
+    let in_clear = tls.url("ws", "localhost");
+    let hint = format!("does it speak TLS? Then it is wss://localhost:{port}");
     let unknown = format!("the certificate of localhost:{port} is not trusted, because its authority is unknown here");
     let other = format!("the certificate of 127.0.0.1:{port} is for another host");
     let publish =
@@ -99,6 +101,7 @@ fn a_certificate_that_is_not_trusted_is_final_and_names_the_host() {
         (publish(&by_name, &["--ca", &path]), "has no certificate in PEM"),
         (publish(&plain, &[]), "is it https://?"),
         (run(&["watch", "news:a", "--url", &watched]), &unknown),
+        (run(&["watch", "news:a", "--url", &in_clear]), &hint),
     ];
     for (output, expected) in cases {
         let said = text(&output.stderr);
@@ -124,4 +127,7 @@ fn tls_to_a_port_without_it_is_told() {
     let api = format!("https://localhost:{port}");
     let said = text(&run(&["publish", "news:a", "1", "--api", &api, "--config", &server.path()]).stderr);
     assert!(said.contains(&format!("localhost:{port} does not speak TLS")), "{said}");
+    let watched = run(&["watch", "news:a", "--url", &format!("wss://localhost:{port}/connection/websocket")]);
+    assert_eq!(watched.status.code(), Some(1), "it does not try again");
+    assert!(text(&watched.stderr).contains(&format!("localhost:{port} does not speak TLS")), "it says why");
 }

@@ -2,12 +2,14 @@
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
+use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::{File, Severity};
 use crate::json_schema;
-use crate::keys::{KEYS, OPTIONS, SCOPE_OPTIONS};
+use crate::keys::{KEYS, Key, OPTIONS, SCOPE_OPTIONS, ValueKind};
 
 /// Configurations, and whether their keys and types are right.
 const CASES: &[(&str, bool)] = &[
@@ -44,6 +46,27 @@ const CASES: &[(&str, bool)] = &[
     (r#"{"opentelemetry": {"enabled": true}}"#, true),
     (r#"{"client": {"token": {"issuer_regex": "^x"}}}"#, false),
     (r#"{"client": {"token": {"issuer_regex": ""}}}"#, true),
+    (r#"{"shutdown": {"timeout": "4294967295"}}"#, true),
+    (r#"{"shutdown": {"timeout": "4294967296"}}"#, false),
+    (r#"{"shutdown": {"timeout": 9223372036854775807}}"#, true),
+    (r#"{"shutdown": {"timeout": 9223372036854775808}}"#, false),
+    (r#"{"shutdown": {"timeout": "999999999999999999999s"}}"#, false),
+    (r#"{"http_server": {"port": "65535"}}"#, true),
+    (r#"{"http_server": {"port": "65536"}}"#, false),
+    (r#"{"http_server": {"port": null}}"#, true),
+    (r#"{"http_server": null}"#, true),
+    (r#"{"channel": {"namespaces": null, "without_namespace": {"presence": null}}}"#, true),
+    (r#"{"channel": {"namespaces": [null, {"name": "news", "presence": null}]}}"#, true),
+    (r#"{"channel": {"namespaces": [{"name": null}]}}"#, false),
+    (r#"{"client": {"allowed_origins": [null]}}"#, true),
+    (r#"{"channel": {"namespaces": [{"name": "n"}]}}"#, false),
+    (r#"{"channel": {"namespaces": [{"name": "a:b"}]}}"#, false),
+    (r#"{"channel": {"namespaces": [{"name": "чат"}]}}"#, false),
+    (r#"{"channel": {"namespaces": [{"name": "a.b-c_1"}]}}"#, true),
+    (r#"{"registry": {"scopes": [{"name": "$mine"}]}}"#, false),
+    (r#"{"registry": {"scopes": [{"name": ""}]}}"#, true),
+    ("null", false),
+    ("[]", false),
 ];
 
 /// Reads the schema and the documents, and says of each whether it is valid.
@@ -77,27 +100,36 @@ fn validated(documents: &[Json]) -> Option<Vec<bool>> {
 fn accepts(schema: &Json, document: &Json) -> bool {
     let any = schema.get("anyOf").and_then(Json::as_array);
     let listed = schema.get("enum").and_then(Json::as_array);
-    let is_type = match schema.get("type").and_then(Json::as_str) {
+    let is_of = |kind: &Json| match kind.as_str() {
         Some("object") => document.is_object(),
         Some("array") => document.is_array(),
         Some("string") => document.is_string(),
-        Some("boolean") => document.is_boolean(),
+        Some("null") => document.is_null(),
         Some("integer") => document.is_i64() || document.is_u64(),
-        Some(other) => panic!("no document is {other}"),
+        other => panic!("no document is {other:?}"),
+    };
+    let is_type = match schema.get("type") {
+        Some(Json::Array(kinds)) => kinds.iter().any(is_of),
+        Some(kind) => is_of(kind),
         None => true,
     };
-    let number = document.as_f64().unwrap_or_default();
-    let within = schema.get("minimum").is_none_or(|least| least.as_f64() <= Some(number))
-        && schema.get("maximum").is_none_or(|most| most.as_f64() >= Some(number));
+    let whole = |number: &Json| number.as_i64().map(i128::from).or(number.as_u64().map(i128::from));
+    let is_within = |bound: &str, holds: fn(i128, i128) -> bool| {
+        let both = schema.get(bound).and_then(whole).zip(whole(document));
+        both.is_none_or(|(bound, number)| holds(bound, number))
+    };
+    let within =
+        is_within("minimum", |least, number| least <= number) && is_within("maximum", |most, number| number <= most);
     let matches = schema.get("pattern").and_then(Json::as_str).is_none_or(|pattern| {
-        document.as_str().is_some_and(|text| regex::Regex::new(pattern).expect("it is one").is_match(text))
+        document.as_str().is_none_or(|text| regex::Regex::new(pattern).expect("it is one").is_match(text))
     });
     let fields = document.as_object().into_iter().flatten();
     let has_fields = schema.get("properties").is_none_or(|known| {
         fields.into_iter().all(|(name, value)| known.get(name).is_some_and(|schema| accepts(schema, value)))
     });
     let required = schema.get("required").and_then(Json::as_array).into_iter().flatten();
-    let has_required = required.into_iter().filter_map(Json::as_str).all(|name| document.get(name).is_some());
+    let has_required =
+        !document.is_object() || required.into_iter().filter_map(Json::as_str).all(|name| document.get(name).is_some());
     let items = document.as_array().into_iter().flatten();
     is_type
         && within
@@ -141,4 +173,133 @@ fn every_key_of_the_tables_is_in_the_schema_and_its_default_is_accepted() {
     }
     let port = at(&schema, "http_server.port").expect("it is there");
     assert_eq!(port["x-environment"], "TOUCHLINE_HTTP_SERVER_PORT");
+}
+
+static SCHEMA: LazyLock<Json> = LazyLock::new(json_schema);
+
+/// The numbers at and beside the bounds of all kinds.
+const NUMBERS: &[u64] = &[
+    0,
+    1,
+    2,
+    9,
+    10,
+    65_535,
+    65_536,
+    u32::MAX as u64,
+    u32::MAX as u64 + 1,
+    i64::MAX as u64,
+    i64::MAX as u64 + 1,
+    u64::MAX,
+];
+
+/// Numbers as text, with what may stand before them.
+fn number_text() -> impl Strategy<Value = String> {
+    let number = prop_oneof![prop::sample::select(NUMBERS), any::<u64>(), 0_u64..100_000];
+    (prop::sample::select(vec!["", "", "+", "0", "+00", "-", " "]), number)
+        .prop_map(|(before, number)| format!("{before}{number}"))
+}
+
+/// Texts that are durations, and some that are nearly.
+fn duration_text() -> impl Strategy<Value = String> {
+    let number = prop_oneof![
+        "[0-9]{1,14}",
+        "0{0,9}[0-9]{1,6}\\.?[0-9]{0,3}",
+        "\\.[0-9]{0,3}",
+        "[0-9]\\.[0-9]\\.[0-9]",
+        // More than fits, in any unit.
+        "[1-9][0-9]{26,30}",
+    ];
+    let unit = prop::sample::select(vec!["d", "h", "m", "s", "ms", "us", "µs", "", "w", "D"]);
+    let parts = prop::collection::vec((number, unit), 1..3);
+    (prop::sample::select(vec!["", "", "-", "+"]), parts).prop_map(|(before, parts)| {
+        parts.iter().fold(before.to_owned(), |text, (number, unit)| format!("{text}{number}{unit}"))
+    })
+}
+
+/// Values of all types, the likely ones of a key more often.
+fn written(kind: ValueKind) -> BoxedStrategy<Json> {
+    let words: Vec<&str> = match kind {
+        ValueKind::Choice(words) => words.to_vec(),
+        _ => vec!["", "true", "FALSE", "yes", "1", "word"],
+    };
+    let number = prop_oneof![prop::sample::select(NUMBERS).prop_map(Json::from), any::<i64>().prop_map(Json::from)];
+    let item = prop_oneof![4 => Just(json!("a")), 1 => Just(Json::Null), 1 => Just(json!(1)), 1 => Just(json!([]))];
+    prop_oneof![
+        Just(Json::Null),
+        any::<bool>().prop_map(Json::from),
+        number,
+        Just(json!(0.5)),
+        Just(json!({})),
+        prop::collection::vec(item, 0..3).prop_map(Json::from),
+        prop::sample::select(words).prop_map(Json::from),
+        number_text().prop_map(Json::from),
+        duration_text().prop_map(Json::from),
+    ]
+    .boxed()
+}
+
+/// A key, the path at which errors name it, and the schema's and the document's way to it.
+#[derive(Debug, Clone)]
+struct Placed {
+    key: Key,
+    named: String,
+    is_in_list: Option<&'static str>,
+}
+
+fn placed() -> impl Strategy<Value = Placed> {
+    let at = |key: &Key, list: &str| format!("{list}[news].{}", key.path);
+    let mut all: Vec<Placed> =
+        KEYS.iter().map(|key| Placed { key: key.clone(), named: key.path.clone(), is_in_list: None }).collect();
+    for (keys, list) in [(&OPTIONS, "channel.namespaces"), (&SCOPE_OPTIONS, "registry.scopes")] {
+        let in_list = |key: &Key| Placed { key: key.clone(), named: at(key, list), is_in_list: Some(list) };
+        all.extend(keys.iter().map(in_list));
+    }
+    prop::sample::select(all)
+}
+
+/// The document in which a path has a value.
+fn document(path: &str, value: Json) -> Json {
+    path.rsplit('.').fold(value, |value, name| json!({ name: value }))
+}
+
+/// Whether the reader takes the value for one of its key: rules over several keys are not asked.
+fn is_read(placed: &Placed, document: &Json) -> bool {
+    let reading = File::new("c.json", &document.to_string()).read(&[]);
+    let fault = format!("{}: expected ", placed.named);
+    !reading.findings.iter().any(|finding| finding.severity == Severity::Error && finding.text.starts_with(&fault))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #[test]
+    fn the_schema_accepts_a_value_exactly_if_the_reader_does(
+        (placed, value) in placed().prop_flat_map(|placed| {
+            let kind = placed.key.kind;
+            (Just(placed), written(kind))
+        }),
+    ) {
+        let inner = document(&placed.key.path, value.clone());
+        let whole = match placed.is_in_list {
+            None => inner,
+            Some(list) => {
+                let mut item = inner;
+                item["name"] = json!("news");
+                document(list, json!([item]))
+            }
+        };
+        // A key in PEM is looked into.
+        prop_assume!(placed.key.kind != ValueKind::Pem || !value.is_string());
+        prop_assert_eq!(accepts(&SCHEMA, &whole), is_read(&placed, &whole), "{}", whole);
+    }
+
+    #[test]
+    fn names_are_refused_by_both_or_by_none(name in "[$a-zA-Z0-9_.:é -]{0,4}") {
+        for list in ["channel.namespaces", "registry.scopes"] {
+            let whole = document(list, json!([{ "name": name }]));
+            let reading = File::new("c.json", &whole.to_string()).read(&[]);
+            let is_read = !reading.findings.iter().any(|finding| finding.severity == Severity::Error);
+            prop_assert_eq!(accepts(&SCHEMA, &whole), is_read, "{}", whole);
+        }
+    }
 }

@@ -177,8 +177,10 @@ impl Channels {
         let position = log.ring.position();
         let is_watched = !known.is_broken && known.subscribers.iter().any(|count| *count > 0);
         if loaded.behind > position.offset {
-            // An earlier cache of this channel requested it; the load that this cache requested is under way.
-            LoadResult::Stale
+            // An earlier cache of this channel requested it, or a load has begun the cache anew since.
+            let is_query = matches!(log.cache.ahead, AheadQuery::Asked { load, .. } if loaded.number >= load);
+            let is_check = log.cache.verification.load > 0 && loaded.number >= log.cache.verification.load;
+            if is_query || is_check { LoadResult::StaleAwaited } else { LoadResult::Stale }
         } else if loaded.epoch == log.cache.lost.0 && now_ms < log.cache.lost.1 {
             // Positions of this epoch may be of what is lost: the home does not trust them before the next epoch.
             LoadResult::Distrusted

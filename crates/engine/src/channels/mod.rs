@@ -35,7 +35,8 @@
 //! - A replicated channel that is not live delivers no publication of its log.
 //! - No publication of a log is delivered twice, or before an earlier one, to a subscriber that was not told to
 //!   subscribe anew in between.
-//! - No request waits while nothing is under way that ends its wait: a load, a subscription, or a time.
+//! - No request waits while nothing is under way that ends its wait: a load, a subscription, or a time. A load that
+//!   comes too late for its cache, and a channel that is forgotten, end the wait too: the request is judged anew.
 //! - No order of effects depends on the process: the table iterates in an order that only the past events give.
 //! - Nothing here reads a clock or waits: times come in as arguments.
 

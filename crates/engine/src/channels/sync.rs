@@ -68,6 +68,8 @@ pub(super) enum LoadResult {
     QueryFailed,
     /// An earlier cache of the channel requested it.
     Stale,
+    /// The same, and requests or a check of this cache wait for it: another load has begun the cache anew meanwhile.
+    StaleAwaited,
     /// The log backend has lost what it had acknowledged.
     Lost,
     /// It is of an epoch that has lost publications a moment ago.
@@ -228,7 +230,8 @@ pub(super) fn transition(state: SyncState, event: SyncEvent) -> (SyncState, &'st
         (Live | Loading, Contradicted) => (Idle, &[BeginRun, Resume, Break, ForgetUnused]),
         (Live | Loading, Unreadable) => (Failed, &[ScheduleRetry, Resume, Break]),
         // Loads.
-        (Live | Loading, Loaded(L::Stale)) => (state, &[]),
+        (Live | Loading, Loaded(L::Stale)) | (Loading, Loaded(L::StaleAwaited)) => (state, &[]),
+        (Live, Loaded(L::StaleAwaited)) => (Live, &[EndQuery, EndVerification, Resume]),
         (Live, Loaded(L::Failed)) => (Live, &[EndVerification]),
         (Live, Loaded(L::QueryFailed)) => (Live, &[FailQuery, EndVerification, Resume]),
         (Loading, Loaded(L::Failed | L::QueryFailed)) => (Failed, &[ScheduleRetry, Resume, Break]),
@@ -290,7 +293,7 @@ mod tests {
         all.extend(results.map(Loaded));
         let results = [LoadResult::Distrusted, LoadResult::OfOtherLogWatched, LoadResult::OfOtherLog];
         all.extend(results.map(Loaded));
-        all.extend([LoadResult::Incomplete, LoadResult::Complete].map(Loaded));
+        all.extend([LoadResult::StaleAwaited, LoadResult::Incomplete, LoadResult::Complete].map(Loaded));
         all.extend([Growth::Beyond, Growth::Known, Growth::Contradicting].map(Reported));
         all
     }
@@ -356,6 +359,32 @@ mod tests {
         assert_eq!(transition(SyncState::Failed, SyncEvent::RetryDue).0, SyncState::Idle);
         let request = SyncEvent::Requested(LogReach::Store, Ahead::No);
         assert_eq!(transition(SyncState::Idle, request).0, SyncState::Loading, "a failed load is tried again");
+    }
+
+    /// Whenever a request waits, what will answer it is under way. A request waits for the load of a loading channel,
+    /// or for the query of a live one: each result of that load, and each end of it, judges the request anew, or
+    /// another load takes its place.
+    #[test]
+    fn what_a_request_waits_for_answers_it_or_is_replaced() {
+        // Those that say of themselves that no request waits for them.
+        let unawaited = |state, event| match (state, event) {
+            (_, SyncEvent::Loaded(LoadResult::Stale)) => true,
+            (SyncState::Loading, SyncEvent::Loaded(LoadResult::StaleAwaited)) => true,
+            (SyncState::Live, SyncEvent::Loaded(LoadResult::Failed)) => true,
+            (SyncState::Live, SyncEvent::Unlinked { has_query }) => !has_query,
+            _ => false,
+        };
+        let ends = |event| matches!(event, SyncEvent::Loaded(_) | SyncEvent::Unlinked { .. });
+        for (state, event, next, effects) in table() {
+            let is_waited_in = matches!(state, SyncState::Subscribing | SyncState::Loading | SyncState::Live);
+            let is_left = state != next && next != SyncState::Loading;
+            let may_end = is_waited_in && !matches!(event, SyncEvent::Requested(..)) && (is_left || ends(event));
+            if may_end && !unawaited(state, event) && !(state == SyncState::Subscribing && next == state) {
+                assert!(has(effects, &LOADS) || has(effects, &[SyncEffect::Resume]), "{state:?} {event:?}");
+            }
+            let drops_query = has(effects, &[SyncEffect::EndQuery, SyncEffect::FailQuery, SyncEffect::DropCache]);
+            assert!(!drops_query || has(effects, &LOADS) || has(effects, &[SyncEffect::Resume]), "{state:?} {event:?}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use touchline_protocol::{Error, Publication};
 use touchline_registry::{HashSeed, SipState};
 
 use super::backend::{BackendCommand, Backends, LogBackend};
-use super::cache::CacheState;
+use super::cache::{AheadQuery, CacheState};
 use super::empties::Empties;
 use super::sync::SyncState;
 use crate::history::HistoryRing;
@@ -169,9 +169,13 @@ impl Channels {
         channel
     }
 
-    /// Takes a channel out of the table; the node follows it in the cluster no more.
+    /// Takes a channel out of the table; the node follows it in the cluster no more. Requests that wait for it are
+    /// judged anew: what answers a channel that is not in the table finds nobody.
     pub(super) fn forget(&mut self, name: &ChannelName) {
         let Some(forgotten) = self.table.swap_remove(name) else { return };
+        if forgotten.can_be_awaited() {
+            self.make_ready(name);
+        }
         if let (Some(peaks), 1..) = (&mut self.forgotten_peaks, forgotten.peak) {
             let peak = peaks.entry(name.clone()).or_default();
             *peak = forgotten.peak.max(*peak);
@@ -193,6 +197,14 @@ impl Channels {
         self.namespaces
             .resolve(channel)
             .map_or(LogBackend::Memory, |options| self.backends.log_backend(channel, options))
+    }
+}
+
+impl Channel {
+    /// Whether requests may wait for the channel's log backend.
+    fn can_be_awaited(&self) -> bool {
+        let has_query = |log: &ChannelLog| !matches!(log.cache.ahead, AheadQuery::None | AheadQuery::Failed(_));
+        matches!(self.sync, SyncState::Subscribing | SyncState::Loading) || self.log.as_deref().is_some_and(has_query)
     }
 }
 

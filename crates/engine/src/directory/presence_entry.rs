@@ -45,6 +45,8 @@ pub(super) fn is_shown(entry: &Entry) -> bool {
 
 /// `{"presence": {client: info}}` of some members that are shown. If there are more, the reply says that it is a
 /// sample, with the exact number.
+///
+/// By hand: each member is JSON already, thousands of them are copied in one answer, and a client's id needs no escape.
 pub(super) fn write(shown: &[Entry], count: u64) -> Vec<u8> {
     let size = shown.iter().map(|entry| entry.meta().len() + PRESENCE_OVERHEAD_BYTES).sum::<usize>();
     let mut out = Vec::with_capacity(size + PRESENCE_OVERHEAD_BYTES);

@@ -26,10 +26,21 @@ pub(super) const OTHER_CHANNEL: &str = "the subscription token is for another ch
 pub(super) const NO_WATCH: &str =
     "the scope lacks allow_watch_for_client (or allow_for_anonymous, and the client is anonymous)";
 
+/// Outcomes of permitted requests that to try again does not change.
+const OUTCOMES: [Error; 7] = [
+    Error::ALREADY_SUBSCRIBED,
+    Error::UNRECOVERABLE_POSITION,
+    Error::NOT_REGISTERED,
+    Error::NO_SUCH_SCOPE,
+    Error::CHANGED,
+    Error::NO_SUCH_CALL,
+    Error::CHANNEL_NOT_DESCRIBED,
+];
+
 /// Whether an error is the outcome of a permitted request: the name is taken, the position is gone, the node is busy.
 /// Such errors are usual, so the log has no line for them.
 fn is_outcome(error: &Error) -> bool {
-    error.temporary || matches!(error.code, 105 | 112 | 4002..=4012)
+    error.temporary || OUTCOMES.iter().any(|outcome| outcome.code == error.code)
 }
 
 impl Effects {

@@ -7,4 +7,5 @@ mod expiry;
 mod home;
 mod store;
 mod sync;
+mod waits;
 mod world;

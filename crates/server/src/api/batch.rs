@@ -48,6 +48,7 @@ pub(super) async fn batch(node: &Node, body: &[u8]) -> Result<ApiReply, serde_js
             None => None,
         });
     }
+    // By hand: each reply is awaited before the next one begins, and operations write into the same bytes.
     let mut out = b"{\"replies\":[".to_vec();
     for (index, call) in calls.into_iter().enumerate() {
         if index > 0 {

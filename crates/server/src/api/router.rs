@@ -46,7 +46,7 @@ async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
     let is_needed = request.version() == Version::HTTP_11;
     if let Err(refusal) = host::check(request.headers(), target, is_needed, &node.settings.http_server.allowed_hosts) {
         if refusal == HostRefusal::NotAllowed {
-            node.log_refused_request(peer, request.headers(), 421, host::NOT_ALLOWED);
+            node.log_refused_request(peer, request.headers(), StatusCode::MISDIRECTED_REQUEST, host::NOT_ALLOWED);
         }
         return Routed::Answer(respond::refuse_host(refusal));
     }
@@ -204,7 +204,7 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
         return respond::method_not_allowed("POST");
     }
     if let Err(cause) = authorize(node, &request) {
-        node.log_refused_request(origin.remote, request.headers(), 401, cause);
+        node.log_refused_request(origin.remote, request.headers(), StatusCode::UNAUTHORIZED, cause);
         return respond::text(StatusCode::UNAUTHORIZED, "unauthorized: send the key of http_api.key as X-API-Key\n");
     }
     pass.settle();

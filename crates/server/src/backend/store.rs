@@ -9,6 +9,7 @@ use touchline_engine::duration::millis;
 use touchline_engine::request::{Appended, BackendEvent, Loaded};
 use touchline_engine::{Namespaces, Response};
 use touchline_protocol::Error;
+use touchline_protocol::encode::{self, ObjectWriter};
 use touchline_protocol::stream::{ChannelName, LoadId, Offset, RunId, StreamPosition};
 use touchline_store::stats::StatsOptions as StatsOpening;
 use touchline_store::{
@@ -138,8 +139,13 @@ pub(crate) fn queue_message(node: &Arc<Node>, message: InboxMessage, reply_to: O
     let Some(store) = node.store() else { return };
     let (of_node, expires_ms) = (Arc::clone(node), message.expires_ms);
     let done = move |result: Result<u64, StoreRefusal>| {
-        let queued =
-            |id| Response::Directory(format!("{{\"id\":\"{id}\",\"expires_at\":{expires_ms}}}").into_bytes().into());
+        let queued = |id: u64| {
+            let mut out = Vec::with_capacity(64);
+            let mut object = ObjectWriter::open(&mut out);
+            encode::number(object.text("id", &id.to_string()).key("expires_at"), expires_ms);
+            object.close();
+            Response::Directory(out.into())
+        };
         if let Some(reply_to) = reply_to {
             of_node.reply(reply_to, result.map_or_else(|refusal| Response::Refused(refused(refusal)), queued));
         }

@@ -13,15 +13,15 @@ use tokio::sync::oneshot;
 #[derive(Debug, Default)]
 pub(crate) struct TaskCounts {
     /// Tasks that serve connections whose client is not known yet.
-    half_open: AtomicUsize,
+    unauthenticated: AtomicUsize,
     /// Tasks whose requests a draining node still waits for.
     awaited: AtomicUsize,
 }
 
 impl TaskCounts {
     /// The number of tasks that serve connections whose client is not known yet.
-    pub(crate) fn half_open(&self) -> usize {
-        self.half_open.load(Relaxed)
+    pub(crate) fn unauthenticated(&self) -> usize {
+        self.unauthenticated.load(Relaxed)
     }
 
     /// The number of tasks that a draining node waits for.
@@ -30,8 +30,8 @@ impl TaskCounts {
     }
 }
 
-/// Held by a task that serves a connection: while its client is not known, the connection counts as half-open; while
-/// the task may owe responses, a draining node waits for it.
+/// Held by a task that serves a connection: while its client is not known, the connection counts as unauthenticated;
+/// while the task may owe responses, a draining node waits for it.
 pub(crate) struct ConnectionGuard {
     tasks: Arc<TaskCounts>,
     told: RefCell<oneshot::Receiver<()>>,
@@ -43,7 +43,7 @@ impl ConnectionGuard {
     /// The guard of a task that begins, and the sender that tells the task to end.
     pub(crate) fn new(tasks: &Arc<TaskCounts>) -> (Self, oneshot::Sender<()>) {
         let (tell, told) = oneshot::channel();
-        tasks.half_open.fetch_add(1, Relaxed);
+        tasks.unauthenticated.fetch_add(1, Relaxed);
         tasks.awaited.fetch_add(1, Relaxed);
         let (counts, is_awaited) = (Cell::new(true), Cell::new(true));
         (ConnectionGuard { tasks: Arc::clone(tasks), told: RefCell::new(told), counts, is_awaited }, tell)
@@ -67,11 +67,12 @@ impl ConnectionGuard {
         .await;
     }
 
-    /// The connection is not half-open any more: it has shown a key, or it carries sessions, which count by themselves.
+    /// The connection is not unauthenticated any more: it has shown a key, or it carries sessions, which count by
+    /// themselves.
     pub(crate) fn settle(&self) {
         if self.counts.replace(false) {
             self.told.borrow_mut().close();
-            self.tasks.half_open.fetch_sub(1, Relaxed);
+            self.tasks.unauthenticated.fetch_sub(1, Relaxed);
         }
     }
 

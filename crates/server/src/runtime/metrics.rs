@@ -140,8 +140,8 @@ shard_metrics! {
     Counter relieved: "Connections ended because node.buffer_max_size was used up";
     Counter api_requests: "Requests of the server API";
     Counter accept_errors: "Connections that could not be accepted, for want of file descriptors most often";
-    Gauge half_open: "Connections whose client has not connected yet";
-    Counter half_open_closed: "Such connections that were closed to make room for others, the oldest first";
+    Gauge unauthenticated: "Connections whose client has not connected yet";
+    Counter unauthenticated_closed: "Such connections that were closed to make room for others, the oldest first";
     Counter denied_by_address: "Clients refused by client.connection_limit_by_address";
     Counter denied_by_rate: "Clients refused by client.connection_rate_limit";
     Counter proxy_headers_refused:

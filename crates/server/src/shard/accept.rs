@@ -13,8 +13,8 @@ use mio::{Interest, Token};
 use touchline_protocol::deflate;
 
 use super::acceptor::{Listener, NO_DESCRIPTORS, PendingConnection};
-use super::half_open::{Closed, HalfOpenEntry};
 use super::state::{SCRATCH_SIZE, Shard};
+use super::unauthenticated::{Closed, UnauthenticatedEntry};
 use crate::net::agent::Agent;
 use crate::net::headers::{HEADERS_MAX, Headers};
 use crate::net::negotiated::Negotiated;
@@ -55,7 +55,7 @@ impl Shard {
     pub(super) fn accept(&mut self) {
         if self.has_ready_listener() {
             self.accept_some();
-            self.publish_half_open();
+            self.publish_unauthenticated();
         }
     }
 
@@ -83,7 +83,7 @@ impl Shard {
             match listener.listener.accept() {
                 Ok((socket, peer)) => {
                     let port = listener.port.clone();
-                    self.limit_half_open();
+                    self.limit_unauthenticated();
                     self.isolated(|shard| shard.admit(socket, peer.ip(), port));
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => listener.is_ready = false,
@@ -237,7 +237,7 @@ impl Shard {
         }
         self.acceptor.pending.insert(token.0, connection);
         if known.is_none() {
-            self.note_half_open(HalfOpenEntry::Pending(token));
+            self.note_unauthenticated(UnauthenticatedEntry::Pending(token));
         }
     }
 

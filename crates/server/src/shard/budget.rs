@@ -10,16 +10,16 @@ use std::cmp::Reverse;
 use touchline_protocol::Disconnect;
 
 use super::connections::Connection;
-use super::half_open::Closed;
 use super::state::Shard;
+use super::unauthenticated::Closed;
 
 /// Bytes of answers that may be made for a connection before its socket has taken them; an answer that begins below the
 /// limit may end above it.
 pub(super) const ANSWERS_AHEAD: usize = 64 * 1024;
 /// What a TLS session may hold of a blocked socket, bytes.
 const TLS_SIZE: usize = 32 * 1024;
-/// The most half-open connections closed in one tick when HTTP has used up the node's memory.
-const HALF_OPEN_A_TICK: usize = 256;
+/// The most unauthenticated connections closed in one tick when HTTP has used up the node's memory.
+const UNAUTHENTICATED_A_TICK: usize = 256;
 /// A connection that still holds more after its queue was dropped is closed at once.
 const REST_MAX: usize = 64 * 1024;
 
@@ -62,13 +62,13 @@ impl Shard {
         }
     }
 
-    /// Makes room if connections and HTTP together have used up the slice: first it closes half-open connections,
+    /// Makes room if connections and HTTP together have used up the slice: first it closes unauthenticated connections,
     /// oldest first. Called once a tick, because the memory that tasks hold is free only after they have run.
     pub(super) fn relieve_http(&mut self) {
         if self.buffered() <= self.node.buffer_slice {
             return;
         }
-        for _ in 0..HALF_OPEN_A_TICK {
+        for _ in 0..UNAUTHENTICATED_A_TICK {
             if self.close_oldest() == Closed::Nothing {
                 // HTTP's own limits free its memory; connections are ended only above their half of the slice.
                 return self.end_largest(self.node.buffer_slice / 2);

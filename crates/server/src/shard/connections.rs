@@ -39,7 +39,7 @@ pub(super) struct Connection {
     pub(super) previous_of_user: u32,
     pub(super) is_listed: bool,
     /// Whether its client has not connected yet.
-    pub(super) is_half_open: bool,
+    pub(super) is_unauthenticated: bool,
     pub(super) agent: Agent,
     /// The number of its program in the shard's metrics.
     pub(super) program: u8,

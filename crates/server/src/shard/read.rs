@@ -18,10 +18,10 @@ use touchline_store::stats::Row;
 use super::budget::ANSWERS_AHEAD;
 use super::connections::{Connection, ConnectionStage, NONE};
 use super::due::Due;
-use super::half_open::HalfOpenEntry;
 use super::input::Input;
 use super::queue::OutputKind;
 use super::state::{SCRATCH_SIZE, Shard, WHEEL_TICKS, take_one};
+use super::unauthenticated::UnauthenticatedEntry;
 use crate::net::negotiated::Negotiated;
 use crate::net::socket::{AcceptedSocket, Socket};
 use crate::net::transport::Transport;
@@ -55,7 +55,7 @@ impl Shard {
         let is_tls = matches!(socket, AcceptedSocket::Tls(..));
         if matches!(socket, AcceptedSocket::Pair(_)) {
             // One of many streams of an HTTP/2 connection: no room has been made for it yet.
-            self.limit_half_open();
+            self.limit_unauthenticated();
         }
         let Some(slot) = self.insert_connection(socket.into(), false, negotiated) else { return };
         if let (Some(user), Some(connection)) = (user, self.connections.get_mut(slot)) {
@@ -113,7 +113,7 @@ impl Shard {
             next_of_user: NONE,
             previous_of_user: NONE,
             is_listed: false,
-            is_half_open: true,
+            is_unauthenticated: true,
             agent: negotiated.agent,
             program: UNKNOWN,
             close_code: 0,
@@ -127,8 +127,8 @@ impl Shard {
         if let Some(address_slot) = negotiated.admission.address_slot {
             self.address_slots.insert(slot, address_slot);
         }
-        self.half_open.sessions += 1;
-        self.note_half_open(HalfOpenEntry::Session { slot, generation });
+        self.unauthenticated.sessions += 1;
+        self.note_unauthenticated(UnauthenticatedEntry::Session { slot, generation });
         self.metrics.connections.add(1);
         self.metrics.connects.add(1);
         self.metrics.transports[negotiated.transport as usize].add(1);

@@ -14,10 +14,10 @@ use touchline_protocol::stream::ChannelName;
 
 use super::acceptor::{Acceptor, BoundListener};
 use super::connections::Connections;
-use super::half_open::HalfOpen;
 use super::minute_stats::{Audience, MinuteStats};
 use super::outbox::Outbox;
 use super::services::Services;
+use super::unauthenticated::Unauthenticated;
 use super::users::Users;
 use super::waiting::WaitingRequests;
 use crate::net::admission::AddressSlot;
@@ -52,9 +52,9 @@ pub(crate) struct Shard {
     pub(super) acceptor: Acceptor,
     pub(super) connections: Connections,
     pub(super) users: Users,
-    pub(super) half_open: HalfOpen,
-    /// The most half-open connections that this shard holds.
-    pub(super) half_open_max: usize,
+    pub(super) unauthenticated: Unauthenticated,
+    /// The most unauthenticated connections that this shard holds.
+    pub(super) unauthenticated_max: usize,
     /// The counted slot of each connection at its address, by slot of the connection, where addresses are limited.
     pub(super) address_slots: HashMap<u32, AddressSlot>,
     pub(super) hub: Hub,
@@ -131,7 +131,7 @@ impl Shard {
         let namespaces = Arc::clone(&node.session.namespaces);
         let channels = Channels::new(namespaces, node.shards.len(), seed, hash_seed).limited(limit);
         let channels = if node.store().is_some() { channels.with_store() } else { channels };
-        let half_open_max = match node.settings.client.unauthenticated_connection_limit {
+        let unauthenticated_max = match node.settings.client.unauthenticated_connection_limit {
             0 => usize::MAX,
             limit => limit.div_ceil(node.shards.len()),
         };
@@ -153,8 +153,8 @@ impl Shard {
             registry,
             connections: Connections::default(),
             users: Users::new(Arc::clone(&node.users)),
-            half_open: HalfOpen::default(),
-            half_open_max,
+            unauthenticated: Unauthenticated::default(),
+            unauthenticated_max,
             address_slots: HashMap::new(),
             hub,
             channels: if node.cluster.is_some() { channels.in_cluster() } else { channels },

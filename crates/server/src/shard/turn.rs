@@ -255,7 +255,7 @@ impl Shard {
         self.run_backend_commands();
         self.metrics.channels.set(self.channels.len() as u64);
         self.metrics.publications_waiting.set(self.outbox.frames() as u64);
-        self.publish_half_open();
+        self.publish_unauthenticated();
         self.forget_settled();
         self.drain_some();
         self.continue_probe();

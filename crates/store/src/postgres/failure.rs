@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::metrics::StoreMetrics;
 use crate::migrate::SchemaError;
 use crate::panics::Panicked;
 use crate::refusal::StoreRefusal;
@@ -64,6 +65,23 @@ impl PostgresError {
             | PostgresError::Newer(_)
             | PostgresError::Panicked(_) => false,
         }
+    }
+
+    /// Whether PostgreSQL can't be reached: it is away, starts, stops, or does not answer. Everybody who uses it meets
+    /// this, each with an error of its own.
+    pub(super) fn is_away(&self) -> bool {
+        match self {
+            PostgresError::Database(error) | PostgresError::Unreachable { source: error, .. } => {
+                error.code().is_none_or(|code| code.code().starts_with("57P"))
+            }
+            PostgresError::TimedOut(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Counts the failure of a write, and logs it as far as its outage is not logged.
+    pub(super) fn note(&self, metrics: &StoreMetrics) {
+        if self.is_away() { metrics.fail_away(self) } else { metrics.fail(self) }
     }
 
     /// Whether the failure may be of one item of a batch only: without that item the others can be written.

@@ -1,5 +1,6 @@
 //! Listens to the notifications of other nodes that write into the same database.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use touchline_protocol::stream::{Epoch, Offset, RunId, StreamPosition};
@@ -9,6 +10,7 @@ use super::connection::PostgresClient;
 use super::failure::PostgresError;
 use super::inbox;
 use crate::events::{EventSink, StoreEvent};
+use crate::metrics::StoreMetrics;
 
 /// Between two attempts to connect.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -21,16 +23,20 @@ const _: () =
     assert!(RETRY_INTERVAL.as_millis() < STABLE.as_millis() && CHECK_INTERVAL.as_millis() < STABLE.as_millis());
 
 /// Listens until the runtime ends; notifications of the node `me` itself are skipped.
-pub(super) async fn serve(address: PostgresAddress, me: String, events: EventSink) {
+pub(super) async fn serve(address: PostgresAddress, me: String, events: EventSink, metrics: Arc<StoreMetrics>) {
     let mut told = String::new();
     loop {
         let began = Instant::now();
         if let Err(error) = listen(&address, me.clone(), EventSink::clone(&events)).await {
-            let error = error.to_string();
+            let text = error.to_string();
             // The connection is tried every second: one line for each outage.
-            if error != told || began.elapsed() > STABLE {
-                tracing::warn!(error, "the notifications of other nodes in PostgreSQL can't be received");
-                told = error;
+            if text != told || began.elapsed() > STABLE {
+                if error.is_away() {
+                    metrics.tell_away(&error);
+                } else {
+                    tracing::warn!(%error, "the notifications of other nodes in PostgreSQL can't be received");
+                }
+                told = text;
             }
         }
         tokio::time::sleep(RETRY_INTERVAL).await;

@@ -63,7 +63,7 @@ impl PostgresPrimary {
                         link.check(&PRIMARY, settings.store.migrate).await.map(|()| true).map_err(OpenError::from)
                     }
                     Err(failure) if failure.is_transient() => {
-                        metrics.fail(&failure);
+                        failure.note(&metrics);
                         Ok(false)
                     }
                     Err(failure) => Err(failure.into()),
@@ -81,7 +81,12 @@ impl PostgresPrimary {
                     tokio::spawn(reader.serve(Arc::clone(&read_requests)));
                 }
                 if !settings.notifier.is_empty() {
-                    tokio::spawn(listener::serve(address.clone(), settings.notifier.clone(), Arc::clone(&events)));
+                    tokio::spawn(listener::serve(
+                        address.clone(),
+                        settings.notifier.clone(),
+                        Arc::clone(&events),
+                        Arc::clone(&metrics),
+                    ));
                 }
                 let writer_events = EventSink::clone(&events);
                 let writer = writer::PostgresWriter::new(

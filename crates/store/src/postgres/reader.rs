@@ -80,7 +80,11 @@ impl PostgresReader {
                     read.refuse(&self.events, StoreRefusal::Invalid);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the primary database could not be read");
+                    if error.is_away() {
+                        self.metrics.tell_away(&error);
+                    } else {
+                        tracing::warn!(%error, "the primary database could not be read");
+                    }
                     self.link = None;
                     read.refuse(&self.events, StoreRefusal::Failed);
                 }

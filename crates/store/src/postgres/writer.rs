@@ -332,7 +332,7 @@ impl PostgresWriter {
 
     /// Notes a failure and drops the connection, since it may be unusable.
     fn fail(&mut self, error: &PostgresError) {
-        self.metrics.fail(error);
+        error.note(&self.metrics);
         self.link = None;
         self.trim_at = Instant::now() + TRIM_INTERVAL;
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use touchline_store::migrate::PRIMARY;
-use touchline_store::{DatabaseUrl, OpenError, PostgresError, Schema, Store, StoreRefusal};
+use touchline_store::{DatabaseUrl, OpenError, PostgresError, PrimaryOptions, Schema, Store, StoreRefusal};
 
 use crate::postgres::{Postgres, free_port};
 use crate::stage::{Stage, publication, settings};
@@ -122,14 +122,15 @@ fn postgresql_that_is_away_is_logged_once_with_its_cause_and_without_its_passwor
     let text = refused.to_string();
     assert!(text.contains("Connection refused") && text.contains("see that PostgreSQL runs"), "{text}");
     // A server that is away may come: the store opens without it.
-    let stage = Stage::open(&settings(&url));
+    let stage = Stage::open(&PrimaryOptions { notifier: "one".to_owned(), ..settings(&url) });
     for n in 0..20 {
         assert_eq!(stage.append(publication("a", n)), Err(StoreRefusal::Failed));
+        assert!(stage.try_load("a", 0, 10).is_none());
     }
     stage.store.close();
     let lines = logged(&format!("127.0.0.1:{port}/postgres"));
     let failures: Vec<&String> = lines.iter().filter(|line| line.contains("the primary database fails")).collect();
-    assert_eq!(failures.len(), 1, "one line for all refusals: {lines:?}");
+    assert_eq!((failures.len(), lines.len()), (1, 1), "one line for writes, reads and notifications: {lines:?}");
     assert!(failures[0].contains("Connection refused"), "{lines:?}");
     assert!(logged("tops3cret").is_empty() && !format!("{text}{refused:?}").contains("tops3cret"));
 }

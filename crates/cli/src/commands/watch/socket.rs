@@ -13,7 +13,7 @@ use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Message, WebSocket};
 
 use crate::client::stream::ClientStream;
-use crate::client::tls::UntrustedCertificate;
+use crate::client::tls::TlsRefusal;
 use crate::client::url::ServerUrl;
 
 /// Largest message that is taken from a server, bytes.
@@ -44,7 +44,7 @@ impl WatchSocket {
     /// Connects and shakes hands, with TLS if a configuration is given.
     pub(super) fn connect(url: &ServerUrl, tls: Option<&Arc<ClientConfig>>) -> Result<Self, ConnectError> {
         let stream = ClientStream::connect(url, tls).map_err(|error| {
-            let is_final = error.is::<UntrustedCertificate>();
+            let is_final = error.is::<TlsRefusal>();
             let text = format!("{error:#}");
             if is_final { ConnectError::Refused(text) } else { ConnectError::Lost(text) }
         })?;
@@ -98,9 +98,17 @@ impl WatchSocket {
 fn refusal(error: tungstenite::Error, address: &str) -> ConnectError {
     match error {
         tungstenite::Error::Http(answer) => match answer.status().as_u16() {
-            status @ (429 | 500..=599) => ConnectError::Lost(format!("the server is not ready ({status})")),
+            status @ (408 | 425 | 429 | 500..=599) => ConnectError::Lost(format!("the server is not ready ({status})")),
             status => ConnectError::Refused(format!("no WebSocket at {address}: the server answered {status}")),
         },
+        // Among others the alert with which TLS answers plain text.
+        tungstenite::Error::Protocol(ProtocolError::HttparseError(_)) => {
+            let hint = match address.strip_prefix("ws://") {
+                Some(rest) => format!(" (does it speak TLS? Then it is wss://{rest})"),
+                None => String::new(),
+            };
+            ConnectError::Refused(format!("no WebSocket at {address}: the other end does not speak HTTP here{hint}"))
+        }
         tungstenite::Error::Protocol(
             ProtocolError::SecWebSocketAcceptKeyMismatch
             | ProtocolError::MissingConnectionUpgradeHeader
@@ -206,7 +214,25 @@ mod tests {
              Sec-WebSocket-Accept: s3pPLBmMiTxaRbK+xOo=\r\n\r\n",
         );
         assert!(matches!(wrong, Some(ConnectError::Refused(reason)) if reason.contains("does not answer ours")));
-        assert!(matches!(refused("HTTP/1.1 503 Later\r\n\r\n"), Some(ConnectError::Lost(_))));
-        assert!(matches!(refused("HTTP/1.1 403 Forbidden\r\n\r\n"), Some(ConnectError::Refused(_))));
+        for status in [301, 400, 401, 403, 404, 405, 426] {
+            let answer = format!("HTTP/1.1 {status} No\r\n\r\n");
+            let Some(ConnectError::Refused(reason)) = refused(answer.leak()) else { panic!("{status} is final") };
+            assert!(reason.starts_with("no WebSocket at ws://127.0.0.1:"), "{reason}");
+            assert!(reason.ends_with(&format!("the server answered {status}")), "{reason}");
+        }
+        for status in [408, 425, 429, 500, 502, 503, 504] {
+            let answer = format!("HTTP/1.1 {status} Later\r\n\r\n");
+            assert!(matches!(refused(answer.leak()), Some(ConnectError::Lost(_))), "{status} is for now");
+        }
+    }
+
+    #[test]
+    fn a_port_that_does_not_speak_http_is_final_and_the_scheme_for_tls_is_named() {
+        for answer in [&b"\x15\x03\x03\x00\x02\x02\x46"[..], b"SSH-2.0-OpenSSH\r\n\r\n"] {
+            let (url, _) = server(move |_| answer.to_vec());
+            let wss = format!("Then it is wss://{}/connection/websocket", url.authority());
+            let Some(ConnectError::Refused(reason)) = WatchSocket::connect(&url, None).err() else { panic!("final") };
+            assert!(reason.contains("does not speak HTTP here") && reason.contains(&wss), "{reason}");
+        }
     }
 }

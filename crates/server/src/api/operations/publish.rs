@@ -44,6 +44,9 @@ pub(crate) struct PublishRequest<'a> {
 }
 
 /// Publishes the same into many channels.
+///
+/// Its fields but the first are those of [`PublishRequest`]: in a struct of their own they would have to be flattened,
+/// and serde then reads every publication into a map first.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 #[serde(expecting = "an object")]

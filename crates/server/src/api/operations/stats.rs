@@ -19,6 +19,8 @@ const DEFAULT_RANGE_S: u64 = 3_600;
 const RANGE_MAX: u64 = 366 * 86_400;
 /// The default step, and the unit of an audience's steps, seconds.
 const STEP_S: u64 = 60;
+/// The longest step, seconds: as long as the longest range.
+const STEP_MAX: u64 = 366 * 86_400;
 /// Points of one answer, at most.
 const POINTS_MAX: u64 = 10_000;
 // The range and the step by default make an answer that is allowed.
@@ -47,10 +49,10 @@ fn range_of(node: &Node, from: u64, to: u64) -> Result<Range, OperationError> {
 /// The step of a request, seconds; 0 stands for the default. `unit`: the step is a multiple of it.
 ///
 /// # Errors
-/// 107 when it is not, or makes too many points.
+/// 107 when it is not, is longer than [`STEP_MAX`], or makes too many points.
 fn step_of(step: u64, range: Range, unit: u64) -> Result<u64, OperationError> {
     let step = if step == 0 { STEP_S } else { step };
-    let fits = step % unit == 0 && (range.to_s - range.from_s) / step <= POINTS_MAX;
+    let fits = step <= STEP_MAX && step % unit == 0 && (range.to_s - range.from_s) / step <= POINTS_MAX;
     fits.then_some(step).ok_or(OperationError::bad("step"))
 }
 
@@ -269,4 +271,20 @@ async fn query_stats(node: &Node, query: StatsQuery) -> Result<StatsResult, Erro
         }),
     );
     answer.await.unwrap_or(Err(StoreRefusal::Failed)).map_err(refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_a_multiple_of_its_unit_and_no_longer_than_the_longest_range() {
+        let range = Range { from_s: 0, to_s: RANGE_MAX };
+        let step = |step, unit| step_of(step, range, unit).ok();
+        assert_eq!([step(3_600, 1), step(3_601, STEP_S), step(1, 1)], [Some(3_600), None, None]);
+        assert_eq!([step(STEP_MAX, 1), step(STEP_MAX, STEP_S)], [Some(STEP_MAX); 2]);
+        for longer in [STEP_MAX + 1, STEP_MAX + STEP_S, u64::from(u32::MAX), u64::MAX / 60 * 60, u64::MAX] {
+            assert_eq!((step(longer, 1), step(longer, STEP_S)), (None, None), "{longer}");
+        }
+    }
 }

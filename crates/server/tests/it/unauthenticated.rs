@@ -143,7 +143,7 @@ impl Drop for Certificate {
 
 #[test]
 fn tls_handshakes_that_never_end_make_room_too() {
-    let certificate = certificate("half-open");
+    let certificate = certificate("unauthenticated");
     let server = certificate.server(|settings| settings.client.unauthenticated_connection_limit = LIMIT);
     let mut silent: Vec<TcpStream> = Vec::new();
     for _ in 0..2 * LIMIT {
