@@ -11,7 +11,7 @@ use crate::wire::Wire;
 pub(super) struct EncodingCache(Mutex<Vec<(EncodingKey, Bytes)>>);
 
 /// Which encoding of a push.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum EncodingKey {
     /// The whole push.
     Framed(Wire, PushKind),
@@ -22,12 +22,13 @@ pub(super) enum EncodingKey {
 }
 
 /// What of its publication a push carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PushKind {
     Plain,
     Whole,
-    /// The change to a publication with this payload, by its hash.
-    From(u64),
+    /// The change to a publication with this payload. Not its hash: of a hash whose key is known, a publisher could find
+    /// two payloads that share one, and a subscriber would be given the change to the other.
+    From(Bytes),
 }
 
 impl EncodingCache {

@@ -1,7 +1,5 @@
 //! One publication, encoded for those who get it.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -90,7 +88,7 @@ impl Publication {
         }
         self.shared
             .forms
-            .get(EncodingKey::Framed(wire, kind), || frame_push(&self.changed_push(change, kind), wire, true))
+            .get(EncodingKey::Framed(wire, kind.clone()), || frame_push(&self.changed_push(change, kind), wire, true))
     }
 
     /// The publication's JSON object, as it stands in history and recovery.
@@ -154,9 +152,8 @@ impl PushKind {
             Delta::None => PushKind::Plain,
             Delta::Whole => PushKind::Whole,
             Delta::From(before) => {
-                let mut hasher = DefaultHasher::new();
-                before.data().hash(&mut hasher);
-                PushKind::From(hasher.finish())
+                // A part of the frame, so nothing is copied.
+                PushKind::From(before.shared.frame.slice_ref(before.data()))
             }
         }
     }

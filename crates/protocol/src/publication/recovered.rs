@@ -56,7 +56,7 @@ impl RecoveredPublication<'_> {
     pub(crate) fn protobuf(&self) -> Bytes {
         match PushKind::of(self.change) {
             PushKind::Plain => self.publication.protobuf(),
-            kind => self.publication.shared.forms.get(EncodingKey::Object(kind), || {
+            kind => self.publication.shared.forms.get(EncodingKey::Object(kind.clone()), || {
                 let push = self.publication.changed_push(self.change, kind);
                 publication_of_json(object_of(&push, self.publication.object), true).into()
             }),
