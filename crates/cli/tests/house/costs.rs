@@ -12,13 +12,17 @@ const ALLOWED_BYTES: f64 = 64.0;
 /// A table that `./x cost` has written.
 fn table(text: &str) -> BTreeMap<&str, f64> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines.map(|line| line.split_once(" = ").expect("a name and a number")).map(|(name, value)| (name, value.parse().expect("a number"))).collect()
+    lines
+        .map(|line| line.split_once(" = ").expect("a name and a number"))
+        .map(|(name, value)| (name, value.parse().expect("a number")))
+        .collect()
 }
 
 /// The costs that are above what the base allows, and those that one of the two tables does not have.
 fn dearer(base: &str, current: &str) -> Vec<String> {
     let (base, current) = (table(base), table(current));
-    let mut broken: Vec<String> = current.keys().filter(|name| !base.contains_key(*name)).map(|name| format!("{name}: no base")).collect();
+    let mut broken: Vec<String> =
+        current.keys().filter(|name| !base.contains_key(*name)).map(|name| format!("{name}: no base")).collect();
     for (name, then) in base {
         let limit = if name.ends_with("_bytes") { then + ALLOWED_BYTES } else { then * ALLOWED };
         match current.get(name) {

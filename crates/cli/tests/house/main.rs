@@ -1,6 +1,8 @@
 //! The rules of the house: licences, what pure crates may not know, one direction of imports, sizes, names, prose, and
 //! the documentation against the code. A rule that is broken names the place.
 
+mod costs;
+mod dependencies;
 mod directions;
 mod files;
 mod imports;

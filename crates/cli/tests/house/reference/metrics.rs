@@ -15,6 +15,8 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("touchline_store_commit_microseconds_total", "a former name, in the changelog"),
     ("touchline_store_letters_total", "a former name, in the changelog"),
     ("touchline_store_letters_expired_total", "a former name, in the changelog"),
+    ("touchline_half_open", "a former name, in the changelog"),
+    ("touchline_half_open_closed_total", "a former name, in the changelog"),
 ];
 
 /// The names of a page that are written as metrics are.
