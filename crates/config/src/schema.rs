@@ -2,15 +2,17 @@
 //! what a node would not read.
 
 use serde_json::{Map, Value as Json, json};
+use touchline_engine::duration::WHOLE_DIGITS;
 use touchline_engine::setting::{Key, ValueKind};
 
 use crate::keys::{KEYS, NAMESPACES, OPTIONS, SCOPE_OPTIONS, SCOPES, WITHOUT_NAMESPACE};
 use crate::load::environment::variable;
 use crate::unsupported::{Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS, UnsupportedKey};
 
-/// A part of a duration as text: a number with its unit. Numbers with more digits than a duration has room for are
-/// refused.
-const DURATION_PART: &str = r"(0*[0-9]{1,14}(\.[0-9]*)?|\.[0-9]+)(d|h|m|s|ms|us|µs)";
+/// A part of a duration as text: a number with its unit.
+fn duration_part() -> String {
+    format!(r"(0*[0-9]{{1,{WHOLE_DIGITS}}}(\.[0-9]*)?|\.[0-9]+)(d|h|m|s|ms|us|µs)")
+}
 /// The name of a namespace, as the rules have it.
 const NAMESPACE_NAME: &str = r"^[-0-9A-Z_a-z.]{2,}$";
 /// The name of a scope: those that begin with $ are the server's own.
@@ -103,7 +105,7 @@ fn value(key: &Key, path: Option<&str>) -> Json {
             json!({ "anyOf": [
                 { "type": "integer", "minimum": 0, "maximum": GREATEST_INTEGER },
                 // One below zero is left out with a warning.
-                { "type": "string", "pattern": format!("^-?({seconds}|({DURATION_PART})+)$") },
+                { "type": "string", "pattern": format!("^-?({seconds}|({})+)$", duration_part()) },
                 { "type": "null" },
             ] })
         }

@@ -5,12 +5,17 @@
 
 use std::time::Duration;
 
+/// Digits that a number may have before its point, zeros at its beginning apart: as days, the greatest of them still fits
+/// into a [`Duration`].
+pub const WHOLE_DIGITS: usize = 14;
+
 /// Whole milliseconds; `u64::MAX` if they do not fit. Add it to a time with `saturating_add`.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Parses a sequence of decimal numbers with units (`d h m s ms us`), or a bare number of seconds.
+/// Parses a sequence of decimal numbers with units (`d h m s ms us`), or a bare number of seconds. None = the text is
+/// neither, or a number of it has more than [`WHOLE_DIGITS`]. A sum that is too great is [`Duration::MAX`].
 pub fn parse(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse::<u32>() {
         return Some(Duration::from_secs(seconds.into()));
@@ -19,7 +24,12 @@ pub fn parse(text: &str) -> Option<Duration> {
     let mut total = Duration::ZERO;
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let number: f64 = rest[..digits].parse().ok()?;
+        let number = &rest[..digits];
+        let whole = number.split_once('.').map_or(number, |(whole, _)| whole).trim_start_matches('0');
+        if whole.len() > WHOLE_DIGITS {
+            return None;
+        }
+        let number: f64 = number.parse().ok()?;
         rest = &rest[digits..];
         let letters = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
         let unit_seconds = match &rest[..letters] {
@@ -32,7 +42,7 @@ pub fn parse(text: &str) -> Option<Duration> {
             _ => return None,
         };
         rest = &rest[letters..];
-        total = total.checked_add(Duration::try_from_secs_f64(number * unit_seconds).ok()?)?;
+        total = total.saturating_add(Duration::try_from_secs_f64(number * unit_seconds).ok()?);
     }
     (!text.is_empty()).then_some(total)
 }
@@ -74,6 +84,10 @@ mod tests {
             ("720h0m0s", Some(Duration::from_secs(720 * 3_600))),
             ("0", Some(Duration::ZERO)),
             ("10", Some(Duration::from_secs(10))),
+            ("10000000000000d", Some(Duration::from_secs(10_000_000_000_000 * 86_400))),
+            ("0010000000000000d", Some(Duration::from_secs(10_000_000_000_000 * 86_400))),
+            ("100000000000000us", None),
+            ("99999999999999d99999999999999d99999999999999d", Some(Duration::MAX)),
             ("", None),
             ("s", None),
             ("5 apples", None),

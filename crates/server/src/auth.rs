@@ -1,5 +1,7 @@
 //! Verifies JSON Web Tokens (RFC 7519) and the key of the server API.
 
+use std::sync::OnceLock;
+
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ECDSA_P521_SHA512_FIXED, EcdsaVerificationAlgorithm,
     ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, RsaParameters,
@@ -130,6 +132,9 @@ struct Keys {
     keys: Vec<VerificationKey>,
     audience: String,
     issuer: String,
+    /// The header of the first verified token, as it was sent: a signer gives the same to all its tokens, so they are
+    /// not parsed for `crit` again.
+    plain_header: OnceLock<Box<str>>,
 }
 
 /// The claims that decide whether a token is valid now, for this server.
@@ -162,14 +167,24 @@ impl Keys {
                     .map_err(unusable("ecdsa_public_key"))?,
             );
         }
-        Ok(Keys { keys, audience: settings.audience.clone(), issuer: settings.issuer.clone() })
+        Ok(Keys {
+            keys,
+            audience: settings.audience.clone(),
+            issuer: settings.issuer.clone(),
+            plain_header: OnceLock::new(),
+        })
     }
 
     fn verify<T: DeserializeOwned>(&self, token: &str, now_s: u64) -> Result<T, TokenError> {
-        if has_critical(token)? {
+        let header = token.split_once('.').map_or(token, |(header, _)| header);
+        let is_plain = self.plain_header.get().is_some_and(|known| **known == *header);
+        if !is_plain && has_critical(header)? {
             return Err(TokenError::Invalid("the header of the token has crit, and no extension is known"));
         }
         let json = self.signed(token)?;
+        if !is_plain {
+            self.plain_header.get_or_init(|| header.into());
+        }
         let registered: RegisteredClaims = serde_json::from_str(json.get())
             .map_err(|_| TokenError::Invalid("exp or nbf of the token is not a number, or iss not text"))?;
         let now = now_s as f64;
@@ -225,12 +240,12 @@ fn misshapen(claims: &RawValue) -> &'static str {
     }
 }
 
-/// Whether the header names extensions that must be understood (`crit`): this server knows none, so the token is
-/// refused (RFC 7515, 4.1.11).
+/// Whether the header of a token names extensions that must be understood (`crit`): this server knows none, so the
+/// token is refused (RFC 7515, 4.1.11).
 ///
 /// # Errors
 /// [`TokenError::Invalid`] when there is no header.
-fn has_critical(token: &str) -> Result<bool, TokenError> {
+fn has_critical(header: &str) -> Result<bool, TokenError> {
     /// Present, whatever its value.
     #[derive(Default)]
     struct Present(bool);
@@ -244,7 +259,7 @@ fn has_critical(token: &str) -> Result<bool, TokenError> {
         #[serde(default)]
         crit: Present,
     }
-    let head = token.split('.').next().and_then(decode_base64).ok_or(TokenError::Invalid(NO_TOKEN))?;
+    let head = decode_base64(header).ok_or(TokenError::Invalid(NO_TOKEN))?;
     let head: Head = serde_json::from_slice(&head).map_err(|_| TokenError::Invalid(NO_TOKEN))?;
     Ok(head.crit.0)
 }
@@ -496,15 +511,23 @@ mod tests {
             ("no token", "abc".into(), Err("not a JWT")),
             ("wrong type", hs(&with("sub", json!(7))), Err("a number")),
         ];
+        // A verifier that has verified a token knows its header.
+        let experienced = || {
+            let verifier = verifier();
+            assert!(verifier.connection(&hs(&good), 50).is_ok());
+            verifier
+        };
         for (name, token, expected) in cases {
-            let found = verifier().connection(&token, 50).map(|claims| claims.sub);
-            let found = found.as_deref().map_err(|error| match error {
-                TokenError::Expired => "Expired",
-                TokenError::Invalid(cause) => *cause,
-            });
-            match expected {
-                Ok(sub) => assert_eq!(found, Ok(sub), "{name}"),
-                Err(cause) => assert!(found.is_err_and(|found| found.contains(cause)), "{name}: {found:?}"),
+            for verifier in [verifier(), experienced()] {
+                let found = verifier.connection(&token, 50).map(|claims| claims.sub);
+                let found = found.as_deref().map_err(|error| match error {
+                    TokenError::Expired => "Expired",
+                    TokenError::Invalid(cause) => *cause,
+                });
+                match expected {
+                    Ok(sub) => assert_eq!(found, Ok(sub), "{name}"),
+                    Err(cause) => assert!(found.is_err_and(|found| found.contains(cause)), "{name}: {found:?}"),
+                }
             }
         }
     }
