@@ -98,7 +98,7 @@ test('a device gets no more than it can acknowledge, and all of it in the end', 
   assert.deepEqual(slow.numbers(), Array.from({ length: 250 }, (_, n) => n));
 });
 
-test('clients send so too, names move with their letters, and what nobody comes for is counted', { timeout: 180_000 }, async () => {
+test('clients send so too, names move with their messages, and what nobody comes for is counted', { timeout: 180_000 }, async () => {
   const sender = await device('sender');
   const { data } = await sender.client.rpc('registry.send', { name: 'late', data: { hello: 1 }, store_for: 1 });
   assert.ok(data.id);
@@ -177,7 +177,7 @@ test('nodes of a cluster share one inbox and one directory in PostgreSQL, throug
   await eventually(() => tram.given.length === 3, 'the third', 60);
   assert.deepEqual(tram.numbers(), [1, 2, 3]);
   await tram.ack(...tram.given.map(({ id }) => id));
-  assert.equal(await postgres.sql("SELECT count(*) FROM touchline.letter WHERE name = 'tram'"), '0');
+  assert.equal(await postgres.sql("SELECT count(*) FROM touchline.inbox_message WHERE name = 'tram'"), '0');
   // The name moves to the other node with what is not acknowledged.
   const moved = await device('bus', 'bus', one);
   await eventually(() => moved.given.length === 1, 'the same message on the other node');

@@ -8,7 +8,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::command::ClusterCommand;
 use crate::errors::JoinError;
-use crate::events::ClusterEvent;
+use crate::events::{ClusterEvent, ClusterEventSink};
 use crate::handle::Cluster;
 use crate::settings::JoinOptions;
 use crate::{connection, options};
@@ -52,10 +52,15 @@ impl Joining {
     /// # Errors
     /// [`JoinError::System`].
     pub fn start(self, incoming: impl Fn(ClusterEvent) + Send + Sync + 'static) -> Result<(), JoinError> {
+        self.spawn(Arc::new(incoming))
+    }
+
+    /// What is generic is compiled in each crate that calls it: this is not.
+    fn spawn(self, incoming: ClusterEventSink) -> Result<(), JoinError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let Joining { settings, options, outgoing, message_max } = self;
         std::thread::Builder::new().name("cluster".into()).spawn(move || {
-            runtime.block_on(connection::run(settings, options, (outgoing, message_max), Arc::new(incoming)));
+            runtime.block_on(connection::run(settings, options, (outgoing, message_max), incoming));
         })?;
         Ok(())
     }

@@ -503,7 +503,7 @@ fn schemas_go_up_and_down_by_hand_and_a_newer_one_is_refused() {
     };
     says("status", "not made  durable history");
     says("up", "primary   2  made      channel directory and inbox");
-    says("down", "touchline: letter: 0 rows would go");
+    says("down", "touchline: inbox_message: 0 rows would go");
     says("down --yes", "primary   2  not made  channel directory and inbox");
     says("down --yes", "primary   1  not made  durable history");
     says("status --database stats", "stats   1  not made  connections, events, audience and traffic");

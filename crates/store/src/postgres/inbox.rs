@@ -19,7 +19,7 @@ pub(super) async fn queue(
     let message = std::str::from_utf8(message).unwrap_or_default();
     let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
     let ttl_ms = expires_ms.saturating_sub(now_ms) as i64;
-    let queue = "SELECT touchline.post($1, $2, $3, touchline.now_ms() + $4, $5, $6)";
+    let queue = "SELECT touchline.store_message($1, $2, $3, touchline.now_ms() + $4, $5, $6)";
     let row = client.query_one(queue, &[&&**scope, &&**name, &message, &ttl_ms, &limit, &notifier]).await?;
     Ok(row.get::<_, Option<i64>>(0).map(|id| id as u64))
 }
@@ -27,12 +27,12 @@ pub(super) async fn queue(
 /// Deletes messages.
 pub(super) async fn discard(client: &Client, ids: &[u64]) -> Result<(), Error> {
     let ids: Vec<i64> = ids.iter().map(|id| *id as i64).collect();
-    client.execute("DELETE FROM touchline.letter WHERE id = ANY($1)", &[&ids]).await.map(drop)
+    client.execute("DELETE FROM touchline.inbox_message WHERE id = ANY($1)", &[&ids]).await.map(drop)
 }
 
 /// Deletes expired messages, at most `limit`; returns how many.
 pub(super) async fn expire(client: &Client, limit: u64) -> Result<u64, Error> {
-    let delete = "DELETE FROM touchline.letter WHERE id IN (SELECT id FROM touchline.letter \
+    let delete = "DELETE FROM touchline.inbox_message WHERE id IN (SELECT id FROM touchline.inbox_message \
          WHERE expires_ms <= touchline.now_ms() LIMIT $1 FOR UPDATE SKIP LOCKED)";
     client.execute(delete, &[&(limit as i64)]).await
 }
@@ -45,7 +45,7 @@ pub(super) async fn read(
     behind: u64,
     limit: usize,
 ) -> Result<Vec<(u64, Bytes)>, PostgresError> {
-    let select = "SELECT id, message, format FROM touchline.letter \
+    let select = "SELECT id, message, format FROM touchline.inbox_message \
          WHERE scope = $1 AND name = $2 AND id > $3 AND expires_ms > touchline.now_ms() ORDER BY id LIMIT $4";
     let rows = client.query(select, &[&scope, &name, &(behind as i64), &(limit as i64)]).await?;
     rows.iter().try_for_each(|row| readable(i64::from(row.get::<_, i16>(2))))?;
@@ -54,6 +54,6 @@ pub(super) async fn read(
 
 /// Scopes and names whose inboxes are not empty.
 pub(super) async fn names_with_messages(client: &Client) -> Result<Vec<(String, String)>, Error> {
-    let rows = client.query("SELECT DISTINCT scope, name FROM touchline.letter", &[]).await?;
+    let rows = client.query("SELECT DISTINCT scope, name FROM touchline.inbox_message", &[]).await?;
     Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }

@@ -11,12 +11,12 @@ use crate::rows::readable;
 /// Writes a message and returns its id; none = the inbox is full.
 pub(super) fn queue(connection: &Connection, queued: &InboxMessage) -> rusqlite::Result<Option<u64>> {
     let InboxMessage { scope, name, message, expires_ms, limit } = queued;
-    let count = "SELECT count(*) FROM letter WHERE scope = ?1 AND name = ?2";
+    let count = "SELECT count(*) FROM inbox_message WHERE scope = ?1 AND name = ?2";
     let waiting: usize = connection.prepare_cached(count)?.query_row(params![&**scope, name], |row| row.get(0))?;
     if waiting >= *limit {
         return Ok(None);
     }
-    let insert = "INSERT INTO letter (scope, name, message, expires_ms, format) VALUES (?1, ?2, ?3, ?4, 1)";
+    let insert = "INSERT INTO inbox_message (scope, name, message, expires_ms, format) VALUES (?1, ?2, ?3, ?4, 1)";
     let message = std::str::from_utf8(message).unwrap_or_default();
     connection.prepare_cached(insert)?.execute(params![&**scope, name, message, expires_ms])?;
     Ok(Some(connection.last_insert_rowid() as u64))
@@ -24,13 +24,13 @@ pub(super) fn queue(connection: &Connection, queued: &InboxMessage) -> rusqlite:
 
 /// Deletes messages.
 pub(super) fn discard(connection: &Connection, ids: &[u64]) -> rusqlite::Result<()> {
-    let delete = "DELETE FROM letter WHERE id IN (SELECT value FROM json_each(?1))";
+    let delete = "DELETE FROM inbox_message WHERE id IN (SELECT value FROM json_each(?1))";
     connection.prepare_cached(delete)?.execute([json(ids)]).map(drop)
 }
 
 /// Deletes expired messages, at most `limit`; returns how many.
 pub(super) fn expire(connection: &Connection, now_ms: u64, limit: u64) -> rusqlite::Result<u64> {
-    let delete = "DELETE FROM letter WHERE id IN (SELECT id FROM letter WHERE expires_ms <= ?1 LIMIT ?2)";
+    let delete = "DELETE FROM inbox_message WHERE id IN (SELECT id FROM inbox_message WHERE expires_ms <= ?1 LIMIT ?2)";
     Ok(connection.prepare_cached(delete)?.execute(params![now_ms, limit])? as u64)
 }
 
@@ -43,7 +43,7 @@ pub(super) fn read(
     limit: usize,
     now_ms: u64,
 ) -> rusqlite::Result<Vec<(u64, Bytes)>> {
-    let select = "SELECT id, message, format FROM letter \
+    let select = "SELECT id, message, format FROM inbox_message \
          WHERE scope = ?1 AND name = ?2 AND id > ?3 AND expires_ms > ?4 ORDER BY id LIMIT ?5";
     let mut select = connection.prepare_cached(select)?;
     let rows = select.query_map(params![scope, name, behind, now_ms, limit], |row| {

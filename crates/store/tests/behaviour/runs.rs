@@ -112,7 +112,7 @@ const ROWS_1: [&str; 5] = [
        VALUES (5, 1, 4102444800000, 1, CAST('{"data":1}' AS DATA)),
          (5, 2, 4102444800000, 1, CAST('{"data":2,"new":[]}' AS DATA))"#,
     r#"INSERT INTO touchline.idempotency (channel, key, "offset", expires_ms) VALUES (5, 'k', 2, 4102444800000)"#,
-    r#"INSERT INTO touchline.letter (id, scope, name, message, expires_ms, format)
+    r#"INSERT INTO touchline.inbox_message (id, scope, name, message, expires_ms, format)
        VALUES (9, 's', 'n', '{"data":3}', 4102444800000, 1)"#,
 ];
 

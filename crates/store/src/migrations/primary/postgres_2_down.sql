@@ -1,5 +1,5 @@
-DROP FUNCTION touchline.post(text, text, text, bigint, bigint, text);
-DROP TABLE touchline.letter;
+DROP FUNCTION touchline.store_message(text, text, text, bigint, bigint, text);
+DROP TABLE touchline.inbox_message;
 DROP FUNCTION touchline.describe(text, text, text, text, text, text[], bigint[]);
 DROP FUNCTION touchline.forget(text);
 DROP TABLE touchline.term;

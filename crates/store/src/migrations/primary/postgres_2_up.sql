@@ -53,8 +53,8 @@ BEGIN
 END
 $$;
 
--- Letters to names, until their owners have acknowledged them.
-CREATE TABLE touchline.letter (
+-- Messages to names, until their owners have acknowledged them.
+CREATE TABLE touchline.inbox_message (
     id bigserial PRIMARY KEY,
     scope text NOT NULL,
     name text NOT NULL,
@@ -62,21 +62,21 @@ CREATE TABLE touchline.letter (
     expires_ms bigint NOT NULL,
     format smallint NOT NULL        -- of the message: 1
 );
-CREATE INDEX letter_name ON touchline.letter (scope, name, id);
-CREATE INDEX letter_expires ON touchline.letter (expires_ms);
+CREATE INDEX inbox_message_name ON touchline.inbox_message (scope, name, id);
+CREATE INDEX inbox_message_expires ON touchline.inbox_message (expires_ms);
 
--- Keeps a letter if there is room for it. Letters to one name are committed in the order of their ids: a reader never finds one late.
-CREATE FUNCTION touchline.post(to_scope text, to_name text, message text, expires_ms bigint, most bigint, notifier text) RETURNS bigint
+-- Keeps a message if there is room for it. Messages to one name are committed in the order of their ids: a reader never finds one late.
+CREATE FUNCTION touchline.store_message(to_scope text, to_name text, message text, expires_ms bigint, most bigint, notifier text) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
     made bigint;
 BEGIN
     PERFORM pg_advisory_xact_lock(1953461097, hashtext(to_scope || ' ' || to_name)); -- "toui" as a number
-    IF (SELECT count(*) FROM touchline.letter kept WHERE kept.scope = to_scope AND kept.name = to_name) >= most THEN
+    IF (SELECT count(*) FROM touchline.inbox_message kept WHERE kept.scope = to_scope AND kept.name = to_name) >= most THEN
         RETURN NULL;
     END IF;
-    INSERT INTO touchline.letter (scope, name, message, expires_ms, format)
-        VALUES (to_scope, to_name, post.message, post.expires_ms, 1) RETURNING id INTO made;
+    INSERT INTO touchline.inbox_message (scope, name, message, expires_ms, format)
+        VALUES (to_scope, to_name, store_message.message, store_message.expires_ms, 1) RETURNING id INTO made;
     IF notifier <> '' THEN
         PERFORM pg_notify('touchline', notifier || ' @' || octet_length(to_scope) || ' ' || to_scope || to_name);
     END IF;

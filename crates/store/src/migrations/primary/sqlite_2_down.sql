@@ -1,4 +1,4 @@
-DROP TABLE letter;
+DROP TABLE inbox_message;
 DROP TABLE term;
 DROP TABLE channel_term;
 DROP TABLE channel_info;

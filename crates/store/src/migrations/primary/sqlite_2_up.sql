@@ -23,8 +23,8 @@ CREATE TABLE term (
     channels INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Letters to names, until their owners have acknowledged them.
-CREATE TABLE letter (
+-- Messages to names, until their owners have acknowledged them.
+CREATE TABLE inbox_message (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     scope TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -32,5 +32,5 @@ CREATE TABLE letter (
     expires_ms INTEGER NOT NULL,
     format INTEGER NOT NULL         -- of the message: 1
 ) STRICT;
-CREATE INDEX letter_name ON letter (scope, name, id);
-CREATE INDEX letter_expires ON letter (expires_ms);
+CREATE INDEX inbox_message_name ON inbox_message (scope, name, id);
+CREATE INDEX inbox_message_expires ON inbox_message (expires_ms);
