@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-/// Digits that a number may have before its point, zeros at its beginning apart: as days, the greatest of them still fits
-/// into a [`Duration`].
+/// Digits that a number may have before its point, zeros at its beginning apart: as days, the greatest of them still
+/// fits into a [`Duration`].
 pub const WHOLE_DIGITS: usize = 14;
 
 /// Whole milliseconds; `u64::MAX` if they do not fit. Add it to a time with `saturating_add`.

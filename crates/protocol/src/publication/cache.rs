@@ -26,8 +26,8 @@ pub(super) enum EncodingKey {
 pub(super) enum PushKind {
     Plain,
     Whole,
-    /// The change to a publication with this payload. Its hash is not enough: if the key of a hash is known, a publisher
-    /// can find two payloads that share a hash, and a subscriber would get the change to the wrong one.
+    /// The change to a publication with this payload. Its hash is not enough: if the key of a hash is known, a
+    /// publisher can find two payloads that share a hash, and a subscriber would get the change to the wrong one.
     From(Bytes),
 }
 
