@@ -15,7 +15,7 @@ const PROSE: &str = "\
 # Command line
 
 *Made from `crates/cli/src/arguments.rs` and `crates/lab/src/arguments.rs`; edit those, \
-then run `TOUCHLINE_WRITE_DOCS=1 cargo test -p touchline up_to_date`.*
+then run `TOUCHLINE_WRITE_DOCS=1 cargo test --workspace up_to_date`.*
 
 `touchline` without a command is `touchline serve --dev`; \
 with the options of `serve` that name a configuration it is `touchline serve`.
