@@ -62,8 +62,8 @@ fn poison(name: &'static str, server: &Server) {
                     .to_string(),
             );
         }
-        let letter = json!({"scope": "devices", "name": "b\u{0}", "data": 1, "store_for": 60});
-        answers.push(backend.api("send", &letter)["error"]["code"].to_string());
+        let stored = json!({"scope": "devices", "name": "b\u{0}", "data": 1, "store_for": 60});
+        answers.push(backend.api("send", &stored)["error"]["code"].to_string());
         // What is data, may hold what it wants.
         let innocent = backend.publish("kept:0", &json!("data with \u{0}"));
         refused.fetch_add(usize::from(!innocent["error"].is_null()), Relaxed);

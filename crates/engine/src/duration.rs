@@ -31,7 +31,7 @@ pub fn parse(text: &str) -> Option<Duration> {
         }
         let number: f64 = number.parse().ok()?;
         rest = &rest[digits..];
-        let letters = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let letters = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
         let unit_seconds = match &rest[..letters] {
             "d" => 86_400.0,
             "h" => 3_600.0,
@@ -88,6 +88,8 @@ mod tests {
             ("0010000000000000d", Some(Duration::from_secs(10_000_000_000_000 * 86_400))),
             ("100000000000000us", None),
             ("99999999999999d99999999999999d99999999999999d", Some(Duration::MAX)),
+            ("1h.5m", Some(Duration::from_secs(3_630))),
+            ("1h.", None),
             ("", None),
             ("s", None),
             ("5 apples", None),

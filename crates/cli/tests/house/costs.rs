@@ -9,13 +9,27 @@ const ALLOWED: f64 = 1.03;
 /// So many bytes more than the base an idle connection may take.
 const ALLOWED_BYTES: f64 = 64.0;
 
+/// What is counted.
+const PATHS: [&str; 7] = [
+    "connect_with_subscribe",
+    "delivery",
+    "idle_connection_bytes",
+    "idle_second",
+    "publish",
+    "recovered_publication",
+    "registration",
+];
+
 /// A table that `./x cost` has written.
 fn table(text: &str) -> BTreeMap<&str, f64> {
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines
-        .map(|line| line.split_once(" = ").expect("a name and a number"))
-        .map(|(name, value)| (name, value.parse().expect("a number")))
-        .collect()
+    let mut found = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.split_once(" = ").expect("a name and a number");
+        let value: f64 = value.parse().expect("a number");
+        assert!(value.is_finite() && value > 0.0, "{line}: no cost");
+        assert!(found.insert(name, value).is_none(), "{name} stands twice");
+    }
+    found
 }
 
 /// The costs that are above what the base allows, and those that one of the two tables does not have.
@@ -37,7 +51,9 @@ fn dearer(base: &str, current: &str) -> Vec<String> {
 #[test]
 fn no_short_path_costs_more_than_the_base_allows() {
     let read = |name: &str| std::fs::read_to_string(root().join("tests/cost").join(name)).expect("./x cost writes it");
-    report("dearer than tests/cost/base.toml allows", &dearer(&read("base.toml"), &read("current.toml")));
+    let (base, current) = (read("base.toml"), read("current.toml"));
+    assert!(table(&base).into_keys().eq(PATHS), "tests/cost/base.toml has other rows than {PATHS:?}");
+    report("dearer than tests/cost/base.toml allows", &dearer(&base, &current));
 }
 
 #[test]

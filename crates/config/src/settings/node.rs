@@ -78,7 +78,7 @@ impl Settings {
         let channel = &self.channel;
         let mut options =
             channel.namespaces.iter().map(|namespace| &namespace.options).chain([&channel.without_namespace]);
-        options.any(|options| options.durable) || self.store.directory || self.keeps_letters()
+        options.any(|options| options.durable) || self.store.directory || self.stores_messages()
     }
 
     /// Time between two pings on every transport, by its name, which is its section's too.
@@ -97,7 +97,7 @@ impl Settings {
     }
 
     /// Whether messages are kept for names that no connection holds.
-    fn keeps_letters(&self) -> bool {
+    fn stores_messages(&self) -> bool {
         self.registry.scopes.iter().any(|scope| scope.inbox_size > 0)
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn kind(meta: &[u8]) -> Option<&[u8]> {
 }
 
 /// A message and its one receiver, unless it is for all.
-pub(crate) type Letter = (Option<Arc<str>>, Arc<[u8]>);
+pub(crate) type Sent = (Option<Arc<str>>, Arc<[u8]>);
 
 /// What one owner holds, by what its node told it.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -182,7 +182,7 @@ impl Node {
     }
 
     /// Lets the replica do what is due. Gives its messages.
-    pub(crate) fn run(&mut self, random: &mut Random, now_ms: u64, trace: &mut Trace) -> Vec<Letter> {
+    pub(crate) fn run(&mut self, random: &mut Random, now_ms: u64, trace: &mut Trace) -> Vec<Sent> {
         let own_ms = self.clock(now_ms);
         self.replica.wake(own_ms);
         if self.probed_ms.take_if(|at_ms| *at_ms <= now_ms).is_some() {
