@@ -15,9 +15,15 @@ pub(crate) fn hash_seed() -> Option<HashSeed> {
     if let Some(seed) = HASH_SEED.get() {
         return Some(*seed);
     }
+    let numbers = random_numbers()?;
+    Some(*HASH_SEED.get_or_init(|| HashSeed::new(numbers)))
+}
+
+/// Four random numbers of the system; None = it has none.
+fn random_numbers() -> Option<[u64; 4]> {
     let mut numbers = [[0; 8]; 4];
     rand::fill(numbers.as_flattened_mut()).ok()?;
-    Some(*HASH_SEED.get_or_init(|| HashSeed::new(numbers.map(u64::from_ne_bytes))))
+    Some(numbers.map(u64::from_ne_bytes))
 }
 
 /// Bytes taken at once.
@@ -78,5 +84,8 @@ mod tests {
         assert_eq!(hashes(), Some((fold, sip)));
         let no_numbers = HashSeed::new([0; 4]);
         assert_ne!((fold, sip), (no_numbers.fold().hash_one("news"), no_numbers.sip().hash_one("news")));
+        let numbers = || random_numbers().expect("the system has random numbers");
+        let drawn: HashSet<u64> = numbers().into_iter().chain(numbers()).collect();
+        assert_eq!(drawn.len(), 8, "a number was drawn twice");
     }
 }
