@@ -30,6 +30,9 @@ const OTHERS: &[&str] = &[
     "December",
 ];
 
+/// Words right before a number that say that it is a code, whatever it is.
+const NAMES: &[&str] = &["error", "errors", "disconnect", "code", "codes"];
+
 fn catalogue() -> BTreeSet<u32> {
     let errors = Error::ALL.iter().map(|error| error.code);
     let disconnects = Disconnect::ALL.iter().map(|why| u32::from(why.code));
@@ -68,14 +71,17 @@ fn of_cell(cell: &str) -> Vec<String> {
     if is_number(cell.trim()) { Vec::new() } else { of_prose(cell) }
 }
 
-/// The codes in prose: 2000 to 4999, written without a comma, and 100 to 119 where no word behind says what is counted.
+/// The codes in prose: what is called one, 2000 to 4999, written without a comma, and 100 to 119 where no word behind
+/// says what is counted.
 fn of_prose(line: &str) -> Vec<String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let mut found = Vec::new();
     for (at, word) in words.iter().enumerate() {
         let bare = word.trim_start_matches(['(', '"', '*']).trim_end_matches(['.', ',', ';', ':', ')', '"', '*', '?']);
         let is_last = at + 1 == words.len() || *word != bare;
+        let is_called = at > 0 && NAMES.contains(&words[at - 1].to_lowercase().as_str());
         let is_code = match bare.parse::<u32>() {
+            Ok(100..=9_999) if is_called => is_number(bare) && !is_status(bare),
             Ok(2_000..=4_999) => bare.len() == 4,
             Ok(100..=119) => bare.len() == 3 && is_last && word.starts_with(bare),
             _ => false,
@@ -92,7 +98,9 @@ fn of_prose(line: &str) -> Vec<String> {
 fn of_code(text: &str) -> Vec<String> {
     let behind = ["\"code\":", "code="].iter().flat_map(|name| text.split(name).skip(1));
     let number = |rest: &str| rest.trim_start().chars().take_while(char::is_ascii_digit).collect::<String>();
-    behind.map(number).filter(|number| (3..=4).contains(&number.len()) && !is_status(number)).collect()
+    let of_error = text.split("\"error\":{\"code\":").skip(1).map(number).filter(|number| !number.is_empty());
+    let shaped = behind.map(number).filter(|number| (3..=4).contains(&number.len()) && !is_status(number));
+    shaped.chain(of_error).collect()
 }
 
 /// Whether a number is a status of HTTP.
@@ -116,6 +124,9 @@ fn a_code_that_does_not_exist_is_found() {
         ("It is refused with 4099.", "4099"),
         ("subscriptions end (2600) then", "2600"),
         ("error 113", "113"),
+        ("error 150, or not", "150"),
+        ("disconnect 5000", "5000"),
+        ("`{\"error\":{\"code\":250}}`", "250"),
         ("answered with 113, or not", "113"),
         ("`{\"code\":3999}`", "3999"),
         ("```\nINFO refused code=199 address\n```", "199"),

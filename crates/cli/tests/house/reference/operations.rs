@@ -19,7 +19,7 @@ fn operation_name(rest: &str) -> &str {
     rest.split(|c: char| c != '_' && !c.is_ascii_alphanumeric()).next().unwrap_or_default()
 }
 
-/// The operations that a page names by their path, and those that stand in a table of operations.
+/// The operations that a page names by their path, those that stand in a table of operations, and what it calls one.
 fn mentions(page: &Page) -> Vec<Mention> {
     let mut found = Vec::new();
     for part in parts(&page.text) {
@@ -28,6 +28,12 @@ fn mentions(page: &Page) -> Vec<Mention> {
         let names = paths.filter_map(|path| path.split_once("/api/")).map(|(_, rest)| operation_name(rest));
         let names = names.filter(|name| !name.is_empty());
         found.extend(names.map(|name| Mention::new(page, &part, name)));
+    }
+    for (number, line) in page.text.lines().enumerate() {
+        let called = line.split("operation `").skip(1).filter_map(|rest| rest.split('`').next());
+        let names = called.filter(|name| operation_name(name) == *name);
+        let place = format!("{}:{}", page.name, number + 1);
+        found.extend(names.map(|name| Mention { place: place.clone(), name: name.to_owned() }));
     }
     for row in rows(&page.text).iter().filter(|row| row.head[0] == "operation") {
         let place = format!("{}:{}", page.name, row.line);
@@ -95,6 +101,7 @@ fn every_operation_has_the_fields_and_errors_that_the_documentation_names() {
 fn what_an_operation_does_not_have_is_found() {
     let unknown = |text: &str| mentions(&made_up(text)).iter().any(|mention| operation(&mention.name).is_none());
     assert!(unknown("`POST /api/publsh`") && unknown("```\ncurl localhost/api/publsh -d '{}'\n```"));
+    assert!(unknown("The operation `publsh` does it.") && !unknown("the operation `publish`"));
     assert!(unknown("| operation |\n|---|\n| `publsh` |") && !unknown("`POST /api/<name>`, `/api`, `/api/publish`"));
     let head = "| operation | request | errors |\n|---|---|---|\n";
     for text in [
