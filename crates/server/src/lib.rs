@@ -36,21 +36,22 @@
 //! A file imports only from its own floor and from lower ones; no files import each other in a circle. Bottom first:
 //!
 //! 1. `tls`: certificates and the TLS configuration of ports.
-//! 2. `net`: what is known of a connection before it is served: addresses, header fields, sockets, ports, limits.
-//! 3. `start_error`: why a node can't start.
-//! 4. `auth`: tokens and the key of the server API.
-//! 5. `runtime`: what every thread uses: mailboxes, handles of shards, clock, metrics, random numbers.
-//! 6. `node`: what the threads of a node share: settings and handles.
-//! 7. `backend`: NATS and the databases: how they are opened, and what their events do.
-//! 8. `registry`: the registry actor.
-//! 9. `transport`: HTTP, the handshakes, streams and emulation. What answers a request is a trait, `Router`.
-//! 10. `shard`: the event loops. What they ask of higher floors is a trait, `ShardServices`.
-//! 11. `api`: the router and the operations, which implement both traits.
-//! 12. `trial`: tries tokens without a node.
-//! 13. `preparation`: checks the settings.
-//! 14. `listening`: binds the ports.
-//! 15. `server`: a node that is ready to start, and one that runs.
-//! 16. `builder`: puts the parts of a node together, and passes the implementations of the traits down.
+//! 2. `outbound`: the HTTP client of the node, for requests to other servers.
+//! 3. `net`: what is known of a connection before it is served: addresses, header fields, sockets, ports, limits.
+//! 4. `start_error`: why a node can't start.
+//! 5. `auth`: tokens and the key of the server API.
+//! 6. `runtime`: what every thread uses: mailboxes, handles of shards, clock, metrics, random numbers.
+//! 7. `node`: what the threads of a node share: settings and handles.
+//! 8. `backend`: NATS and the databases: how they are opened, and what their events do.
+//! 9. `registry`: the registry actor.
+//! 10. `transport`: HTTP, the handshakes, streams and emulation. What answers a request is a trait, `Router`.
+//! 11. `shard`: the event loops. What they ask of higher floors is a trait, `ShardServices`.
+//! 12. `api`: the router and the operations, which implement both traits.
+//! 13. `trial`: tries tokens without a node.
+//! 14. `preparation`: checks the settings.
+//! 15. `listening`: binds the ports.
+//! 16. `server`: a node that is ready to start, and one that runs.
+//! 17. `builder`: puts the parts of a node together, and passes the implementations of the traits down.
 //!
 //! Nothing owns what owns it: events of the backends reach the node by a `Weak`, and a shard leaves its handle when its
 //! thread ends. So a node that has stopped is freed.
@@ -62,6 +63,7 @@ mod builder;
 mod listening;
 mod net;
 mod node;
+mod outbound;
 mod preparation;
 mod registry;
 mod runtime;
@@ -80,7 +82,7 @@ pub use server::{Running, Server};
 pub use start_error::StartError;
 pub use tls::{TlsError, read_pem};
 pub use touchline_config::{
-    AutocertSettings, BadNetwork, ClientAuth, ClientUser, ClusterSettings, EmulationSettings, EndpointSettings,
+    AutocertSettings, BadNetwork, ClientAuth, ClientTlsSettings, ClientUser, ClusterSettings, EmulationSettings, EndpointSettings,
     HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings, NodeSettings, Page, PrimarySettings,
     RegistrySettings, Settings, ShutdownSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings,
     WebSocketSettings, is_inline_pem,

@@ -20,6 +20,7 @@ const CRATES: &[&[&str]] = &[
 /// The modules of `server`, bottom first. A module may import from those above it here.
 const FLOORS: &[&str] = &[
     "tls",
+    "outbound",
     "net",
     "start_error",
     "auth",

@@ -21,6 +21,19 @@ pub(crate) fn authorities(key: &str, value: &str) -> Result<RootCertStore, TlsEr
     Ok(roots)
 }
 
+/// The certificate chain and the key by which this node is known to other servers.
+///
+/// # Errors
+/// [`TlsError::File`], and [`TlsError::Content`] when one of them is missing.
+pub(crate) fn client_certificate(
+    section: &str,
+    cert_pem: &str,
+    key_pem: &str,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    let chain = certificates(&format!("{section}.cert_pem"), cert_pem)?;
+    Ok((chain, private_key(&format!("{section}.key_pem"), key_pem)?))
+}
+
 /// The private key that the value of a setting stands for.
 ///
 /// # Errors

@@ -12,5 +12,5 @@ pub(crate) use self::acme::{Acme, PendingRenewal};
 pub(crate) use self::check::{check, check_nats};
 pub(crate) use self::config::Tls;
 pub use self::error::TlsError;
-pub(crate) use self::files::authorities;
+pub(crate) use self::files::{authorities, client_certificate};
 pub use self::pem::read_pem;

@@ -1,0 +1,111 @@
+//! The HTTP client.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full};
+use hyper::header::HeaderMap;
+use hyper::{Request, StatusCode};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use touchline_config::ClientTlsSettings;
+
+use super::tls;
+use crate::tls::TlsError;
+
+/// Connections to one server that are kept while no request needs them.
+const IDLE_CONNECTIONS: usize = 255;
+/// How long they are kept: less than the 5 s after which Node.js closes them, so that hardly a request meets a
+/// connection that is being closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Sends requests. Clones share their connections. Only for threads that run tokio.
+#[derive(Clone)]
+pub(crate) struct HttpClient {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// Why there is no answer. The text is for logs: it holds nothing of the request or the answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OutboundError {
+    /// No connection could be made, or TLS does not trust the server.
+    #[error("cannot connect: {0}")]
+    Connect(String),
+    /// The connection broke before the whole answer had come, or the answer is not HTTP.
+    #[error("the connection broke: {0}")]
+    Broken(String),
+    /// The answer is larger than it may be.
+    #[error("the answer is larger than {0} bytes")]
+    TooLarge(usize),
+}
+
+impl HttpClient {
+    /// A client that trusts servers as `settings` say; where these say nothing, the authorities of the system.
+    /// `section`: the section of `settings`, for errors.
+    ///
+    /// # Errors
+    /// When a certificate, a key or an authority of the settings cannot be used.
+    pub(crate) fn new(section: &str, settings: &ClientTlsSettings) -> Result<Self, TlsError> {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.enforce_http(false);
+        let mut builder =
+            HttpsConnectorBuilder::new().with_tls_config(tls::config(section, settings)?).https_or_http();
+        if settings.enabled && !settings.server_name.is_empty() {
+            builder = builder.with_server_name(settings.server_name.clone());
+        }
+        let connector = builder.enable_all_versions().wrap_connector(connector);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .build(connector);
+        Ok(HttpClient { client })
+    }
+
+    /// Sends a request and reads its answer, of at most `answer_max` bytes. A request is sent again only if a kept
+    /// connection was closed before the server had taken a byte of it.
+    ///
+    /// # Errors
+    /// See [`OutboundError`].
+    pub(crate) async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+        answer_max: usize,
+    ) -> Result<Answer, OutboundError> {
+        let response = self.client.request(request).await.map_err(|error| {
+            let text = causes(&error);
+            if error.is_connect() { OutboundError::Connect(text) } else { OutboundError::Broken(text) }
+        })?;
+        let (head, mut body) = response.into_parts();
+        let mut whole = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| OutboundError::Broken(causes(&error)))?;
+            let Ok(data) = frame.into_data() else { continue };
+            if whole.len() + data.len() > answer_max {
+                return Err(OutboundError::TooLarge(answer_max));
+            }
+            whole.extend_from_slice(&data);
+        }
+        Ok(Answer { status: head.status, headers: head.headers, body: whole.freeze() })
+    }
+}
+
+/// The causes of an error in one line, the last first: that is what an operator can mend.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
+}
