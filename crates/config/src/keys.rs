@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use touchline_engine::ChannelOptions;
 use touchline_engine::directory::ScopeOptions;
+use touchline_engine::hook::{ProxySettings, RpcOptions};
 use touchline_engine::setting::SettingsTable as _;
 pub use touchline_engine::setting::{Key, ValueKind};
 
@@ -19,6 +20,20 @@ pub static OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| ChannelOptions::defaul
 /// Options of a scope of the registry, in each of `registry.scopes`.
 pub static SCOPE_OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| ScopeOptions::default().keys());
 
+/// Options of a backend, in each of `proxies`.
+pub static PROXY_OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| ProxySettings::default().keys());
+
+/// Options of methods, in each of `rpc.namespaces`.
+pub static RPC_OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| RpcOptions::default().keys());
+
+/// The lists of named tables, and the options of their tables.
+pub static LISTS: [(&str, &LazyLock<Vec<Key>>); 4] =
+    [(NAMESPACES, &OPTIONS), (SCOPES, &SCOPE_OPTIONS), (PROXIES, &PROXY_OPTIONS), (RPC_NAMESPACES, &RPC_OPTIONS)];
+
+/// The list of backends that have a name.
+pub const PROXIES: &str = "proxies";
+/// The list of namespaces of methods.
+pub const RPC_NAMESPACES: &str = "rpc.namespaces";
 /// The list of scopes.
 pub const SCOPES: &str = "registry.scopes";
 /// The list of namespaces.
@@ -34,17 +49,19 @@ pub fn find<'k>(keys: &'k [Key], path: &str) -> Option<&'k Key> {
 /// Whether some key of a table lies beneath this path.
 pub(crate) fn is_section(path: &str) -> bool {
     let lies_beneath = |key: &str| key.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
-    KEYS.iter().any(|key| lies_beneath(&key.path)) || lies_beneath(SCOPES) || path == WITHOUT_NAMESPACE
+    KEYS.iter().any(|key| lies_beneath(&key.path))
+        || LISTS.iter().any(|(list, _)| lies_beneath(list))
+        || path == WITHOUT_NAMESPACE
 }
 
 /// Every path that can be written, for suggestions.
 pub(crate) fn paths() -> Vec<String> {
-    let options = OPTIONS
-        .iter()
-        .flat_map(|option| [format!("{WITHOUT_NAMESPACE}.{}", option.path), format!("{NAMESPACES}[].{}", option.path)]);
+    let options = OPTIONS.iter().map(|option| format!("{WITHOUT_NAMESPACE}.{}", option.path));
+    let of_lists =
+        LISTS.iter().flat_map(|(list, options)| options.iter().map(move |key| format!("{list}[].{}", key.path)));
     let sections = KEYS.iter().filter_map(|key| key.path.rsplit_once('.')).map(|(section, _)| section.to_owned());
-    let mut all: Vec<String> = KEYS.iter().map(|key| key.path.clone()).chain(options).chain(sections).collect();
-    all.extend(SCOPE_OPTIONS.iter().map(|option| format!("{SCOPES}[].{}", option.path)));
-    all.extend([NAMESPACES.to_owned(), WITHOUT_NAMESPACE.to_owned(), SCOPES.to_owned()]);
+    let mut all: Vec<String> =
+        KEYS.iter().map(|key| key.path.clone()).chain(options).chain(of_lists).chain(sections).collect();
+    all.extend(LISTS.iter().map(|(list, _)| (*list).to_owned()).chain([WITHOUT_NAMESPACE.to_owned()]));
     all
 }

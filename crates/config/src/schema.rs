@@ -5,7 +5,10 @@ use serde_json::{Map, Value as Json, json};
 use touchline_engine::duration::WHOLE_DIGITS;
 use touchline_engine::setting::{Key, ValueKind};
 
-use crate::keys::{KEYS, NAMESPACES, OPTIONS, SCOPE_OPTIONS, SCOPES, WITHOUT_NAMESPACE};
+use crate::keys::{
+    KEYS, NAMESPACES, OPTIONS, PROXIES, PROXY_OPTIONS, RPC_NAMESPACES, RPC_OPTIONS, SCOPE_OPTIONS, SCOPES,
+    WITHOUT_NAMESPACE,
+};
 use crate::load::environment::variable;
 use crate::unsupported::{Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS, UnsupportedKey};
 
@@ -34,11 +37,15 @@ pub fn json_schema() -> Json {
     insert(&mut root, WITHOUT_NAMESPACE, options(Some(WITHOUT_NAMESPACE)));
     let meaning = "Namespaces of channels: a name, and options of its channels.";
     insert(&mut root, NAMESPACES, named(options(None), NAMESPACE_NAME, meaning));
-    let mut scope = table();
-    for key in SCOPE_OPTIONS.iter() {
-        insert(&mut scope, &key.path, value(key, None));
+    for (list, keys, pattern, meaning) in [
+        (SCOPES, &SCOPE_OPTIONS, SCOPE_NAME, "Scopes of the registry: a name, and options."),
+        (PROXIES, &PROXY_OPTIONS, NAMESPACE_NAME, "Backends that have a name."),
+        (RPC_NAMESPACES, &RPC_OPTIONS, NAMESPACE_NAME, "Namespaces of methods: a name, and options."),
+    ] {
+        let mut item = table();
+        keys.iter().for_each(|key| insert(&mut item, &key.path, value(key, None)));
+        insert(&mut root, list, named(item, pattern, meaning));
     }
-    insert(&mut root, SCOPES, named(scope, SCOPE_NAME, "Scopes of the registry: a name, and options."));
     let Json::Object(mut fields) = root else { return root };
     // A configuration is a table; the tables within it may be absent.
     fields.insert("type".into(), json!("object"));
@@ -115,6 +122,14 @@ fn value(key: &Key, path: Option<&str>) -> Json {
         ValueKind::Choice(words) => {
             json!({ "enum": words.iter().map(|word| json!(word)).chain([Json::Null]).collect::<Vec<_>>() })
         }
+        ValueKind::StringMap => json!({ "anyOf": [
+            { "type": "object", "additionalProperties": { "type": "string" } },
+            { "type": ["string", "null"] },
+        ] }),
+        ValueKind::Transforms => json!({ "anyOf": [
+            { "type": "array", "items": transform() },
+            { "type": ["string", "null"] },
+        ] }),
         ValueKind::Texts => {
             json!({ "anyOf": [
                 { "type": "array", "items": { "type": ["string", "null"] } },
@@ -197,6 +212,29 @@ fn default(key: &Key) -> Option<Json> {
         ValueKind::Texts => Some(key.default.split_whitespace().collect()),
         _ => Some(json!(key.default)),
     }
+}
+
+/// A refusal by status of HTTP.
+fn transform() -> Json {
+    let text = json!({ "type": "string", "pattern": "^[\\x00-\\x7F]{0,123}$" });
+    let refusal = |least: u64, most: u64, text_name: &str| {
+        let mut fields = json!({ "code": { "type": "integer", "minimum": least, "maximum": most } });
+        fields[text_name] = text.clone();
+        json!({ "type": "object", "additionalProperties": false, "required": ["code"], "properties": fields })
+    };
+    let mut error = refusal(400, 1_999, "message");
+    error["properties"]["temporary"] = json!({ "type": "boolean" });
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["status_code"],
+        "properties": {
+            "status_code": { "type": "integer", "minimum": 0, "maximum": u16::MAX },
+            "to_error": error,
+            "to_disconnect": refusal(4_000, 4_999, "reason"),
+        },
+        "oneOf": [{ "required": ["to_error"] }, { "required": ["to_disconnect"] }],
+    })
 }
 
 /// A key of Centrifugo that is not supported: crossed out, and only empty or off where the server would refuse it.

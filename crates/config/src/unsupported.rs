@@ -40,6 +40,8 @@ const NOT_SHARED: Disposition =
     LeftOut("channels and presence are in the memory of the nodes, which meet through NATS (`[cluster]`)");
 const BLOCKED: Disposition = Refused("ignoring it would admit users that it keeps out");
 const NOT_ASKED: Disposition = LeftOut("what it would allow is refused, unless an `allow_…` permission holds");
+const STREAM_HOOK: Disposition = Refused("the backend would not be asked");
+const NO_GRPC: Disposition = LeftOut("backends are asked over HTTP");
 const STRICTER_TOKENS: Disposition = Refused("ignoring it would accept tokens that it rejects");
 
 /// Keys and sections by their whole path.
@@ -57,7 +59,6 @@ pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
     with("log.file", LeftOut("logs go to stderr")),
     left_out("http_api.handler_prefix"),
     left_out("http_api.error_mode"),
-    left_out("client.proxy"),
     with("client.presence_update_interval", Ignored),
     with("client.concurrency", Ignored),
     with("client.batch_periodic_events", Ignored),
@@ -93,7 +94,25 @@ pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
     with("client.subscription_token.issuer_regex", STRICTER_TOKENS),
     with("client.subscription_token.user_id_claim", Refused("without it, users would be taken from another claim")),
     left_out("client.subscription_token.insecure_skip_jwks_endpoint_safety_check"),
-    left_out("channel.proxy"),
+    with("client.proxy.connect.grpc", NO_GRPC),
+    with("client.proxy.connect.http.tls.client_ca_pem", Ignored),
+    with("client.proxy.refresh.grpc", NO_GRPC),
+    with("client.proxy.refresh.http.tls.client_ca_pem", Ignored),
+    with("channel.proxy.subscribe.grpc", NO_GRPC),
+    with("channel.proxy.subscribe.http.tls.client_ca_pem", Ignored),
+    with("channel.proxy.publish.grpc", NO_GRPC),
+    with("channel.proxy.publish.http.tls.client_ca_pem", Ignored),
+    with("channel.proxy.sub_refresh.grpc", NO_GRPC),
+    with("channel.proxy.sub_refresh.http.tls.client_ca_pem", Ignored),
+    with("rpc.proxy.grpc", NO_GRPC),
+    with("rpc.proxy.http.tls.client_ca_pem", Ignored),
+    with("channel.proxy.subscribe_stream", STREAM_HOOK),
+    left_out("channel.proxy.map_publish"),
+    left_out("channel.proxy.map_remove"),
+    left_out("channel.proxy.shared_poll_refresh"),
+    left_out("channel.proxy.state"),
+    left_out("channel.proxy.cache_empty"),
+    left_out("rpc.ping"),
     with("channel.publication_data_format", LeftOut("publications are any JSON")),
     with("websocket.compression_level", Ignored),
     with("websocket.read_buffer_size", Ignored),
@@ -116,8 +135,6 @@ pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
     left_out("map_brokers"),
     with("controller", NOT_SHARED),
     left_out("shared_poll"),
-    left_out("rpc"),
-    left_out("proxies"),
     left_out("grpc_api"),
     left_out("consumers"),
     left_out("webtransport"),
@@ -162,6 +179,8 @@ pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
 
 /// Options of channels that we don't act on yet.
 pub(crate) const UNSUPPORTED_OPTIONS: &[UnsupportedKey] = &[
+    with("grpc", NO_GRPC),
+    with("http.tls.client_ca_pem", Ignored),
     left_out("auto_cache_recover"),
     with("shared_position_sync", Ignored),
     with("keep_latest_publication", Ignored),
@@ -181,27 +200,14 @@ pub(crate) const UNSUPPORTED_OPTIONS: &[UnsupportedKey] = &[
     with("presence_manager_name", NOT_SHARED),
     with("delta_publish", Ignored),
     with("publication_data_format", LeftOut("publications are any JSON")),
-    left_out("subscribe_proxy_enabled"),
-    with("subscribe_proxy_name", Ignored),
-    left_out("publish_proxy_enabled"),
-    with("publish_proxy_name", Ignored),
-    left_out("sub_refresh_proxy_enabled"),
-    with("sub_refresh_proxy_name", Ignored),
-    left_out("subscribe_stream_proxy_enabled"),
+    with("subscribe_stream_proxy_enabled", STREAM_HOOK),
     with("subscribe_stream_proxy_name", Ignored),
-    left_out("subscribe_stream_proxy_bidirectional"),
+    with("subscribe_stream_proxy_bidirectional", STREAM_HOOK),
     left_out("subscription_type"),
     left_out("map"),
     left_out("shared_poll"),
     left_out("map_clients_presence_channel_prefix"),
     left_out("map_users_presence_channel_prefix"),
-];
-
-/// A proxy's switch, the permissions that hold where it is left out, and what is then not asked.
-pub(crate) const PROXIED: &[(&str, &[&str])] = &[
-    ("subscribe_proxy_enabled", &["allow_subscribe_for_client"]),
-    ("subscribe_stream_proxy_enabled", &["allow_subscribe_for_client"]),
-    ("publish_proxy_enabled", &["allow_publish_for_client", "allow_publish_for_subscriber"]),
 ];
 
 /// The entry that covers this path.

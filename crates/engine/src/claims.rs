@@ -74,6 +74,8 @@ pub struct ConnectionClaims {
     pub channels: Vec<String>,
     /// The same, with options.
     pub subs: BTreeMap<String, SubscribeOptions>,
+    /// JSON object for hooks.
+    pub meta: Option<Box<RawValue>>,
     /// Names to register for the connection.
     pub names: Vec<EntryClaim>,
     /// Groups to join.
@@ -135,6 +137,18 @@ pub struct SubscribeOptions {
     /// Options other than the namespace's.
     #[serde(rename = "override", deserialize_with = "object_or_default")]
     pub overrides: Overrides,
+}
+
+impl SubscribeOptions {
+    /// The info, however it was written.
+    pub(crate) fn info(&self) -> Option<&RawValue> {
+        self.info.as_deref().or(self.b64info.as_ref().map(|packed| &*packed.0))
+    }
+
+    /// The data for the client, however it was written.
+    pub(crate) fn data(&self) -> Option<&RawValue> {
+        self.data.as_deref().or(self.b64data.as_ref().map(|packed| &*packed.0))
+    }
 }
 
 /// Options of one subscription that differ from its namespace's.

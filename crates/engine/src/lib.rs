@@ -67,6 +67,7 @@ pub mod directory;
 pub mod duration;
 mod field_names;
 mod history;
+pub mod hook;
 pub mod hub;
 mod idempotency;
 mod namespace;

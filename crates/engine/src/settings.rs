@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::hook::ClientProxySettings;
 use crate::setting::{SOME, ValueKind};
 
 settings! {
@@ -55,6 +56,9 @@ settings! {
         /// Commands of one connection that may be under way; then its next ones are not read until one is answered.
         /// Calls of the registry have a limit of their own.
         own commands_in_flight_max: usize = 64, ValueKind::Integer(1, 65_535);
+        /// Commands of one connection that may wait for a backend (hooks); then its next ones are not read until one is
+        /// answered.
+        own hook_calls_in_flight_max: usize = 16, ValueKind::Integer(1, 65_535);
         /// Time for which a client may leave answers that it has asked for unread; after it a missing pong ends the
         /// connection, as it does at once where no answers wait.
         own answer_timeout: Duration = Duration::from_secs(60);
@@ -82,6 +86,8 @@ settings! {
         key recovery_max_publication_limit: usize = 300;
         /// Subscribe every user to a channel of its own.
         section subscribe_to_user_personal_channel: PersonalChannel = PersonalChannel::default();
+        /// Hooks about connections.
+        section proxy: ClientProxySettings = ClientProxySettings::default();
         /// The connect reply carries the server's time.
         key connect_include_server_time: bool = false;
     }

@@ -14,12 +14,14 @@ use touchline_store::stats::Stats;
 use crate::api::services::ApiServices;
 use crate::auth::TokenVerifier;
 use crate::backend::{nats, store};
+use crate::hooks::{Endpoints, HookHandler, WorkerStart};
 use crate::listening::listen_on_each;
 use crate::net::origin::Origins;
 use crate::net::port::{Port, PortRole};
 use crate::node::{Node, NodeHandles};
 use crate::preparation::{Ports, prepare, proxies_of};
 use crate::runtime::clock::Clock;
+use crate::runtime::hook_mailbox::HookMailbox;
 use crate::runtime::shard_handle::ShardHandle;
 use crate::runtime::signer::HmacSigner;
 use crate::runtime::user_counts::UserCounts;
@@ -35,7 +37,15 @@ impl Server {
     ///
     /// # Errors
     /// See [`StartError`].
-    pub fn bind(mut settings: Settings) -> Result<Server, StartError> {
+    pub fn bind(settings: Settings) -> Result<Server, StartError> {
+        Server::bind_with(settings, None)
+    }
+
+    /// The same. `handler`: answers the hooks that are switched on and have no endpoint.
+    pub(crate) fn bind_with(
+        mut settings: Settings,
+        handler: Option<Arc<dyn HookHandler>>,
+    ) -> Result<Server, StartError> {
         let ports = prepare(&settings).map_err(|mut faults| faults.swap_remove(0))?;
         let client = &settings.client;
         let proxies = proxies_of(&settings)?;
@@ -58,6 +68,7 @@ impl Server {
             settings.cluster.is_on(),
             clock.now_ms(),
         );
+        let endpoints = Endpoints::new(&settings, handler.as_ref()).map_err(StartError::hook)?;
         let (registry, registry_messages) = std::sync::mpsc::channel();
         let stats = &settings.store.stats;
         let mut key = [0; 32];
@@ -74,18 +85,23 @@ impl Server {
             users: users_of(client),
             line_idle: settings.tcp.idle_timeout,
             deferred_max: deferred_max(&settings),
+            rpc: settings.rpc.clone(),
+            emulated_header_names: endpoints.emulated_names(),
+            keeps_meta: endpoints.includes_meta(),
             track: TrackLimits { rate: if stats.enabled { stats.track_rate } else { 0 }, props_max: stats.track_size },
         };
         let databases = store::opening(&settings, &session.namespaces, &id)?;
         let statistics = store::stats_opening(&settings)?;
         let (handles, shards) = shard_parts(listeners)?;
         let (cluster, joining) = nats::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
+        let forwarded_names = endpoints.forwarded_names();
+        let (hooks, worker) = hooks_of(&settings, endpoints).unzip();
         let node = Arc::new(Node::new(
             settings,
             session,
             clock,
             id,
-            NodeHandles { shards: handles, registry, cluster, signer, proxies, origins },
+            NodeHandles { shards: handles, registry, cluster, signer, proxies, origins, hooks, forwarded_names },
         ));
         if let Some(databases) = databases {
             store::open(&node, &databases).map_err(|source| StartError::Database { database: "primary", source })?;
@@ -95,8 +111,17 @@ impl Server {
             node.set_stats(opened?);
         }
         let services: Services = &ApiServices;
-        Ok(Server { node, shards, directory, registry_messages, joining, renewal, services, addresses })
+        Ok(Server { node, shards, directory, registry_messages, joining, renewal, worker, services, addresses })
     }
+}
+
+/// The mailbox of the thread that asks backends, and what the thread begins with; None = no hook is switched on.
+fn hooks_of(settings: &Settings, endpoints: Endpoints) -> Option<(HookMailbox, WorkerStart)> {
+    if endpoints.is_empty() {
+        return None;
+    }
+    let (mailbox, messages) = HookMailbox::new(&settings.hooks, endpoints.names());
+    Some((mailbox, WorkerStart { endpoints, messages }))
 }
 
 /// Counts the connections of each user; None = they have no limit.

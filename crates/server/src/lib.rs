@@ -60,6 +60,7 @@ mod api;
 mod auth;
 mod backend;
 mod builder;
+mod hooks;
 mod listening;
 mod net;
 mod node;
@@ -82,10 +83,10 @@ pub use server::{Running, Server};
 pub use start_error::StartError;
 pub use tls::{TlsError, read_pem};
 pub use touchline_config::{
-    AutocertSettings, BadNetwork, ClientAuth, ClientTlsSettings, ClientUser, ClusterSettings, EmulationSettings, EndpointSettings,
-    HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings, NodeSettings, Page, PrimarySettings,
-    RegistrySettings, Settings, ShutdownSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings,
-    WebSocketSettings, is_inline_pem,
+    AutocertSettings, BadNetwork, ClientAuth, ClientTlsSettings, ClientUser, ClusterSettings, EmulationSettings,
+    EndpointSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings, NodeSettings, Page,
+    PrimarySettings, RegistrySettings, Settings, ShutdownSettings, StoreSettings, TcpSettings, TlsSettings,
+    UniWebSocketSettings, WebSocketSettings, is_inline_pem,
 };
 pub use touchline_engine::directory::{ConflictPolicy, ScopeOptions};
 pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Namespace};

@@ -10,12 +10,13 @@ use tokio::sync::{oneshot, watch};
 use touchline_cluster::{Cluster, IsEnough};
 use touchline_config::Settings;
 use touchline_engine::directory::{DirectoryRequest, Requester};
+use touchline_engine::hook::HookOutcome;
 use touchline_engine::request::{BackendEvent, ChannelRequest};
-use touchline_engine::{Response, ShardId, session};
+use touchline_engine::{ConnectionId, Response, ShardId, session};
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::{HeaderMap, ORIGIN};
+use hyper::header::{HeaderMap, HeaderName, ORIGIN};
 use touchline_protocol::Error;
 use touchline_protocol::stream::ChannelName;
 use touchline_registry::OwnerId;
@@ -30,6 +31,7 @@ use crate::net::remote::Remote;
 use crate::runtime::clock::Clock;
 use crate::runtime::connected_users::ConnectedUsers;
 use crate::runtime::here::here;
+use crate::runtime::hook_mailbox::{HookMailbox, HookMessage};
 use crate::runtime::mailbox::{ClientCommand, Inspection, Message, UserAction, UserCommand};
 use crate::runtime::memory;
 use crate::runtime::metrics::{NodeCollector, ShardMetrics};
@@ -47,6 +49,8 @@ pub(crate) struct NodeHandles {
     pub(crate) signer: Arc<HmacSigner>,
     pub(crate) proxies: Proxies,
     pub(crate) origins: Origins,
+    pub(crate) hooks: Option<HookMailbox>,
+    pub(crate) forwarded_names: Vec<HeaderName>,
 }
 
 /// Four fifths of `bytes`: from there on the node is short of memory.
@@ -83,6 +87,10 @@ pub(crate) struct Node {
     registry_metrics: Mutex<Arc<RegistryMetrics>>,
     /// Counts the connected users.
     pub(crate) users: Arc<ConnectedUsers>,
+    /// The mailbox of the thread that asks backends; None = no hook is switched on.
+    pub(crate) hooks: Option<HookMailbox>,
+    /// Header fields of clients' requests that backends are sent.
+    pub(crate) forwarded_names: Vec<HeaderName>,
     /// The connection to the other nodes; None = the node runs alone.
     pub(crate) cluster: Option<Cluster>,
     /// The primary database; empty = nothing needs it.
@@ -116,7 +124,7 @@ impl Node {
         handles: NodeHandles,
     ) -> Self {
         let draining = watch::Sender::new(false);
-        let NodeHandles { shards, registry, cluster, signer, proxies, origins } = handles;
+        let NodeHandles { shards, registry, cluster, signer, proxies, origins, hooks, forwarded_names } = handles;
         let buffer_max_size =
             if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         let buffer_slice = buffer_max_size / shards.len().max(1);
@@ -136,6 +144,8 @@ impl Node {
             shards,
             registry,
             registry_metrics: Mutex::default(),
+            hooks,
+            forwarded_names,
             cluster,
             store: OnceLock::new(),
             stats: OnceLock::new(),
@@ -337,6 +347,19 @@ impl Node {
             }
             ReplyTo::Operation(Some(shard), reply) => self.enqueue(shard, Message::OperationReply { reply, response }),
             reply_to => self.reply(reply_to, response),
+        }
+    }
+
+    /// Sends a session the answer of a backend, without waking its shard; [`Node::wake`] must follow.
+    pub(crate) fn enqueue_hook_answer(&self, connection: ConnectionId, serial: u32, outcome: HookOutcome) {
+        let outcome = Box::new(outcome);
+        self.enqueue(connection.shard, Message::HookAnswer { connection, serial, outcome });
+    }
+
+    /// Lets the thread that asks backends forget what would let a user into a channel again; None = into any.
+    pub(crate) fn forget_hook_answers(&self, user: &str, channel: Option<&str>) {
+        if let Some(hooks) = &self.hooks {
+            hooks.send(HookMessage::Forget { user: user.into(), channel: channel.map(Box::from) });
         }
     }
 

@@ -10,6 +10,7 @@ use touchline_engine::ClientSettings;
 
 use crate::auth::{TokenVerifier, check_token_keys};
 use crate::backend::nats;
+use crate::hooks::Endpoints;
 use crate::net::origin::Origins;
 use crate::net::proxies::Proxies;
 use crate::start_error::StartError;
@@ -47,7 +48,9 @@ impl PreparedPort {
 /// All faults that keep a node from starting with these settings, as far as they are known before addresses are bound
 /// and databases opened.
 pub fn check(settings: &Settings) -> Vec<StartError> {
-    prepare(settings).err().unwrap_or_default()
+    let mut faults = prepare(settings).err().unwrap_or_default();
+    faults.extend(Endpoints::new(settings, None).err().map(StartError::hook));
+    faults
 }
 
 /// What only this server can tell of settings, for those who read a configuration.

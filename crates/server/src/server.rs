@@ -15,8 +15,10 @@ use touchline_engine::ShardId;
 use touchline_engine::directory::Directory;
 
 use crate::backend::nats;
+use crate::hooks::{self, WorkerStart};
 use crate::node::Node;
 use crate::registry::actor;
+use crate::runtime::hook_mailbox::HookMessage;
 use crate::runtime::mailbox::Message;
 use crate::runtime::poller::Poller;
 use crate::runtime::registry_mailbox::RegistryMessage;
@@ -38,6 +40,8 @@ pub struct Server {
     pub(crate) joining: Option<Joining>,
     /// Certificates that are ordered once the shards can serve the challenges; None = none.
     pub(crate) renewal: Option<PendingRenewal>,
+    /// What the thread that asks backends begins with; None = no hook is switched on.
+    pub(crate) worker: Option<WorkerStart>,
     pub(crate) shards: Vec<ShardParts>,
     /// What the shards ask of the floors above them.
     pub(crate) services: Services,
@@ -81,7 +85,7 @@ impl Server {
     /// # Errors
     /// [`StartError::System`].
     pub fn start(self) -> Result<Running, StartError> {
-        let Server { node, shards, directory, registry_messages, joining, renewal, services, addresses } = self;
+        let Server { node, shards, directory, registry_messages, joining, renewal, worker, services, addresses } = self;
         let started = actor::start(Arc::clone(&node), directory, registry_messages);
         let registry_actor = started.map_err(|source| StartError::System { what: "a thread", source })?;
         if let Some(joining) = joining {
@@ -93,6 +97,8 @@ impl Server {
                 }
             })?;
         }
+        let worker = worker.map(|worker| hooks::start(Arc::clone(&node), worker)).transpose();
+        let worker = worker.map_err(|source| StartError::System { what: "a thread", source })?;
         let mut threads = Vec::with_capacity(shards.len());
         for (id, parts) in shards.into_iter().enumerate() {
             let node = Arc::clone(&node);
@@ -107,7 +113,7 @@ impl Server {
         if let Some(renewal) = renewal {
             renewal.start().map_err(|source| StartError::System { what: "a thread", source })?;
         }
-        Ok(Running { node, threads, registry_actor, addresses })
+        Ok(Running { node, threads, registry_actor, worker, addresses })
     }
 }
 
@@ -116,6 +122,8 @@ pub struct Running {
     node: Arc<Node>,
     threads: Vec<JoinHandle<()>>,
     registry_actor: JoinHandle<()>,
+    /// The thread that asks backends.
+    worker: Option<JoinHandle<()>>,
     addresses: Addresses,
 }
 
@@ -156,6 +164,10 @@ impl Running {
         self.node.is_stopped.store(true, Relaxed);
         for thread in self.threads {
             let _ = thread.join();
+        }
+        if let (Some(hooks), Some(worker)) = (&self.node.hooks, self.worker) {
+            hooks.send(HookMessage::Stop);
+            let _ = worker.join();
         }
         self.node.send_to_registry(RegistryMessage::Stop);
         let _ = self.registry_actor.join();

@@ -115,6 +115,9 @@ pub enum StartError {
         /// The name.
         name: String,
     },
+    /// A hook that is switched on can't be used.
+    #[error("{0}")]
+    Hook(String),
     /// The system refused threads, sockets or random numbers.
     #[error("the system refused {what}")]
     System {
@@ -126,6 +129,12 @@ pub enum StartError {
 }
 
 impl StartError {
+    /// A hook that is switched on can't be used.
+    pub(crate) fn hook(fault: impl std::error::Error) -> Self {
+        let cause = fault.source().map_or(String::new(), |cause| format!(": {cause}"));
+        StartError::Hook(format!("{fault}{cause}"))
+    }
+
     /// The system has no random numbers.
     pub(crate) fn no_random_numbers() -> Self {
         StartError::System { what: "random numbers", source: io::ErrorKind::Other.into() }

@@ -56,6 +56,9 @@ pub fn try_token(
     let node = session::SessionSettings {
         verifier: Box::new(TokenVerifier::new(&client)?),
         namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
+        rpc: settings.rpc.clone(),
+        emulated_header_names: Vec::new(),
+        keeps_meta: false,
         scopes: directory.scopes(),
         version: crate::runtime::process::VERSION,
         id: String::new(),

@@ -28,6 +28,7 @@ const FLOORS: &[&str] = &[
     "node",
     "backend",
     "registry",
+    "hooks",
     "transport",
     "shard",
     "api",

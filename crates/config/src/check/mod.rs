@@ -2,6 +2,7 @@
 
 mod doubts;
 pub(crate) mod files;
+mod hooks;
 mod paths;
 mod rules;
 pub(crate) mod secrets;

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use touchline_engine::{ChannelOptions, ClientSettings, TokenSettings};
 
-use super::{doubts, paths};
+use super::{doubts, hooks, paths};
 use crate::finding::Finding;
 use crate::keys::{NAMESPACES, WITHOUT_NAMESPACE};
 use crate::probes::Probes;
@@ -30,6 +30,7 @@ pub(crate) fn check(settings: &Settings, probes: &Probes, findings: &mut Vec<Fin
     pings(settings, findings);
     paths::check(settings, findings);
     doubts::check(settings, findings);
+    hooks::check(settings, findings);
 }
 
 fn pings(settings: &Settings, findings: &mut Vec<Finding>) {
@@ -247,7 +248,7 @@ fn channels(settings: &Settings, findings: &mut Vec<Finding>) {
 }
 
 /// As Centrifugo has it, so that a name is good on both.
-fn is_namespace_name(name: &str) -> bool {
+pub(super) fn is_namespace_name(name: &str) -> bool {
     name.len() >= 2 && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 

@@ -12,7 +12,8 @@ pub(crate) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     let token = &client.token;
     let verifies_tokens =
         ![&token.hmac_secret_key, &token.rsa_public_key, &token.ecdsa_public_key].iter().all(|key| key.is_empty());
-    if !verifies_tokens && !client.insecure && !client.allow_anonymous_connect_without_token {
+    let asks_backend = client.proxy.connect.enabled;
+    if !verifies_tokens && !asks_backend && !client.insecure && !client.allow_anonymous_connect_without_token {
         let text = format!(
             "client.token.hmac_secret_key: missing, so no client could connect. \
              Set it (or client.token.rsa_public_key, client.token.ecdsa_public_key), or let anonymous clients in by \

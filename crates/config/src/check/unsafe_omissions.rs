@@ -14,47 +14,9 @@ const MEETING_LISTS: [&str; 3] = ["brokers", "presence_managers", "map_brokers"]
 
 /// Refuses what is written where leaving it out would be unsafe with these settings.
 pub(crate) fn check(written: &ConfigNode, settings: &Settings, findings: &mut Vec<Finding>) {
-    let client = &settings.client;
-    let without_token = [
-        (client.allow_anonymous_connect_without_token, "client.allow_anonymous_connect_without_token"),
-        (client.insecure, "client.insecure"),
-    ];
-    if let (Some(proxy), Some((_, key))) = (connect_proxy(written), without_token.iter().find(|(is_on, _)| *is_on)) {
-        let text = format!(
-            "client.proxy.connect is not supported yet, and {key} would admit users that your backend refuses; \
-             switch one of them off"
-        );
-        findings.push(Finding::error(text, Some(&proxy.location)));
-    }
     if !settings.cluster.is_on() {
         split(written, findings);
     }
-}
-
-/// The switch of the connect proxy, if it is on. In the environment its name is not taken apart.
-fn connect_proxy(written: &ConfigNode) -> Option<&ConfigNode> {
-    let switches = ["client.proxy.connect.enabled", "client.proxy.connect_enabled"];
-    switches
-        .iter()
-        .find_map(|path| written.get(path))
-        .filter(|node| !is_default_or_off(node))
-        .or_else(|| proxy_in_text(written))
-}
-
-/// The same where the environment gives all of the section as one text of JSON.
-fn proxy_in_text(written: &ConfigNode) -> Option<&ConfigNode> {
-    let sections = [
-        ("client.proxy", "/connect/enabled"),
-        ("client.proxy.connect", "/enabled"),
-        ("client", "/proxy/connect/enabled"),
-    ];
-    let is_on = |node: &ConfigNode, switch: &str| {
-        let ConfigValue::Text(text) = &node.value else { return false };
-        let json = serde_json::from_str::<serde_json::Value>(text).ok();
-        json.and_then(|json| json.pointer(switch).map(|switch| *switch == true || *switch == "true"))
-            .unwrap_or_default()
-    };
-    sections.iter().find_map(|(section, switch)| written.get(section).filter(|node| is_on(node, switch)))
 }
 
 /// Nodes that are meant to share their channels would each have their own.

@@ -5,7 +5,7 @@
 
 use super::tree::{ConfigNode, ConfigValue, Location};
 use crate::finding::Finding;
-use crate::keys::{KEYS, Key, NAMESPACES, OPTIONS, SCOPES, WITHOUT_NAMESPACE};
+use crate::keys::{KEYS, Key, LISTS, NAMESPACES, OPTIONS, WITHOUT_NAMESPACE};
 use crate::nearest::nearest;
 use crate::unsupported::{UNSUPPORTED, UNSUPPORTED_OPTIONS};
 
@@ -38,13 +38,19 @@ fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut ConfigNode, findi
     if is_someone_elses(suffix, value) {
         return;
     }
-    if let Some(path) = [NAMESPACES, SCOPES].into_iter().find(|path| suffix == variable(path)) {
+    if let Some((path, _)) = LISTS.iter().find(|(path, _)| suffix == variable(path)) {
         match named_tables(value, &location, tree.get(path)) {
             Some(list) => tree.set(path, list),
             None => findings.push(Finding::error(format!("{path}: expected a JSON list or names"), Some(&location))),
         }
     } else if let Some(path) = path_of(suffix) {
         tree.set(&path, node);
+    } else if let Some(section) = section_of(suffix) {
+        // Left out, it could open a door.
+        match serde_json::from_str(value).ok().and_then(|json| ConfigNode::from_json(json, &location)) {
+            Some(node @ ConfigNode { value: ConfigValue::Table(_), .. }) => set_all(tree, &section, node),
+            _ => findings.push(Finding::error(format!("{section}: expected a JSON object"), Some(&location))),
+        }
     } else if let Some((item, option)) = namespace_option(suffix, tree) {
         item.set(&option, node);
     } else {
@@ -58,6 +64,25 @@ fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut ConfigNode, findi
 /// The variable of a key, without its prefix.
 pub(crate) fn variable(path: &str) -> String {
     path.replace(['.', '-'], "_").to_ascii_uppercase()
+}
+
+/// The section of this variable: its value is a JSON object with keys of it.
+fn section_of(suffix: &str) -> Option<String> {
+    let above = |path: &'static str| path.match_indices('.').map(move |(at, _)| &path[..at]);
+    let mut sections = KEYS.iter().flat_map(|key| above(&key.path));
+    sections.find(|section| variable(section) == suffix).map(str::to_owned)
+}
+
+/// Writes what a table holds below a path, key by key.
+fn set_all(tree: &mut ConfigNode, path: &str, node: ConfigNode) {
+    match node.value {
+        ConfigValue::Table(table) if !KEYS.iter().any(|key| key.path == path) => {
+            for (key, node) in table {
+                set_all(tree, &format!("{path}.{key}"), node);
+            }
+        }
+        value => tree.set(path, ConfigNode { location: node.location, value }),
+    }
 }
 
 fn path_of(suffix: &str) -> Option<String> {

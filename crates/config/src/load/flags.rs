@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::environment::named_tables;
 use super::tree::{ConfigNode, ConfigValue, Location};
-use crate::keys::{NAMESPACES, SCOPES};
+use crate::keys::LISTS;
 
 /// Flags that set a key.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +25,7 @@ pub struct Flags {
 pub(crate) fn apply(flags: &Flags, tree: &mut ConfigNode) {
     for (path, value) in &flags.keys {
         let location = Location::Variable(format!("--{path}"));
-        let list = if [NAMESPACES, SCOPES].contains(&path.as_str()) {
+        let list = if LISTS.iter().any(|(list, _)| list == path) {
             named_tables(value, &location, tree.get(path))
         } else {
             None

@@ -6,13 +6,17 @@
 use std::time::Duration;
 
 use touchline_engine::directory::ScopeOptions;
+use touchline_engine::hook::{NamedProxy, ProxySettings, RpcNamespace, RpcOptions};
 use touchline_engine::setting::SettingsTable;
 use touchline_engine::{ChannelOptions, Namespace, duration};
 
 use super::tree::{ConfigNode, ConfigValue};
 use crate::configuration::Configuration;
 use crate::finding::{Finding, Severity};
-use crate::keys::{self, KEYS, Key, NAMESPACES, OPTIONS, SCOPE_OPTIONS, SCOPES, ValueKind, WITHOUT_NAMESPACE};
+use crate::keys::{
+    self, KEYS, Key, NAMESPACES, OPTIONS, PROXIES, PROXY_OPTIONS, RPC_NAMESPACES, RPC_OPTIONS, SCOPE_OPTIONS, SCOPES,
+    ValueKind, WITHOUT_NAMESPACE,
+};
 use crate::nearest::nearest;
 use crate::pem::is_inline_pem;
 use crate::unsupported::{self, Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
@@ -46,6 +50,10 @@ impl ConfigReader<'_> {
             self.read_namespaces(node);
         } else if path == SCOPES {
             self.read_scopes(node);
+        } else if path == PROXIES {
+            self.read_proxies(node);
+        } else if path == RPC_NAMESPACES {
+            self.read_rpc_namespaces(node);
         } else if keys::is_section(path) || unsupported::is_above(path) {
             self.read_section(path, node);
         } else {
@@ -62,7 +70,6 @@ impl ConfigReader<'_> {
             let mut options = ChannelOptions::default();
             self.read_options(path, &OPTIONS, &mut options, table.iter());
             self.configuration.settings.channel.without_namespace = options;
-            self.refuse_unasked_proxies(path, node);
         } else {
             table.iter().for_each(|(key, node)| self.read(&format!("{path}.{key}"), node));
         }
@@ -73,7 +80,6 @@ impl ConfigReader<'_> {
             let path = format!("{NAMESPACES}[{name}]");
             let mut options = ChannelOptions::default();
             self.read_options(&path, &OPTIONS, &mut options, fields(item));
-            self.refuse_unasked_proxies(&path, item);
             self.configuration.settings.channel.namespaces.push(Namespace { name, options });
         }
     }
@@ -88,6 +94,24 @@ impl ConfigReader<'_> {
             let mut options = ScopeOptions { name, ..ScopeOptions::default() };
             self.read_options(&path, &SCOPE_OPTIONS, &mut options, fields(item));
             self.configuration.settings.registry.scopes.push(options);
+        }
+    }
+
+    fn read_proxies(&mut self, node: &ConfigNode) {
+        for (name, item) in self.named_tables(PROXIES, node) {
+            let path = format!("{PROXIES}[{name}]");
+            let mut proxy = ProxySettings::default();
+            self.read_options(&path, &PROXY_OPTIONS, &mut proxy, fields(item));
+            self.configuration.settings.proxies.push(NamedProxy { name, proxy });
+        }
+    }
+
+    fn read_rpc_namespaces(&mut self, node: &ConfigNode) {
+        for (name, item) in self.named_tables(RPC_NAMESPACES, node) {
+            let path = format!("{RPC_NAMESPACES}[{name}]");
+            let mut options = RpcOptions::default();
+            self.read_options(&path, &RPC_OPTIONS, &mut options, fields(item));
+            self.configuration.settings.rpc.namespaces.push(RpcNamespace { name, options });
         }
     }
 
@@ -126,30 +150,30 @@ impl ConfigReader<'_> {
     ) {
         for (name, node) in fields {
             let path = format!("{path}.{name}");
-            if let Some(key) = keys::find(known, name) {
-                fill(self.findings, options, &path, key, node);
-            } else if let Some(entry) = unsupported::find(UNSUPPORTED_OPTIONS, name) {
-                self.leave_out(&path, entry.disposition, node);
-            } else {
-                self.refuse_unknown(&path, node);
-            }
+            self.read_option(&path, name, known, options, node);
         }
     }
 
-    /// Refuses a permission beside an unsupported proxy: in Centrifugo the backend decides, here the permission would
-    /// allow every client.
-    fn refuse_unasked_proxies(&mut self, path: &str, node: &ConfigNode) {
-        for (switch, permissions) in unsupported::PROXIED {
-            let is_on = node.get(switch).is_some_and(|node| !unsupported::is_default_or_off(node));
-            let permission =
-                permissions.iter().find(|permission| node.get(permission).is_some_and(|node| node.value.is_on()));
-            if let (true, Some(permission)) = (is_on, permission) {
-                let text = format!(
-                    "{path}: {switch} is not supported yet, and {permission} would hold without asking your backend; \
-                     switch one of them off"
-                );
-                self.findings.push(Finding::error(text, Some(&node.location)));
+    /// Reads one field, or the table within that it is.
+    fn read_option(
+        &mut self,
+        path: &str,
+        name: &str,
+        known: &[Key],
+        options: &mut dyn SettingsTable,
+        node: &ConfigNode,
+    ) {
+        let lies_beneath = |key: &Key| key.path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+        if let Some(key) = keys::find(known, name) {
+            fill(self.findings, options, path, key, node);
+        } else if let (true, ConfigValue::Table(table)) = (known.iter().any(lies_beneath), &node.value) {
+            for (inner, node) in table {
+                self.read_option(&format!("{path}.{inner}"), &format!("{name}.{inner}"), known, options, node);
             }
+        } else if let Some(entry) = unsupported::find(UNSUPPORTED_OPTIONS, name) {
+            self.leave_out(path, entry.disposition, node);
+        } else {
+            self.refuse_unknown(path, node);
         }
     }
 

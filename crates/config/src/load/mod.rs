@@ -10,6 +10,7 @@ mod flags;
 pub(crate) mod interpret;
 mod json;
 pub(crate) mod tree;
+mod variables;
 
 use std::path::{Path, PathBuf};
 
@@ -80,7 +81,10 @@ fn read_and(
     if let Some(secrets) = &sources.development {
         development::fill(secrets, &mut written);
     }
-    let configuration = interpret::interpret(&written, &mut findings);
+    let mut configuration = interpret::interpret(&written, &mut findings);
+    if let Some(configuration) = &mut configuration {
+        variables::replace(configuration, &sources.variables, &mut findings);
+    }
     if let Some(configuration) = &configuration {
         check::check(&configuration.settings, probes, &mut findings);
         check::unsafe_omissions::check(&written, &configuration.settings, &mut findings);

@@ -88,15 +88,26 @@ impl ConfigValue {
                     ConfigValue::Text(text) => Some(text.as_str()),
                     _ => None,
                 });
-                texts.collect::<Option<Vec<_>>>().map_or(WrittenValue::Other, WrittenValue::Texts)
+                let nested = || self.json().map_or(WrittenValue::Other, WrittenValue::Nested);
+                texts.collect::<Option<Vec<_>>>().map_or_else(nested, WrittenValue::Texts)
             }
-            ConfigValue::Table(_) | ConfigValue::Float(_) | ConfigValue::Date => WrittenValue::Other,
+            ConfigValue::Table(_) => self.json().map_or(WrittenValue::Other, WrittenValue::Nested),
+            ConfigValue::Float(_) | ConfigValue::Date => WrittenValue::Other,
         }
     }
 
-    /// Whether it says yes, in any of the ways in which a switch can.
-    pub(crate) fn is_on(&self) -> bool {
-        bool::read(ValueKind::Boolean, &self.written()) == Ok(true)
+    /// The value as JSON; `None` = a date or a fraction is in it.
+    fn json(&self) -> Option<serde_json::Value> {
+        Some(match self {
+            ConfigValue::Table(table) => serde_json::Value::Object(
+                table.iter().map(|(key, node)| Some((key.clone(), node.value.json()?))).collect::<Option<_>>()?,
+            ),
+            ConfigValue::List(items) => items.iter().map(|item| item.value.json()).collect::<Option<_>>()?,
+            ConfigValue::Text(text) => text.as_str().into(),
+            ConfigValue::Integer(number) => (*number).into(),
+            ConfigValue::Boolean(value) => (*value).into(),
+            ConfigValue::Float(_) | ConfigValue::Date => return None,
+        })
     }
 
     /// Whether it says no, in any of the ways in which a switch can.

@@ -15,7 +15,7 @@ pub use self::http::{EndpointSettings, HttpApiSettings, HttpServerSettings};
 pub use self::node::{Page, Settings};
 pub use self::process::{LogSettings, NodeSettings, RegistrySettings, ShutdownSettings};
 pub use self::store::{PrimarySettings, StatsSettings, StoreSettings};
-pub use self::tls::{AutocertSettings, ClientAuth, ClientTlsSettings, ClientUser, InternalTlsSettings, TlsSettings};
+pub use self::tls::{AutocertSettings, ClientAuth, ClientUser, InternalTlsSettings, TlsSettings};
 pub use self::transports::{
     EmulationSettings, HttpStreamSettings, TcpSettings, UniWebSocketSettings, WebSocketSettings,
 };

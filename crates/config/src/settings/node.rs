@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use touchline_engine::hook::{HooksSettings, NamedProxy, RpcSettings};
 use touchline_engine::{ChannelSettings, ClientSettings, settings};
 
 use super::cluster::ClusterSettings;
@@ -53,6 +54,12 @@ settings! {
         section node: NodeSettings = NodeSettings::default();
         /// Names and groups.
         section registry: RegistrySettings = RegistrySettings::default();
+        /// RPCs of clients that a backend answers.
+        section rpc: RpcSettings = RpcSettings::default();
+        /// Hooks: what they may cost.
+        section hooks: HooksSettings = HooksSettings::default();
+        /// Backends that have a name.
+        plain proxies: Vec<NamedProxy> = Vec::new();
         /// The cluster: how nodes find each other.
         section cluster: ClusterSettings = ClusterSettings::default();
         /// The databases.

@@ -62,28 +62,6 @@ impl InternalTlsSettings {
     }
 }
 
-settings! {
-    /// TLS of the node as a client of another server. Fields that end in `_pem` are as in [`TlsSettings`].
-    #[derive(PartialEq, Eq)]
-    pub struct ClientTlsSettings {
-        /// The keys of this section count. Without it a server of `https://` is trusted by the authorities of the
-        /// system.
-        key enabled: bool = false;
-        /// The certificate by which the node is known to the server, written as `http_server.tls.cert_pem`. Empty: it
-        /// has none.
-        key cert_pem: String = "";
-        /// The key of `cert_pem`, written as `http_server.tls.key_pem`.
-        key key_pem: String = "", ValueKind::Secret;
-        /// Authorities that the server is trusted by: PEM, base64 of it, or the path of a file. Empty: those of the
-        /// system.
-        key server_ca_pem: String = "";
-        /// Any certificate of the server is trusted. For development.
-        key insecure_skip_verify: bool = false;
-        /// The name that the server's certificate must have. Empty: the host of the endpoint.
-        key server_name: String = "";
-    }
-}
-
 /// Whether a client must have a certificate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ClientAuth {

@@ -34,34 +34,64 @@ fn what_would_let_in_more_than_was_configured_is_refused() {
         ["Error c.toml:1:14: not supported yet: client.token.issuer_regex; \
           ignoring it would accept tokens that it rejects"]
     );
-    for proxy in ["client.proxy.connect.enabled = true", "client.proxy.connect.enabled = \"true\""] {
-        let open = format!("{proxy}\nclient.allow_anonymous_connect_without_token = true");
-        let found = texts(&toml(&open));
-        assert!(
-            found[0].starts_with("Error") && found[0].contains("would admit users that your backend refuses"),
-            "{found:?}"
-        );
-        assert!(texts(&toml(proxy)).iter().all(|text| text.starts_with("Warning")), "tokens decide");
-    }
-    let open =
-        File::new("c.toml", "client.insecure = true").read(&[("CENTRIFUGO_CLIENT_PROXY_CONNECT_ENABLED", "true")]);
-    assert!(open.configuration.is_none(), "{:?}", texts(&open));
-    for (variable, json) in [("PROXY", r#"{"connect":{"enabled":true}}"#), ("PROXY_CONNECT", r#"{"enabled":true}"#)] {
-        let open =
-            File::new("c.toml", "client.insecure = true").read(&[(&format!("CENTRIFUGO_CLIENT_{variable}"), json)]);
-        assert!(open.configuration.is_none(), "{variable}: {:?}", texts(&open));
-        let closed = File::new("c.toml", "").read(&[(&format!("CENTRIFUGO_CLIENT_{variable}"), json)]);
-        assert!(closed.configuration.is_some(), "{variable}: tokens decide");
-    }
+    let stream = "channel.without_namespace.subscribe_stream_proxy_enabled = true";
+    let found = texts(&toml(stream));
+    assert!(found[0].starts_with("Error") && found[0].contains("the backend would not be asked"), "{found:?}");
     let blocked = texts(&toml("user_block.persistence_engine = \"redis\""));
     assert!(
         blocked[0].starts_with("Error") && blocked[0].contains("would admit users that it keeps out"),
         "{blocked:?}"
     );
-    let proxied =
-        "[[channel.namespaces]]\nname = \"chat\"\npublish_proxy_enabled = true\nallow_publish_for_subscriber = true";
-    let found = texts(&toml(proxied));
-    assert!(found[0].starts_with("Error") && found[0].contains("would hold without asking your backend"), "{found:?}");
+}
+
+#[test]
+fn a_hook_that_is_on_can_be_asked_or_the_start_is_refused() {
+    let proxy = |name: &str| format!("proxies = [{{name = \"{name}\", endpoint = \"http://b\"}}]\n");
+    for (text, fault) in [
+        ("client.proxy.connect.enabled = true", "client.proxy.connect.endpoint: missing"),
+        ("client.proxy.connect = {enabled = true, endpoint = \"grpc://b:1\"}", "gRPC is not supported yet"),
+        ("client.proxy.connect = {enabled = true, endpoint = \"b:1\"}", "expected http://"),
+        (
+            "client.proxy.refresh = {enabled = true, endpoint = \"http://b\", timeout = 0}",
+            "timeout: must be above zero",
+        ),
+        ("channel.without_namespace.subscribe_proxy_name = \"other\"", "has the name \"other\""),
+        ("channel.without_namespace.publish_proxy_enabled = true", "channel.proxy.publish.endpoint: missing"),
+        ("rpc.namespaces = [{name = \"bid\", proxy_enabled = true}]", "rpc.proxy.endpoint: missing"),
+        ("rpc.namespaces = [{name = \"bid\"}, {name = \"bid\"}]", "used twice"),
+        (&proxy("default"), "default is the name"),
+        (&proxy("a"), "expected two or more"),
+        ("client.proxy.connect = {enabled = true, endpoint = \"http://b\", http_headers = [\"a b\"]}", "header field"),
+        (
+            "rpc.proxy.http.static_headers = {Authorization = \"${CENTRIFUGO_VAR_NONE}\"}",
+            "needs the variable CENTRIFUGO_VAR_NONE",
+        ),
+        (
+            "rpc.proxy.http.status_to_code_transforms = [{status_code = 404}]",
+            "exactly one of to_error and to_disconnect",
+        ),
+    ] {
+        let found = texts(&toml(text));
+        assert!(found.iter().any(|found| found.starts_with("Error") && found.contains(fault)), "{text}: {found:?}");
+    }
+    let good = "[client.proxy.connect]\nenabled = true\nendpoint = \"http://b/connect\"\n\
+                [client.proxy.connect.http.static_headers]\nX-Key = \"k-${CENTRIFUGO_VAR_KEY}\"\n\
+                [[proxies]]\nname = \"auction\"\nendpoint = \"https://b\"\nhttp.tls.insecure_skip_verify = true\n\
+                [[channel.namespaces]]\nname = \"bids\"\npublish_proxy_enabled = true\n\
+                publish_proxy_name = \"auction\"\n";
+    let settings = settings(File::new("c.toml", good).read(&[("CENTRIFUGO_VAR_KEY", "secret")]));
+    let headers = &settings.client.proxy.connect.proxy.http.static_headers.0;
+    assert_eq!(headers.get("X-Key").map(String::as_str), Some("k-secret"));
+    assert!(settings.proxies[0].proxy.http.tls.insecure_skip_verify);
+    for (variable, json) in [
+        ("CLIENT_PROXY", r#"{"connect":{"enabled":true,"endpoint":"http://b"}}"#),
+        ("CLIENT_PROXY_CONNECT", r#"{"enabled":"true","endpoint":"http://b"}"#),
+    ] {
+        let reading = File::new("c.toml", "").read(&[(&format!("CENTRIFUGO_{variable}"), json)]);
+        assert!(self::settings(reading).client.proxy.connect.enabled, "{variable}");
+    }
+    let broken = File::new("c.toml", "").read(&[("CENTRIFUGO_CLIENT_PROXY", "yes")]);
+    assert!(broken.configuration.is_none());
 }
 
 #[test]

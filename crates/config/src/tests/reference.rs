@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::pages::{fill, is_up_to_date};
-use crate::keys::{KEYS, Key, OPTIONS, SCOPE_OPTIONS, ValueKind};
+use crate::keys::{KEYS, Key, OPTIONS, PROXY_OPTIONS, RPC_OPTIONS, SCOPE_OPTIONS, ValueKind};
 use crate::unsupported::{Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
 
 /// The prose of the page.
@@ -19,6 +19,8 @@ fn reference() -> String {
         ("@keys@", sections()),
         ("@options@", table(&OPTIONS)),
         ("@scopes@", table(&SCOPE_OPTIONS)),
+        ("@proxies@", table(&PROXY_OPTIONS)),
+        ("@methods@", table(&RPC_OPTIONS)),
         (
             "@left-out@",
             unsupported(
@@ -76,6 +78,8 @@ fn row(text: &mut String, key: &Key) {
         ValueKind::Secret => "secret".to_owned(),
         ValueKind::Pem => "PEM".to_owned(),
         ValueKind::Texts => "list of texts".to_owned(),
+        ValueKind::StringMap => "table of texts".to_owned(),
+        ValueKind::Transforms => "list of tables".to_owned(),
         ValueKind::Path => "path".to_owned(),
         ValueKind::Text | ValueKind::Pattern => key.kind.name(),
     };
@@ -85,20 +89,8 @@ fn row(text: &mut String, key: &Key) {
 }
 
 /// Keys that are refused where leaving them out would split a cluster or open a door.
-const ALSO_REFUSED: [&str; 12] = [
-    "client.proxy",
-    "engine",
-    "broker",
-    "brokers",
-    "presence_manager",
-    "presence_managers",
-    "map_broker",
-    "map_brokers",
-    "controller",
-    "subscribe_proxy_enabled",
-    "subscribe_stream_proxy_enabled",
-    "publish_proxy_enabled",
-];
+const ALSO_REFUSED: [&str; 8] =
+    ["engine", "broker", "brokers", "presence_manager", "presence_managers", "map_broker", "map_brokers", "controller"];
 
 /// A list of the keys whose disposition `take` takes, with the text that it returns.
 fn unsupported(take: fn(Disposition) -> Option<&'static str>) -> String {

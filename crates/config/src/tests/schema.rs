@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 
 use super::{File, Severity};
 use crate::json_schema;
-use crate::keys::{KEYS, Key, OPTIONS, SCOPE_OPTIONS, ValueKind};
+use crate::keys::{KEYS, Key, LISTS, ValueKind};
 
 /// Configurations, and whether their keys and types are right.
 const CASES: &[(&str, bool)] = &[
@@ -105,6 +105,7 @@ fn accepts(schema: &Json, document: &Json) -> bool {
         Some("array") => document.is_array(),
         Some("string") => document.is_string(),
         Some("null") => document.is_null(),
+        Some("boolean") => document.is_boolean(),
         Some("integer") => document.is_i64() || document.is_u64(),
         other => panic!("no document is {other:?}"),
     };
@@ -131,7 +132,18 @@ fn accepts(schema: &Json, document: &Json) -> bool {
     let has_required =
         !document.is_object() || required.into_iter().filter_map(Json::as_str).all(|name| document.get(name).is_some());
     let items = document.as_array().into_iter().flatten();
+    let mut others = document.as_object().into_iter().flatten();
+    let has_others = schema
+        .get("additionalProperties")
+        .filter(|schema| schema.is_object())
+        .is_none_or(|schema| others.all(|(_, value)| accepts(schema, value)));
+    let is_one = schema
+        .get("oneOf")
+        .and_then(Json::as_array)
+        .is_none_or(|all| all.iter().filter(|schema| accepts(schema, document)).count() == 1);
     is_type
+        && has_others
+        && is_one
         && within
         && matches
         && has_fields
@@ -161,9 +173,9 @@ fn every_key_of_the_tables_is_in_the_schema_and_its_default_is_accepted() {
     let at = |schema: &Json, path: &str| {
         path.split('.').try_fold(schema.clone(), |schema, name| schema["properties"].get(name).cloned())
     };
-    let options = at(&schema, "channel.namespaces").expect("there are namespaces")["items"].clone();
-    let scopes = at(&schema, "registry.scopes").expect("there are scopes")["items"].clone();
-    for (schema, keys) in [(&schema, &KEYS), (&options, &OPTIONS), (&scopes, &SCOPE_OPTIONS)] {
+    let of_list = |list: &str| at(&schema, list).unwrap_or_else(|| panic!("{list} is missing"))["items"].clone();
+    let lists = LISTS.map(|(list, keys)| (of_list(list), keys));
+    for (schema, keys) in lists.iter().map(|(schema, keys)| (schema, *keys)).chain([(&schema, &KEYS)]) {
         for key in keys.iter() {
             let found = at(schema, &key.path).unwrap_or_else(|| panic!("{} is missing", key.path));
             assert_eq!(found["description"], json!(key.meaning), "{}", key.path);
@@ -231,6 +243,10 @@ fn written(kind: ValueKind) -> BoxedStrategy<Json> {
         number,
         Just(json!(0.5)),
         Just(json!({})),
+        Just(json!({"a": "b"})),
+        Just(json!({"a": 1})),
+        Just(json!([{"status_code": 404, "to_error": {"code": 404}}])),
+        Just(json!([{"status_code": 404, "to_disconnect": {"code": 404}}])),
         prop::collection::vec(item, 0..3).prop_map(Json::from),
         prop::sample::select(words).prop_map(Json::from),
         number_text().prop_map(Json::from),
@@ -251,7 +267,7 @@ fn placed() -> impl Strategy<Value = Placed> {
     let at = |key: &Key, list: &str| format!("{list}[news].{}", key.path);
     let mut all: Vec<Placed> =
         KEYS.iter().map(|key| Placed { key: key.clone(), named: key.path.clone(), is_in_list: None }).collect();
-    for (keys, list) in [(&OPTIONS, "channel.namespaces"), (&SCOPE_OPTIONS, "registry.scopes")] {
+    for (list, keys) in LISTS {
         let in_list = |key: &Key| Placed { key: key.clone(), named: at(key, list), is_in_list: Some(list) };
         all.extend(keys.iter().map(in_list));
     }
@@ -288,14 +304,18 @@ proptest! {
                 document(list, json!([item]))
             }
         };
-        // The reader looks into a key in PEM, and into a pattern.
-        prop_assume!(!matches!(placed.key.kind, ValueKind::Pem | ValueKind::Pattern) || !value.is_string());
+        // The reader looks into the text of a key in PEM, of a pattern, and of what is JSON.
+        let is_looked_into = matches!(
+            placed.key.kind,
+            ValueKind::Pem | ValueKind::Pattern | ValueKind::StringMap | ValueKind::Transforms
+        );
+        prop_assume!(!is_looked_into || !value.is_string());
         prop_assert_eq!(accepts(&SCHEMA, &whole), is_read(&placed, &whole), "{}", whole);
     }
 
     #[test]
     fn names_are_refused_by_both_or_by_none(name in "[$a-zA-Z0-9_.:é -]{0,4}") {
-        for list in ["channel.namespaces", "registry.scopes"] {
+        for list in ["channel.namespaces", "registry.scopes", "proxies", "rpc.namespaces"] {
             let whole = document(list, json!([{ "name": name }]));
             let reading = File::new("c.json", &whole.to_string()).read(&[]);
             let is_read = !reading.findings.iter().any(|finding| finding.severity == Severity::Error);

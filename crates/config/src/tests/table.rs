@@ -2,9 +2,10 @@
 
 use touchline_engine::ChannelOptions;
 use touchline_engine::directory::ScopeOptions;
+use touchline_engine::hook::{ProxySettings, RpcOptions};
 use touchline_engine::setting::{SettingsTable, WrittenValue};
 
-use crate::keys::{KEYS, Key, OPTIONS, SCOPE_OPTIONS, ValueKind};
+use crate::keys::{KEYS, Key, OPTIONS, PROXY_OPTIONS, RPC_OPTIONS, SCOPE_OPTIONS, ValueKind};
 use crate::*;
 
 /// Another value than the default of a key, as it would be written.
@@ -19,6 +20,10 @@ fn other_than_default(key: &Key) -> String {
         }
         ValueKind::Text | ValueKind::Secret | ValueKind::Pem | ValueKind::Pattern | ValueKind::Texts => {
             "something-else".to_owned()
+        }
+        ValueKind::StringMap => r#"{"a":"b"}"#.to_owned(),
+        ValueKind::Transforms => {
+            r#"[{"status_code":404,"to_error":{"code":404,"message":"gone","temporary":false}}]"#.to_owned()
         }
     }
 }
@@ -49,6 +54,8 @@ fn the_documented_defaults_are_the_real_ones() {
     each_key_sets_its_own_field(&mut Configuration::default(), KEYS.len());
     each_key_sets_its_own_field(&mut ChannelOptions::default(), OPTIONS.len());
     each_key_sets_its_own_field(&mut ScopeOptions::default(), SCOPE_OPTIONS.len());
+    each_key_sets_its_own_field(&mut ProxySettings::default(), PROXY_OPTIONS.len());
+    each_key_sets_its_own_field(&mut RpcOptions::default(), RPC_OPTIONS.len());
 }
 
 #[test]
@@ -60,6 +67,8 @@ fn no_debugger_is_shown_a_secret() {
     }
     let urls = configuration.set("cluster.nats_url", &WrittenValue::Text("nats://me:tops3cret@a"));
     assert!(urls.is_some_and(|set| set.is_ok()));
+    let headers = WrittenValue::Text(r#"{"authorization":"tops3cret"}"#);
+    assert!(configuration.set("rpc.proxy.http.static_headers", &headers).is_some_and(|set| set.is_ok()));
     let shown = format!("{configuration:?}");
     assert!(shown.contains("history_meta_ttl") && !shown.contains("tops3cret"), "{shown}");
 }

@@ -6,6 +6,7 @@ use regex::Regex;
 use touchline_protocol::stream::Retention;
 
 use crate::duration::millis;
+use crate::hook::DEFAULT_PROXY;
 use crate::setting::ValueKind;
 
 settings! {
@@ -16,6 +17,18 @@ settings! {
         key presence: bool = false;
         /// Send join and leave events to the subscribers who asked for them.
         key join_leave: bool = false;
+        /// The backend is asked before a client subscribes without a token. It alone decides then.
+        key subscribe_proxy_enabled: bool = false;
+        /// The name of that backend: `default` is `channel.proxy.subscribe`, others are in `proxies`.
+        key subscribe_proxy_name: String = DEFAULT_PROXY;
+        /// The backend is asked before a client publishes. It alone decides then.
+        key publish_proxy_enabled: bool = false;
+        /// The name of that backend: `default` is `channel.proxy.publish`, others are in `proxies`.
+        key publish_proxy_name: String = DEFAULT_PROXY;
+        /// The backend is asked when a subscription expires, instead of the client.
+        key sub_refresh_proxy_enabled: bool = false;
+        /// The name of that backend: `default` is `channel.proxy.sub_refresh`, others are in `proxies`.
+        key sub_refresh_proxy_name: String = DEFAULT_PROXY;
         /// Send join and leave events to every subscriber.
         key force_push_join_leave: bool = false;
         /// Publications kept. History is on when this and `history_ttl` are both above zero.

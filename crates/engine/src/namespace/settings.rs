@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::options::ChannelOptions;
+use crate::hook::ChannelProxySettings;
 use crate::setting::SOME;
 
 /// A namespace of the configuration.
@@ -39,6 +40,8 @@ settings! {
         /// Channels with history to which nobody has published or is subscribed, and whose epoch this node remembers
         /// because they were looked at; the oldest is forgotten first.
         own empty_channels_max: usize = 10_000;
+        /// Hooks about channels.
+        section proxy: ChannelProxySettings = ChannelProxySettings::default();
         /// Options of channels whose name has no namespace.
         plain without_namespace: ChannelOptions = ChannelOptions::default();
         /// The configured namespaces.

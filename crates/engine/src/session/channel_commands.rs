@@ -1,5 +1,6 @@
 //! Commands about a channel: publish and history, which go to its home, and presence, which goes to the directory.
 
+use bytes::Bytes;
 use touchline_protocol::command::{HistoryCommand, PublishCommand};
 use touchline_protocol::message::Reply;
 use touchline_protocol::publication::Content;
@@ -12,6 +13,7 @@ use super::state::Session;
 use super::ticket::{ReplyKind, Ticket};
 use super::weight::Weight;
 use crate::directory::DirectoryRequest;
+use crate::namespace::ChannelOptions;
 use crate::request::{ChannelRequest, ClientPosition, History, Publish, Response};
 
 impl Session {
@@ -23,8 +25,12 @@ impl Session {
         if request.kind != 0 || !request.key.is_empty() {
             return context.effects.refuse(command, Error::NOT_AVAILABLE);
         }
-        match self.content(channel, &request, context) {
-            Ok(content) => {
+        match self.allowed_data(channel, &request, context) {
+            Ok((data, options)) if options.publish_proxy_enabled => {
+                self.ask_publish(command, channel, &options.publish_proxy_name, data, context);
+            }
+            Ok((data, _)) => {
+                let content = self.content_of(channel, data, context);
                 let publish = Publish { content, ..Publish::default() };
                 let ticket = Ticket::Reply { command, weight: Weight::Small };
                 self.request(channel.into(), ticket, ChannelRequest::Publish(Box::new(publish)), context);
@@ -33,18 +39,26 @@ impl Session {
         }
     }
 
-    fn content(
+    /// The data of a publication that the namespace permits, or about which the backend is to be asked.
+    fn allowed_data<'c>(
         &self,
         channel: &str,
         request: &PublishCommand<'_>,
-        context: &mut Context<'_>,
-    ) -> Result<Content, Error> {
+        context: &mut Context<'c>,
+    ) -> Result<(Bytes, &'c ChannelOptions), Error> {
         let data = data::checked_payload(request.data.ok_or(Error::BAD_REQUEST)?)?;
         let options = context.resolve(channel)?;
-        self.check(options, channel, Action::Publish, context)?;
+        if !options.publish_proxy_enabled {
+            self.check(options, channel, Action::Publish, context)?;
+        }
+        Ok((data, options))
+    }
+
+    /// A publication of this client.
+    pub(super) fn content_of(&self, channel: &str, data: Bytes, context: &Context<'_>) -> Content {
         let subscription = self.find(channel, context.hub).map(|index| &self.subscriptions[index]);
         let chan_info = subscription.and_then(|s| s.extra.as_ref()).and_then(|extra| extra.chan_info.clone());
-        Ok(Content { data, info: Some(self.info(chan_info)), ..Content::default() })
+        Content { data, info: Some(self.info(chan_info)), ..Content::default() }
     }
 
     pub(super) fn presence(&mut self, command: u32, channel: &str, kind: ReplyKind, context: &mut Context<'_>) {

@@ -11,6 +11,7 @@ use touchline_protocol::stream::ChannelName;
 
 use super::context::Context;
 use super::flow::Deferred;
+use super::hook_state::HookState;
 use super::state::{Phase, Session};
 use super::ticket::{ReplyKind, Ticket};
 use super::transport::TransportMode;
@@ -25,7 +26,7 @@ impl Session {
     /// Handles a message of the client: one or more commands. Returns how many were executed or not valid.
     pub fn receive(&mut self, input: &[u8], context: &mut Context<'_>) -> usize {
         self.last_input_s = context.now_s() as u32;
-        if self.is_deferring() || self.is_holding() {
+        if self.is_deferring() || self.is_holding() || self.is_authenticating() {
             self.defer(input, context);
             return 0;
         }
@@ -46,6 +47,7 @@ impl Session {
         let mut commands = Commands::read(context.effects.messages.encoding(), input);
         let mut count = 0;
         while self.has_room(context) {
+            let before = commands.rest();
             let Some(command) = commands.next() else { return (count, input.len()) };
             count += 1;
             let Ok(command) = command else {
@@ -53,7 +55,7 @@ impl Session {
                 return (count, input.len());
             };
             self.note_command();
-            self.command(command, context);
+            self.command(command, &before[..before.len() - commands.rest().len()], context);
             if context.effects.disconnect.is_some() || !self.is_listening() {
                 return (count, input.len());
             }
@@ -61,7 +63,11 @@ impl Session {
         (count, input.len() - commands.rest().len())
     }
 
-    fn command(&mut self, command: Command<'_>, context: &mut Context<'_>) {
+    /// Executes a command. `input`: the command as it came.
+    pub(super) fn command(&mut self, command: Command<'_>, input: &[u8], context: &mut Context<'_>) {
+        if self.rare.is_some() && self.waits_for_hook(&command, input) {
+            return;
+        }
         let Command { id, operation } = command;
         match operation {
             Some(CommandKind::Connect(request)) => self.connect(id, request, context),
@@ -121,7 +127,8 @@ impl Session {
         let flow = &self.flow;
         usize::from(flow.in_flight) >= client.commands_in_flight_max
             || flow.has_large
-            || matches!(self.phase, Phase::Connecting(_))
+            || matches!(self.phase, Phase::Connecting(_) | Phase::Authenticating)
+            || self.hooks().is_some_and(|hooks| hooks.is_full(client))
     }
 
     /// Whether a command of the client has no reply yet, except calls.
@@ -131,7 +138,8 @@ impl Session {
 
     /// Whether commands wait for room.
     pub fn is_deferring(&self) -> bool {
-        self.deferred().is_some()
+        let Some(rare) = &self.rare else { return false };
+        rare.deferred.is_some() || rare.hooks.as_ref().is_some_and(|hooks| !hooks.ready.is_empty())
     }
 
     fn deferred(&self) -> Option<&Deferred> {
@@ -140,7 +148,8 @@ impl Session {
 
     /// Bytes that the session holds for its client: commands that wait, and the beginning of a connect reply.
     pub fn buffered_bytes(&self) -> usize {
-        let deferred = self.deferred().map_or(0, |deferred| deferred.bytes.capacity());
+        let deferred =
+            self.deferred().map_or(0, |deferred| deferred.bytes.capacity()) + self.hooks().map_or(0, HookState::size);
         match &self.phase {
             Phase::Connecting(connecting) => deferred + connecting.subs_bytes + connecting.held_bytes,
             _ => deferred,
@@ -152,13 +161,17 @@ impl Session {
         if !self.is_listening() || !self.has_room(context) {
             return 0;
         }
-        let Some(mut deferred) = self.rare.as_mut().and_then(|rare| rare.deferred.take()) else { return 0 };
+        let ready = self.run_ready(context);
+        if self.hooks().is_some_and(|hooks| !hooks.ready.is_empty()) {
+            return ready;
+        }
+        let Some(mut deferred) = self.rare.as_mut().and_then(|rare| rare.deferred.take()) else { return ready };
         let (count, used) = self.execute_commands(&deferred.bytes[deferred.at..], context);
         deferred.at += used;
         if !is_blank(&deferred.bytes[deferred.at..], context) && self.is_listening() {
             self.rare.get_or_insert_default().deferred = Some(deferred);
         }
-        count
+        ready + count
     }
 
     /// Keeps commands until there is room for them.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use touchline_protocol::command::{ConnectCommand, SubscribeCommand};
@@ -19,6 +20,7 @@ use super::ticket::Ticket;
 use super::transport::TransportMode;
 use crate::claims::{ConnectionClaims, SubscribeOptions, TokenError, connection_claims, expiry};
 use crate::duration::millis;
+use crate::hook::{Capabilities, ConnectAnswer};
 use crate::request::{ClientPosition, Response};
 
 /// How long a refused client may take to close the connection, milliseconds.
@@ -32,23 +34,39 @@ impl Session {
         if !request.name.is_empty() {
             context.effects.program = Some(((*request.name).into(), (*request.version).into()));
         }
-        let claims = match self.authenticate(&request.token, context) {
-            Ok(claims) => claims,
-            Err(ConnectRefusal::Error(error)) => return self.refuse_connect(command, error, context),
-            Err(ConnectRefusal::Disconnect(why)) => return context.disconnect(why),
-        };
+        if request.token.is_empty() && context.node.client.proxy.connect.enabled {
+            return self.ask_connect(command, request, context);
+        }
+        match self.authenticate(&request.token, context) {
+            Ok(claims) => self.admit(command, request.subs, Admission::of_token(claims), context),
+            Err(ConnectRefusal::Error(error)) => self.refuse_connect(command, error, context),
+            Err(ConnectRefusal::Disconnect(why)) => context.disconnect(why),
+        }
+    }
+
+    /// Connects a client that is known: its subscriptions, names and groups. `wishes`: what the client has said of
+    /// channels in its connect command.
+    pub(super) fn admit(
+        &mut self,
+        command: u32,
+        wishes: BTreeMap<Cow<'_, str>, SubscribeCommand<'_>>,
+        admission: Admission,
+        context: &mut Context<'_>,
+    ) {
+        let Admission { claims, data, is_of_hook, .. } = &admission;
+        let is_of_hook = *is_of_hook;
         self.user = claims.sub.as_str().into();
-        self.conn_info =
-            match claims.info.or(claims.b64info.map(|b| b.0)).map(|info| data::checked_payload(&info)).transpose() {
-                Ok(info) => info.map(Box::new),
-                Err(_) => {
-                    context.because("info of the token cannot be used", "");
-                    return context.disconnect(Disconnect::INVALID_TOKEN);
-                }
-            };
+        let info = claims.info.as_deref().or(claims.b64info.as_ref().map(|packed| &*packed.0));
+        self.conn_info = match info.map(data::checked_payload).transpose() {
+            Ok(info) => info.map(Box::new),
+            Err(_) => {
+                context.because("info of the token cannot be used", "");
+                return context.disconnect(Disconnect::INVALID_TOKEN);
+            }
+        };
         if let Some(at) = expiry(claims.exp, claims.expire_at) {
             if at <= context.now_s() {
-                context.because("expire_at of the token has passed", "");
+                context.because("expire_at of the client has passed", "");
                 return self.refuse_connect(command, Error::EXPIRED, context);
             }
             self.expire_at_s = u32::try_from(at).unwrap_or(u32::MAX);
@@ -57,7 +75,9 @@ impl Session {
             context.because("the user has client.user_connection_limit connections on this node", "");
             return context.disconnect(Disconnect::CONNECTION_LIMIT);
         }
-        self.phase = Phase::Connecting(Box::new(Connecting { command, ..Connecting::default() }));
+        let data = data.clone();
+        self.phase = Phase::Connecting(Box::new(Connecting { command, data, is_of_hook, ..Connecting::default() }));
+        let Some(claims) = self.keep_facts(admission, context) else { return };
         let granted = claims.register.into_iter().flat_map(|(scope, patterns)| {
             patterns.into_iter().map(move |pattern| (Box::from(scope.as_str()), pattern.into_boxed_str()))
         });
@@ -66,16 +86,49 @@ impl Session {
             self.rare.get_or_insert_default().granted = granted;
         }
         let Some(entries) = registry::registrations(claims.names, claims.groups, &context.node.scopes) else {
-            context.because("names or groups of the token cannot be used: their scope must be in registry.scopes", "");
-            return context.disconnect(Disconnect::BAD_REQUEST);
+            context.because("names or groups of the client cannot be used: their scope must be in registry.scopes", "");
+            return self.refuse_claims(Error::NO_SUCH_SCOPE, Disconnect::BAD_REQUEST, context);
         };
         let mark = context.effects.requests.len();
-        self.subscribe_at_connect(claims.channels, claims.subs, &request.subs, context);
-        if self.transport == TransportMode::OneWay {
-            self.subscribe_as_requested(request.subs, context);
+        self.subscribe_at_connect(claims.channels, claims.subs, &wishes, context);
+        if self.transport == TransportMode::OneWay && !is_of_hook {
+            self.subscribe_as_requested(wishes, context);
         }
         self.register_entries(entries, mark, context);
         self.finish_connect(context);
+    }
+
+    /// Keeps what the token or the backend says of the connection for later. Returns the claims; `None` = they cannot
+    /// be used, and the connect is refused.
+    fn keep_facts(&mut self, admission: Admission, context: &mut Context<'_>) -> Option<ConnectionClaims> {
+        let Admission { mut claims, mut meta, caps, labels, .. } = admission;
+        if let Some(json) = claims.meta.take() {
+            match data::checked_payload(&json) {
+                Ok(json) if json.first() == Some(&b'{') => meta = Some(json),
+                _ => {
+                    context.because("meta of the token is not a JSON object", "");
+                    context.disconnect(Disconnect::INVALID_TOKEN);
+                    return None;
+                }
+            }
+        }
+        let meta = meta.filter(|_| context.node.keeps_meta);
+        if meta.is_some() || caps.is_some() || labels.is_some() {
+            let state = self.hooks_mut();
+            (state.meta, state.caps, state.labels) = (meta, caps, labels);
+        }
+        Some(claims)
+    }
+
+    /// Refuses a connect for claims that cannot be used: a token's is a mistake that its client cannot correct.
+    fn refuse_claims(&mut self, error: Error, why: Disconnect, context: &mut Context<'_>) {
+        match &self.phase {
+            Phase::Connecting(connecting) if connecting.is_of_hook => {
+                let command = connecting.command;
+                self.refuse_connect(command, error, context);
+            }
+            _ => context.disconnect(why),
+        }
     }
 
     /// Counts the connection of its user. Returns false if the user has reached the limit of connections.
@@ -109,6 +162,12 @@ impl Session {
             }
             return Ok(claims);
         }
+        self.authenticate_without_token(context).map_err(ConnectRefusal::Disconnect)
+    }
+
+    /// The claims of a client that has sent no token: its certificate names the user, or it may be anonymous.
+    pub(super) fn authenticate_without_token(&self, context: &mut Context<'_>) -> Result<ConnectionClaims, Disconnect> {
+        let settings = &context.node.client;
         if !self.user.is_empty() {
             return Ok(ConnectionClaims { sub: self.user.to_string(), ..ConnectionClaims::default() });
         }
@@ -127,11 +186,7 @@ impl Session {
         let keys = &settings.token;
         let has_tokens =
             [&keys.hmac_secret_key, &keys.rsa_public_key, &keys.ecdsa_public_key].iter().any(|key| !key.is_empty());
-        Err(ConnectRefusal::Disconnect(if has_tokens {
-            Disconnect::PERMISSION_DENIED
-        } else {
-            Disconnect::BAD_REQUEST
-        }))
+        Err(if has_tokens { Disconnect::PERMISSION_DENIED } else { Disconnect::BAD_REQUEST })
     }
 
     /// Connects a client of a one-way transport: its input is a connect request without a command around it.
@@ -153,7 +208,13 @@ impl Session {
             });
         }
         context.effects.refuse(command, error);
+        self.end_refused(context);
+    }
+
+    /// Ends the session of a client that was refused.
+    pub(super) fn end_refused(&mut self, context: &mut Context<'_>) {
         self.drop_deferred(context);
+        self.cancel_hooks(context);
         self.rare = None;
         self.phase = Phase::Refused;
         self.heartbeat = Heartbeat::Due(context.now_ms + REFUSED_CLOSE_MS);
@@ -199,7 +260,7 @@ impl Session {
                     _ => "the token names a channel that cannot be subscribed to",
                 };
                 context.because(cause, &channel);
-                return context.disconnect(why);
+                return self.refuse_claims(error, why, context);
             }
             if let Phase::Connecting(connecting) = &mut self.phase {
                 connecting.awaited += 1;
@@ -219,7 +280,11 @@ impl Session {
                 continue;
             }
             request.channel = channel;
-            match self.subscribe_one_way(&request, context) {
+            let wished = match self.asks_subscribe_hook(&request, context) {
+                true => self.ask_subscribe(None, request, context),
+                false => self.subscribe_one_way(&request, None, context),
+            };
+            match wished {
                 Ok(()) => {
                     if let Phase::Connecting(connecting) = &mut self.phase {
                         connecting.awaited += 1;
@@ -279,7 +344,8 @@ impl Session {
         let result = ConnectResult {
             client: &client,
             version: context.node.version,
-            ttl_s: self.connection_ttl_s(context.now_s()),
+            ttl_s: self.connection_ttl_s(context),
+            data: connecting.data.as_deref(),
             subs: &connecting.subs,
             ping_s: context.ping_interval.as_secs().max(1),
             pong: self.transport.answers_pings(),
@@ -296,8 +362,33 @@ impl Session {
     }
 
     /// Seconds until the client must send a new token; `None` = never.
-    pub(super) fn connection_ttl_s(&self, now_s: u64) -> Option<u64> {
-        (self.expire_at_s > 0).then(|| u64::from(self.expire_at_s).saturating_sub(now_s).max(1))
+    pub(super) fn connection_ttl_s(&self, context: &Context<'_>) -> Option<u64> {
+        let is_of_client = self.expire_at_s > 0 && !context.node.client.proxy.refresh.enabled;
+        is_of_client.then(|| u64::from(self.expire_at_s).saturating_sub(context.now_s()).max(1))
+    }
+}
+
+/// Who a client is, and what it gets with its connect.
+pub(super) struct Admission {
+    claims: ConnectionClaims,
+    data: Option<Bytes>,
+    meta: Option<Bytes>,
+    labels: Option<Bytes>,
+    caps: Option<Arc<Capabilities>>,
+    /// The backend has said it, so that a mistake in it is not the client's.
+    is_of_hook: bool,
+}
+
+impl Admission {
+    /// By the claims of a token, or of a client that needs none.
+    pub(super) fn of_token(claims: ConnectionClaims) -> Self {
+        Admission { claims, data: None, meta: None, labels: None, caps: None, is_of_hook: false }
+    }
+
+    /// By the answer of the backend.
+    pub(super) fn of_hook(answer: ConnectAnswer) -> Self {
+        let ConnectAnswer { claims, data, meta, caps, labels } = answer;
+        Admission { claims, data, meta, labels, caps, is_of_hook: true }
     }
 }
 

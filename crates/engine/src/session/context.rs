@@ -12,6 +12,7 @@ use super::ticket::Ticket;
 use super::weight::Room;
 use crate::claims::Verifier;
 use crate::directory::Scopes;
+use crate::hook::RpcSettings;
 use crate::hub::Hub;
 use crate::namespace::Namespaces;
 use crate::request::{ChannelRequest, ConnectionId};
@@ -28,6 +29,12 @@ pub struct SessionSettings {
     pub verifier: Box<dyn Verifier + Send + Sync>,
     /// The registry's scopes.
     pub scopes: Scopes,
+    /// Methods that a backend answers.
+    pub rpc: RpcSettings,
+    /// Names, in lower case, of header fields that clients may claim because some hook passes them on.
+    pub emulated_header_names: Vec<String>,
+    /// Some hook is sent the `meta` of connections.
+    pub keeps_meta: bool,
     /// The server's version, for connect replies.
     pub version: &'static str,
     /// The node's id, for clients whose commands come in separate HTTP requests.

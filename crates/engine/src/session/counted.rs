@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::flow::Deferred;
+use super::hook_state::HookState;
 
 /// Counts the connections of each user on all shards of a node.
 pub trait UserCounter {
@@ -23,6 +24,8 @@ pub(super) struct RareState {
     pub(super) counted: Option<CountedUser>,
     /// Commands that wait for room; `None` = none wait.
     pub(super) deferred: Option<Deferred>,
+    /// What hooks need; `None` = none was asked, and no token said anything for one.
+    pub(super) hooks: Option<Box<HookState>>,
 }
 
 /// A connection that is counted until this is dropped, so that its end is counted exactly once.

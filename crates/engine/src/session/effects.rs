@@ -7,6 +7,7 @@ use touchline_protocol::stream::ChannelName;
 
 use super::ticket::Ticket;
 use crate::directory::{DirectoryRequest, Requester};
+use crate::hook::HookCall;
 use crate::request::ChannelRequest;
 
 /// The effects of a session that its shard carries out. Reused from call to call.
@@ -22,6 +23,10 @@ pub struct Effects {
     pub requests: Vec<Outbound>,
     /// Requests to the directory. With a ticket they need a reply.
     pub directory_requests: Vec<(Option<Ticket>, Requester, DirectoryRequest)>,
+    /// Questions to the backend.
+    pub hook_calls: Vec<HookCall>,
+    /// Numbers of questions whose answer is not wanted any more.
+    pub cancelled_hooks: Vec<u32>,
     /// Ends the connection.
     pub disconnect: Option<Disconnect>,
     /// Name and version of the client's program, once the client has sent them; for metrics.

@@ -31,6 +31,16 @@ impl Flow {
         }
     }
 
+    /// A command waits for a hook, or behind one.
+    pub(super) fn hold(&mut self) {
+        self.in_flight = self.in_flight.saturating_add(1);
+    }
+
+    /// A command does not wait for a hook any more.
+    pub(super) fn release(&mut self) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
     /// A request has its reply.
     pub(super) fn end(&mut self, ticket: Ticket) {
         if let Some(weight @ (Weight::Small | Weight::Large)) = ticket.weight() {

@@ -13,6 +13,9 @@ mod counted;
 mod effects;
 mod flow;
 mod heartbeat;
+mod hook_refresh;
+mod hook_state;
+mod hooks;
 mod lines;
 mod permission;
 mod pings;
@@ -68,6 +71,7 @@ impl Session {
     /// Releases everything that the session holds: its subscriptions, on this shard and at the channels' homes.
     pub fn close(&mut self, context: &mut Context<'_>) {
         self.drop_deferred(context);
+        self.cancel_hooks(context);
         self.phase = Phase::Closed;
         self.rare = None;
         for subscription in std::mem::take(&mut self.subscriptions) {

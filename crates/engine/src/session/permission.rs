@@ -4,6 +4,7 @@ use touchline_protocol::Error;
 
 use super::context::Context;
 use super::state::Session;
+use crate::hook::Capability;
 use crate::namespace::ChannelOptions;
 
 /// What a client may be permitted to do in a channel.
@@ -32,6 +33,15 @@ impl Action {
 }
 
 impl Action {
+    /// The capability that grants it.
+    fn capability(self) -> Capability {
+        match self {
+            Action::Publish => Capability::PUBLISH,
+            Action::History => Capability::HISTORY,
+            Action::Presence => Capability::PRESENCE,
+        }
+    }
+
     /// The options that this client lacks.
     pub(super) fn missing(self, is_anonymous: bool, options: &ChannelOptions) -> &'static str {
         let (_, _, for_anonymous) = self.permissions(options);
@@ -58,7 +68,17 @@ impl Session {
         let (for_client, for_subscriber, for_anonymous) = action.permissions(options);
         let is_known = !self.user.is_empty() || for_anonymous;
         let is_allowed = for_client || for_subscriber && self.find(channel, context.hub).is_some();
-        is_known && is_allowed || self.is_insecure(context)
+        is_known && is_allowed || self.is_granted(channel, action.capability(), context) || self.is_insecure(context)
+    }
+
+    /// Whether the capabilities of the connection, or of its subscription to the channel, grant something.
+    pub(super) fn is_granted(&self, channel: &str, wanted: Capability, context: &Context<'_>) -> bool {
+        let caps = self.hooks().and_then(|state| state.caps.as_ref());
+        if caps.is_some_and(|caps| caps.allow(channel, wanted)) {
+            return true;
+        }
+        let subscription = self.find(channel, context.hub).map(|index| &self.subscriptions[index]);
+        subscription.and_then(|s| s.extra.as_ref()).is_some_and(|extra| extra.allow.has(wanted))
     }
 
     /// The same, and notes the missing options.

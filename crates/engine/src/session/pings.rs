@@ -30,6 +30,10 @@ impl Session {
         match (&self.phase, self.heartbeat) {
             (_, Heartbeat::Due(at) | Heartbeat::Awaited(at, _)) if at > now_ms => {}
             (Phase::AwaitingConnect | Phase::Connecting(_), _) => context.disconnect(Disconnect::STALE),
+            // The client has done its part, and the answer of the backend has a deadline of its own.
+            (Phase::Authenticating, _) => {
+                self.heartbeat = Heartbeat::Due(now_ms.saturating_add(millis(context.node.client.stale_close_delay)));
+            }
             (Phase::Refused | Phase::Closed, _) => context.disconnect(Disconnect::CONNECTION_CLOSED),
             (Phase::Connected, _) if self.is_idle(context) => context.disconnect(Disconnect::IDLE),
             (Phase::Connected, Heartbeat::Awaited(..)) => context.disconnect(Disconnect::NO_PONG),

@@ -6,12 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use touchline_protocol::command::SubRefreshCommand;
 use touchline_protocol::message::Reply;
-use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
+use touchline_protocol::{Disconnect, Error, data};
 
 use super::context::Context;
 use super::refusal::{OTHER_CHANNEL, OTHER_USER, TOKEN_EXPIRED};
 use super::state::Session;
 use super::subscribe::{SubscribeRefusal, subscription_expiry};
+use super::subscription::Subscription;
 use crate::claims::{TokenError, connection_claims, expiry};
 use crate::directory::DirectoryRequest;
 use crate::duration::millis;
@@ -19,7 +20,7 @@ use crate::settings::ClientSettings;
 
 impl Session {
     pub(super) fn refresh(&mut self, command: u32, token: &str, context: &mut Context<'_>) {
-        if token.is_empty() {
+        if token.is_empty() || context.node.client.proxy.refresh.enabled {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
         let claims = match connection_claims(&*context.node.verifier, token, context.now_s()) {
@@ -49,7 +50,7 @@ impl Session {
         {
             self.update_info(info, context);
         }
-        let ttl_s = self.connection_ttl_s(context.now_s());
+        let ttl_s = self.connection_ttl_s(context);
         let (client, version) = (&*self.client_id(), context.node.version);
         context.effects.messages.reply(command, &Reply::Refresh { client, version, ttl_s });
     }
@@ -59,18 +60,24 @@ impl Session {
     pub(super) fn update_info(&mut self, info: Bytes, context: &mut Context<'_>) {
         self.conn_info = Some(Box::new(info));
         for index in 0..self.subscriptions.len() {
-            let Some(entry) = self.subscriptions[index].entry.as_deref().filter(|entry| entry.is_in) else { continue };
-            let info = self.info(entry.info.chan_info.clone());
-            let request = DirectoryRequest::Enter {
-                channel: context.hub.name(self.subscriptions[index].channel).clone(),
-                info: Arc::clone(&info),
-                is_shown: entry.is_shown,
-                is_announced: entry.is_announced,
-            };
-            context.effects.directory_requests.push((None, self.who(), request));
-            if let Some(entry) = &mut self.subscriptions[index].entry {
-                entry.info = info;
-            }
+            let chan_info = self.subscriptions[index].entry.as_ref().and_then(|entry| entry.info.chan_info.clone());
+            self.enter_again(index, chan_info, context);
+        }
+    }
+
+    /// Enters the client anew in the presence of a channel, if it is in it.
+    pub(super) fn enter_again(&mut self, index: usize, chan_info: Option<Bytes>, context: &mut Context<'_>) {
+        let Some(entry) = self.subscriptions[index].entry.as_deref().filter(|entry| entry.is_in) else { return };
+        let info = self.info(chan_info);
+        let request = DirectoryRequest::Enter {
+            channel: context.hub.name(self.subscriptions[index].channel).clone(),
+            info: Arc::clone(&info),
+            is_shown: entry.is_shown,
+            is_announced: entry.is_announced,
+        };
+        context.effects.directory_requests.push((None, self.who(), request));
+        if let Some(entry) = &mut self.subscriptions[index].entry {
+            entry.info = info;
         }
     }
 
@@ -100,6 +107,9 @@ impl Session {
             return context.disconnect(Disconnect::SUBSCRIPTION_EXPIRED);
         };
         let subscription = &mut self.subscriptions[index];
+        if subscription.is_refreshed_by_hook {
+            return context.disconnect(Disconnect::BAD_REQUEST);
+        }
         subscription.expire_at_s = expire_at_s;
         let ttl_s = subscription.ttl_s(context.now_s());
         context.effects.messages.reply(command, &Reply::SubRefresh { ttl_s });
@@ -107,22 +117,50 @@ impl Session {
 
     /// The first time at which something of this session expires, Unix milliseconds; `u64::MAX` = never.
     pub(super) fn next_expiry_ms(&self, client: &ClientSettings) -> u64 {
-        let subscriptions = self.subscriptions.iter().map(|s| end_ms(s.expire_at_s, client.expired_sub_close_delay));
-        subscriptions.fold(end_ms(self.expire_at_s, client.expired_close_delay), u64::min)
+        let subscriptions = self.subscriptions.iter().map(|s| self.subscription_expiry_ms(s, client));
+        subscriptions.fold(self.connection_expiry_ms(client), u64::min)
     }
 
-    /// Ends what is past its expiry and the delay after it.
+    /// When the connection ends, or the backend is asked about it. Unix milliseconds; `u64::MAX` = never.
+    fn connection_expiry_ms(&self, client: &ClientSettings) -> u64 {
+        match client.proxy.refresh.enabled {
+            true => self.refresh_due_ms(client),
+            false => end_ms(self.expire_at_s, client.expired_close_delay),
+        }
+    }
+
+    /// The same for a subscription.
+    fn subscription_expiry_ms(&self, subscription: &Subscription, client: &ClientSettings) -> u64 {
+        match subscription.is_refreshed_by_hook {
+            true => self.sub_refresh_due_ms(subscription, client),
+            false => end_ms(subscription.expire_at_s, client.expired_sub_close_delay),
+        }
+    }
+
+    /// Ends what is past its expiry and the delay after it, or asks the backend about it.
     pub(super) fn expire(&mut self, context: &mut Context<'_>) {
         let (now_ms, settings) = (context.now_ms, &context.node.client);
-        if end_ms(self.expire_at_s, settings.expired_close_delay) <= now_ms {
-            return context.disconnect(Disconnect::EXPIRED);
-        }
-        let delay = settings.expired_sub_close_delay;
-        while let Some(index) = self.subscriptions.iter().position(|s| end_ms(s.expire_at_s, delay) <= now_ms) {
-            if self.subscriptions[index].is_server_side {
-                return context.disconnect(Disconnect::SUBSCRIPTION_EXPIRED);
+        if self.connection_expiry_ms(settings) <= now_ms {
+            if !settings.proxy.refresh.enabled {
+                return context.disconnect(Disconnect::EXPIRED);
             }
-            self.end(index, Unsubscribe::EXPIRED, context);
+            self.ask_refresh(context);
+        }
+        let is_over = |session: &Session, index: usize| {
+            session.subscription_expiry_ms(&session.subscriptions[index], settings) <= now_ms
+        };
+        for index in (0..self.subscriptions.len()).rev() {
+            if !is_over(self, index) {
+                continue;
+            }
+            if self.subscriptions[index].is_refreshed_by_hook {
+                self.ask_sub_refresh(index, context);
+            } else {
+                self.end_expired(index, context);
+            }
+            if context.effects.disconnect.is_some() {
+                return;
+            }
         }
     }
 }

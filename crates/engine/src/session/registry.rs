@@ -25,9 +25,10 @@ impl Session {
             return self.track(command, rpc, context);
         }
         let scopes = &context.node.scopes;
-        let method = RegistryMethod::from_rpc(&rpc.method).ok_or(Error::NOT_AVAILABLE);
-        let parsed = method.and_then(|method| {
-            let method = method.ok_or(Error::METHOD_NOT_FOUND)?;
+        let Some(method) = RegistryMethod::from_rpc(&rpc.method) else {
+            return self.rpc_of_backend(command, rpc, context);
+        };
+        let parsed = method.ok_or(Error::METHOD_NOT_FOUND).and_then(|method| {
             let request = directory::read(method, rpc.data.map_or("{}", |data| data.get()), scopes)?;
             if !self.is_insecure(context) {
                 directory::permit(&request, &self.user, self.rare.as_ref().map_or(&[], |rare| &*rare.granted), scopes)?;
@@ -53,6 +54,26 @@ impl Session {
                 }
                 context.effects.refuse(command, error);
             }
+        }
+    }
+
+    /// An RPC that is none of the server's: a backend answers it, if it is in a namespace with a backend.
+    fn rpc_of_backend(&mut self, command: u32, rpc: &RpcCommand<'_>, context: &mut Context<'_>) {
+        let node = context.node;
+        let data = rpc.data.map(data::checked_payload).transpose();
+        match (node.rpc.resolve(&rpc.method), data) {
+            (Some(options), Ok(data)) if options.proxy_enabled => {
+                self.ask_rpc(command, &rpc.method, &options.proxy_name, data, context);
+            }
+            (Some(_), Ok(_)) => {
+                context.because(NO_RPC, "");
+                context.effects.refuse(command, Error::NOT_AVAILABLE);
+            }
+            (None, _) => {
+                context.because("the namespace of the method is not in rpc.namespaces", "");
+                context.effects.refuse(command, Error::METHOD_NOT_FOUND);
+            }
+            (_, Err(error)) => context.effects.refuse(command, error),
         }
     }
 
@@ -101,6 +122,7 @@ impl Session {
         }
         if let Phase::Connecting(connecting) = &mut self.phase {
             connecting.awaited += 1;
+            connecting.is_registering = true;
             connecting.deferred = context.effects.requests.split_off(mark);
         }
         self.has_entries = true;
@@ -109,6 +131,15 @@ impl Session {
             self.who(),
             DirectoryRequest::RegisterAll(entries),
         ));
+    }
+
+    /// Lets the requests to homes since `mark` wait until the names of the token are registered, if they are not yet.
+    pub(super) fn defer_until_registered(&mut self, mark: usize, context: &mut Context<'_>) {
+        if let Phase::Connecting(connecting) = &mut self.phase
+            && connecting.is_registering
+        {
+            connecting.deferred.extend(context.effects.requests.drain(mark..));
+        }
     }
 
     /// Releases the subscriptions whose requests to homes have not left, because the names of the token come first.
@@ -140,6 +171,7 @@ impl Session {
             }
             _ => {
                 connecting.awaited -= 1;
+                connecting.is_registering = false;
                 context.effects.requests.append(&mut connecting.deferred);
                 self.finish_connect(context);
             }
@@ -162,6 +194,10 @@ pub(super) fn registrations(
     entries.map(read).collect()
 }
 
+/// The cause of a refusal of an RPC that nobody answers.
+const NO_RPC: &str =
+    "no RPC has this name (registry.…, reply, inbox.ack, stats.track), and proxy_enabled is off for it";
+
 /// The cause of a refusal by the registry, if the configuration or the token is the cause.
 fn cause_of(error: Error) -> Option<&'static str> {
     match error {
@@ -169,7 +205,6 @@ fn cause_of(error: Error) -> Option<&'static str> {
             Some("the registry's scope lacks the allow_ option for it, and the token's register does not name it")
         }
         Error::NO_SUCH_SCOPE => Some("the scope is not in registry.scopes"),
-        Error::NOT_AVAILABLE => Some("there is no RPC of this name: registry.…, reply, inbox.ack and stats.track are"),
         _ => None,
     }
 }

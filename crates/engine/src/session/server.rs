@@ -1,7 +1,7 @@
 //! What the server API does to a session: subscribe, unsubscribe, refresh.
 
 use bytes::Bytes;
-use touchline_protocol::message::{Push, SubscribeResult};
+use touchline_protocol::message::{Push, Reply, SubscribeResult};
 use touchline_protocol::stream::StreamPosition;
 use touchline_protocol::{Disconnect, Error, Unsubscribe};
 
@@ -91,8 +91,15 @@ impl Session {
         }
     }
 
-    /// Ends the client's subscription to a channel, with a push to the client; empty = all channels.
+    /// Ends the client's subscription to a channel, with a push to the client; empty = all channels. A subscribe that
+    /// waits for the backend is refused with 103.
     pub fn server_unsubscribe(&mut self, channel: &str, context: &mut Context<'_>) {
+        if let Some(state) = self.hooks() {
+            for channel in state.subscribes(channel) {
+                let refusal = Reply::Error(Error::PERMISSION_DENIED);
+                self.cancel_subscribe(&channel, &refusal, context);
+            }
+        }
         if channel.is_empty() {
             while let Some(last) = self.subscriptions.len().checked_sub(1) {
                 self.end(last, Unsubscribe::SERVER, context);
@@ -119,7 +126,7 @@ impl Session {
             self.update_info(info, context);
         }
         self.expire_at_s = expire_at_s.map_or(0, |at| u32::try_from(at).unwrap_or(u32::MAX));
-        if let Some(ttl_s) = self.connection_ttl_s(now_s) {
+        if let Some(ttl_s) = self.connection_ttl_s(context) {
             context.effects.messages.push("", &Push::Refresh { ttl_s });
         }
     }

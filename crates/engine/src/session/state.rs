@@ -22,6 +22,8 @@ use crate::settings::ClientSettings;
 pub(super) enum Phase {
     /// The client has not sent a connect command.
     AwaitingConnect,
+    /// The backend is being asked who the client is.
+    Authenticating,
     /// The connect reply waits for server-side subscriptions.
     Connecting(Box<Connecting>),
     /// The connect reply was sent.
@@ -38,8 +40,14 @@ pub(super) struct Connecting {
     pub(super) command: u32,
     /// Server-side subscriptions without a reply, and one more if the names and groups of the token have no reply.
     pub(super) awaited: usize,
+    /// The names and groups of the client are not registered yet.
+    pub(super) is_registering: bool,
     /// Requests to homes of channels that leave once the names and groups of the token are registered.
     pub(super) deferred: Vec<Outbound>,
+    /// JSON of the backend for the client.
+    pub(super) data: Option<Bytes>,
+    /// The backend has said who the client is, so that a mistake in it is not the client's.
+    pub(super) is_of_hook: bool,
     /// Channel and `SubscribeResult`, encoded.
     pub(super) subs: Vec<(String, Vec<u8>)>,
     /// Bytes of `subs`.

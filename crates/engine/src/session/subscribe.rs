@@ -9,6 +9,7 @@ use touchline_protocol::message::{Push, Reply, SubscribeResult};
 use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
 
 use super::context::Context;
+use super::hook_state::RetryPlan;
 use super::permission::Action;
 use super::refusal::{CHANNEL_TOO_LONG, NO_WATCH, OTHER_CHANNEL, OTHER_USER, TOKEN_EXPIRED};
 use super::state::{Phase, Session};
@@ -17,6 +18,7 @@ use super::ticket::Ticket;
 use super::weight::Weight;
 use crate::claims::{BoolValue, Overrides, SubscriptionClaims, TokenError, expiry};
 use crate::directory::DirectoryRequest;
+use crate::hook::{Capability, SubscribeAnswer};
 use crate::hub::DeliveryOptions;
 use crate::namespace::{ChannelOptions, WATCH_CHANNEL_PREFIX};
 use crate::request::{ChannelRequest, ClientPosition, Recover, Response, Subscribe};
@@ -36,6 +38,10 @@ pub(super) struct Grant {
     pub(super) rejects_unrecovered: bool,
     pub(super) is_delta: bool,
     pub(super) filter: Option<Arc<Filter>>,
+    /// What the client may do in the channel besides what its namespace allows.
+    pub(super) allow: Capability,
+    /// A capability of the connection grants it.
+    pub(super) is_by_caps: bool,
 }
 
 /// Why a subscribe was refused.
@@ -52,7 +58,36 @@ impl From<Error> for SubscribeRefusal {
 
 impl Session {
     pub(super) fn subscribe(&mut self, command: u32, request: SubscribeCommand<'_>, context: &mut Context<'_>) {
-        match self.grant(&request, context) {
+        if !self.asks_subscribe_hook(&request, context) {
+            return self.subscribe_as(command, &request, None, context);
+        }
+        if let Err(why) = self.check_subscribe(&request, context) {
+            return refuse(command, why, context);
+        }
+        if let Err(error) = self.ask_subscribe(Some(command), request, context) {
+            context.effects.refuse(command, error);
+        }
+    }
+
+    /// Whether the backend decides whether the client may subscribe: it has sent no token, and the channel is neither
+    /// private nor limited to users.
+    pub(super) fn asks_subscribe_hook(&self, request: &SubscribeCommand<'_>, context: &Context<'_>) -> bool {
+        let (channel, namespaces) = (&*request.channel, &context.node.namespaces);
+        request.token.is_empty()
+            && namespaces.resolve(channel).is_ok_and(|options| options.subscribe_proxy_enabled)
+            && !namespaces.is_private(channel)
+            && namespaces.is_user_allowed(channel, &self.user).is_none()
+    }
+
+    /// Subscribes the client, if it may. `answer`: what the backend has decided; `None` = it was not asked.
+    pub(super) fn subscribe_as(
+        &mut self,
+        command: u32,
+        request: &SubscribeCommand<'_>,
+        answer: Option<SubscribeAnswer>,
+        context: &mut Context<'_>,
+    ) {
+        match self.grant(request, answer, context) {
             Ok(grant) => {
                 let is_recovering = grant.recover.is_some();
                 let weight = if is_recovering { Weight::Large } else { Weight::Small };
@@ -65,8 +100,7 @@ impl Session {
                     Err(error) => context.effects.refuse(command, error),
                 }
             }
-            Err(SubscribeRefusal::Error(error)) => context.effects.refuse(command, error),
-            Err(SubscribeRefusal::Disconnect(why)) => context.disconnect(why),
+            Err(why) => refuse(command, why, context),
         }
     }
 
@@ -74,9 +108,10 @@ impl Session {
     pub(super) fn subscribe_one_way(
         &mut self,
         request: &SubscribeCommand<'_>,
+        answer: Option<SubscribeAnswer>,
         context: &mut Context<'_>,
     ) -> Result<(), Error> {
-        let mut grant = match self.grant(request, context) {
+        let mut grant = match self.grant(request, answer, context) {
             Ok(grant) => grant,
             Err(SubscribeRefusal::Error(error)) => return Err(error),
             Err(SubscribeRefusal::Disconnect(_)) => return Err(Error::BAD_REQUEST),
@@ -85,8 +120,12 @@ impl Session {
         self.begin(&request.channel, grant, |serial| Ticket::Connect { serial }, context)
     }
 
-    /// Decides whether the client may subscribe; the order of the checks is the official server's.
-    fn grant(&self, request: &SubscribeCommand<'_>, context: &mut Context<'_>) -> Result<Grant, SubscribeRefusal> {
+    /// Checks a subscribe without deciding whether the client may. Returns the options of the channel and the filter.
+    fn check_subscribe<'c>(
+        &self,
+        request: &SubscribeCommand<'_>,
+        context: &mut Context<'c>,
+    ) -> Result<(&'c ChannelOptions, Option<Arc<Filter>>), SubscribeRefusal> {
         let channel = &*request.channel;
         if channel.is_empty() || !matches!(&*request.delta, "" | "fossil") {
             return Err(SubscribeRefusal::Disconnect(Disconnect::BAD_REQUEST));
@@ -110,17 +149,33 @@ impl Session {
             }
             None => None,
         };
-        let mut grant = if request.token.is_empty() {
-            self.check_open(channel, options, context)?;
-            Grant::default()
-        } else {
-            self.check_token(channel, &request.token, context)?
+        Ok((options, filter))
+    }
+
+    /// Decides whether the client may subscribe; the order of the checks is the official server's. `answer`: what the
+    /// backend has decided; `None` = it was not asked.
+    fn grant(
+        &self,
+        request: &SubscribeCommand<'_>,
+        answer: Option<SubscribeAnswer>,
+        context: &mut Context<'_>,
+    ) -> Result<Grant, SubscribeRefusal> {
+        let (options, filter) = self.check_subscribe(request, context)?;
+        let channel = &*request.channel;
+        let is_of_hook = answer.is_some();
+        let mut grant = match answer {
+            Some(answer) => Grant::of_hook(answer, context.now_s())?,
+            None if request.token.is_empty() => {
+                Grant { is_by_caps: self.check_open(channel, options, context)?, ..Grant::default() }
+            }
+            None => self.check_token(channel, &request.token, context)?,
         };
+        // What the backend has decided replaces what the client wishes.
         let has_history = self.may(options, channel, Action::History, context);
         let has_presence = self.may(options, channel, Action::Presence, context);
-        grant.positioned = request.positioned && (options.allow_positioning || has_history);
-        grant.recoverable = request.recoverable && (options.allow_recovery || has_history);
-        grant.membership_events = request.join_leave && has_presence;
+        grant.positioned = !is_of_hook && request.positioned && (options.allow_positioning || has_history);
+        grant.recoverable = !is_of_hook && request.recoverable && (options.allow_recovery || has_history);
+        grant.membership_events = !is_of_hook && request.join_leave && has_presence;
         grant.recover =
             request.recover.then(|| ClientPosition { offset: request.offset, epoch: Box::from(&*request.epoch) });
         grant.is_delta =
@@ -130,14 +185,14 @@ impl Session {
         Ok(grant)
     }
 
-    /// Whether the channel is open to this client without a token.
-    fn check_open(&self, channel: &str, options: &ChannelOptions, context: &mut Context<'_>) -> Result<(), Error> {
+    /// Whether the channel is open to this client without a token. Returns whether only a capability opens it.
+    fn check_open(&self, channel: &str, options: &ChannelOptions, context: &mut Context<'_>) -> Result<bool, Error> {
         let namespaces = &context.node.namespaces;
         if let Some(scope) = channel.strip_prefix(WATCH_CHANNEL_PREFIX) {
             let options = context.node.scopes.find(scope).and_then(|scope| context.node.scopes.options(scope));
             let may =
                 options.is_some_and(|o| o.allow_watch_for_client && (!self.user.is_empty() || o.allow_for_anonymous));
-            return if may { Ok(()) } else { context.deny(NO_WATCH, channel) };
+            return if may { Ok(false) } else { context.deny(NO_WATCH, channel) };
         }
         if namespaces.is_private(channel) && !self.is_insecure(context) {
             return context
@@ -152,7 +207,10 @@ impl Session {
             _ => is_client_allowed,
         };
         if is_allowed || self.is_insecure(context) {
-            return Ok(());
+            return Ok(false);
+        }
+        if is_listed.is_none() && self.is_granted(channel, Capability::SUBSCRIBE, context) {
+            return Ok(true);
         }
         let is_anonymous = self.user.is_empty() && options.allow_subscribe_for_client;
         let cause = match is_listed {
@@ -201,7 +259,7 @@ impl Session {
     pub(super) fn begin(
         &mut self,
         channel: &str,
-        grant: Grant,
+        mut grant: Grant,
         make_ticket: impl FnOnce(u32) -> Ticket,
         context: &mut Context<'_>,
     ) -> Result<(), Error> {
@@ -220,7 +278,7 @@ impl Session {
         let presence = option(overrides.presence, options.presence);
         let wants_membership_events =
             option(overrides.force_push_join_leave, options.force_push_join_leave) || grant.membership_events;
-        let recover = grant.recover.filter(|_| is_recoverable).map(|ClientPosition { offset, epoch }| Recover {
+        let recover = grant.recover.take().filter(|_| is_recoverable).map(|ClientPosition { offset, epoch }| Recover {
             offset,
             epoch,
             mode: options.force_recovery_mode,
@@ -237,7 +295,12 @@ impl Session {
         });
         let request = Subscribe { connection: context.id, recover: recover.clone() };
         self.next_serial += 1;
-        let has_extra = grant.chan_info.is_some() || grant.data.is_some() || grant.filter.is_some();
+        let is_refreshed_by_hook = options.sub_refresh_proxy_enabled && grant.expire_at_s > 0;
+        let has_extra = grant.chan_info.is_some()
+            || grant.data.is_some()
+            || grant.filter.is_some()
+            || grant.allow != Capability::default()
+            || is_refreshed_by_hook;
         let local = context.hub.acquire(channel);
         if self.subscriptions.capacity() == 0 {
             // Most clients have one subscription, so the memory is for one.
@@ -255,9 +318,13 @@ impl Session {
             is_delta: grant.is_delta,
             entry,
             rejects_unrecovered: grant.rejects_unrecovered,
+            is_refreshed_by_hook,
+            is_by_caps: grant.is_by_caps,
             recover_offset: recover.map(|r| r.offset.0),
-            extra: has_extra
-                .then(|| Box::new(Extra { chan_info: grant.chan_info, data: grant.data, filter: grant.filter })),
+            extra: has_extra.then(|| {
+                let Grant { chan_info, data, filter, allow, .. } = grant;
+                Box::new(Extra { chan_info, data, filter, allow, refresh: RetryPlan::default() })
+            }),
         });
         let name = context.hub.name(local).clone();
         context.request(name, Some(make_ticket(self.next_serial)), ChannelRequest::Subscribe(Box::new(request)));
@@ -332,6 +399,8 @@ impl Session {
         if channel.is_empty() {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
+        // The last word of the client counts: it does not want the subscription that the backend is asked about.
+        self.cancel_subscribe(channel, &Reply::Subscribe(SubscribeResult::default()), context);
         if let Some(index) = self.find(channel, context.hub) {
             self.remove(index, context);
         }
@@ -371,6 +440,33 @@ impl Session {
             ));
         }
         context.request(name, None, ChannelRequest::Unsubscribe { connection: context.id, is_answered });
+    }
+}
+
+fn refuse(command: u32, why: SubscribeRefusal, context: &mut Context<'_>) {
+    match why {
+        SubscribeRefusal::Error(error) => context.effects.refuse(command, error),
+        SubscribeRefusal::Disconnect(why) => context.disconnect(why),
+    }
+}
+
+impl Grant {
+    /// What the backend has allowed.
+    ///
+    /// # Errors
+    /// 110 if the subscription has expired already.
+    fn of_hook(answer: SubscribeAnswer, now_s: u64) -> Result<Self, Error> {
+        if answer.expire_at > 0 && answer.expire_at <= now_s {
+            return Err(Error::EXPIRED);
+        }
+        Ok(Grant {
+            chan_info: answer.info,
+            data: answer.data,
+            overrides: answer.overrides,
+            expire_at_s: u32::try_from(answer.expire_at).unwrap_or(u32::MAX),
+            allow: answer.allow,
+            ..Grant::default()
+        })
     }
 }
 

@@ -8,6 +8,8 @@ use touchline_protocol::filter::Filter;
 use touchline_protocol::message::SubscribeResult;
 use touchline_protocol::publication::Recovered;
 
+use super::hook_state::RetryPlan;
+use crate::hook::Capability;
 use crate::hub::{LocalChannel, Membership};
 use crate::request::Subscribed;
 
@@ -29,6 +31,10 @@ pub(super) struct Subscription {
     /// What other clients see of it, from the home's reply on; `None` = presence, join and leave do not show it.
     pub(super) entry: Option<Box<PresenceEntry>>,
     pub(super) rejects_unrecovered: bool,
+    /// The backend is asked when it expires, instead of the client.
+    pub(super) is_refreshed_by_hook: bool,
+    /// It is there because a capability of the connection grants it.
+    pub(super) is_by_caps: bool,
     /// The offset from which the client recovers; `None` = it does not recover.
     pub(super) recover_offset: Option<u64>,
     pub(super) extra: Option<Box<Extra>>,
@@ -49,6 +55,10 @@ pub(super) struct Extra {
     pub(super) chan_info: Option<Bytes>,
     pub(super) data: Option<Bytes>,
     pub(super) filter: Option<Arc<Filter>>,
+    /// What the client may do in the channel besides what its namespace allows.
+    pub(super) allow: Capability,
+    /// Its refresh by the backend.
+    pub(super) refresh: RetryPlan,
 }
 
 impl Subscription {
@@ -94,6 +104,7 @@ impl Subscription {
 
     /// Seconds until the client must send a new token; `None` = never.
     pub(super) fn ttl_s(&self, now_s: u64) -> Option<u64> {
-        (self.expire_at_s > 0).then(|| u64::from(self.expire_at_s).saturating_sub(now_s).max(1))
+        (self.expire_at_s > 0 && !self.is_refreshed_by_hook)
+            .then(|| u64::from(self.expire_at_s).saturating_sub(now_s).max(1))
     }
 }

@@ -25,6 +25,10 @@ pub enum ValueKind {
     Choice(&'static [&'static str]),
     /// A list of texts.
     Texts,
+    /// Texts by name.
+    StringMap,
+    /// Refusals by status of HTTP.
+    Transforms,
 }
 
 /// Any count of things.
@@ -49,6 +53,8 @@ impl ValueKind {
                 format!("one of {}", words.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", "))
             }
             ValueKind::Texts => "a list of texts".into(),
+            ValueKind::StringMap => "a table of texts".into(),
+            ValueKind::Transforms => "a list of tables with status_code, and to_error or to_disconnect".into(),
         }
     }
 }

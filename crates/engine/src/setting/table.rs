@@ -48,7 +48,7 @@ pub fn described<T: SettingValue>(name: &str, kind: ValueKind, value: &T, meanin
 /// A value for a debugger. Secrets, keys in PEM and addresses with a password are not shown.
 pub fn shown<T: SettingValue>(kind: ValueKind, value: &T) -> String {
     let text = value.show();
-    let is_secret = matches!(kind, ValueKind::Secret | ValueKind::Pem);
+    let is_secret = matches!(kind, ValueKind::Secret | ValueKind::Pem | ValueKind::StringMap);
     let may_hold_one = matches!(kind, ValueKind::Text | ValueKind::Texts) && (text.len() > 255 || text.contains('@'));
     match (is_secret || text.contains("-----BEGIN") || may_hold_one, text.is_empty()) {
         (true, true) => "unset".to_owned(),

@@ -16,7 +16,9 @@ pub enum WrittenValue<'a> {
     Boolean(bool),
     /// A list of nothing but texts.
     Texts(Vec<&'a str>),
-    /// What no setting is: a table, a date, a fraction, a list of other things.
+    /// A table, or a list that has other things than texts.
+    Nested(serde_json::Value),
+    /// What no setting is: a date, a fraction.
     Other,
 }
 

@@ -79,6 +79,18 @@ fn connect(message: &[u8]) -> Result<ConnectCommand<'_>, Malformed> {
             }
             4 => request.name = Cow::Borrowed(value.text()?),
             5 => request.version = Cow::Borrowed(value.text()?),
+            6 => {
+                let (mut name, mut text) = (String::new(), String::new());
+                fields(value.bytes()?, |tag, value| {
+                    match tag {
+                        1 => name = value.text()?.to_owned(),
+                        2 => text = value.text()?.to_owned(),
+                        _ => {}
+                    }
+                    Ok(())
+                })?;
+                request.headers.insert(name, text);
+            }
             _ => {}
         }
         Ok(())
@@ -95,6 +107,7 @@ fn subscribe(message: &[u8]) -> Result<SubscribeCommand<'_>, Malformed> {
             3 => request.recover = value.flag()?,
             6 => request.epoch = Cow::Borrowed(value.text()?),
             7 => request.offset = Offset(value.number()?),
+            8 => request.data = payload(value.bytes()?),
             9 => request.positioned = value.flag()?,
             10 => request.recoverable = value.flag()?,
             11 => request.join_leave = value.flag()?,

@@ -88,6 +88,9 @@ pub struct ConnectCommand<'a> {
     /// Positions of server-side subscriptions, for recovery.
     #[serde(borrow, deserialize_with = "objects")]
     pub subs: BTreeMap<Cow<'a, str>, SubscribeCommand<'a>>,
+    /// Header fields that a client claims which cannot set those of its transport.
+    #[serde(deserialize_with = "nullable")]
+    pub headers: BTreeMap<String, String>,
     /// Name of the client's program.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub name: Cow<'a, str>,
@@ -106,6 +109,9 @@ pub struct SubscribeCommand<'a> {
     /// A subscription token, or empty.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub token: Cow<'a, str>,
+    /// Anything, for hooks.
+    #[serde(borrow)]
+    pub data: Option<&'a RawValue>,
     /// Give what was published since `offset`.
     #[serde(deserialize_with = "nullable")]
     pub recover: bool,
@@ -136,6 +142,27 @@ pub struct SubscribeCommand<'a> {
     /// shared polls.
     #[serde(rename = "type", deserialize_with = "nullable")]
     pub kind: i32,
+}
+
+impl SubscribeCommand<'_> {
+    /// The command without its `data`, for those who carry it out later.
+    pub fn into_owned(self) -> SubscribeCommand<'static> {
+        SubscribeCommand {
+            channel: self.channel.into_owned().into(),
+            token: self.token.into_owned().into(),
+            data: None,
+            recover: self.recover,
+            epoch: self.epoch.into_owned().into(),
+            offset: self.offset,
+            positioned: self.positioned,
+            recoverable: self.recoverable,
+            join_leave: self.join_leave,
+            delta: self.delta.into_owned().into(),
+            tf: self.tf,
+            flag: self.flag,
+            kind: self.kind,
+        }
+    }
 }
 
 /// The bit of [`SubscribeCommand::flag`] that turns an unrecovered subscription into error 112.

@@ -9,6 +9,11 @@ pub(super) fn reply(out: &mut Vec<u8>, command: u32, reply: &Reply<'_>) {
     object.number("id", command.into());
     match reply {
         Reply::Error(why) => error(object.key("error"), why),
+        Reply::Refusal { code, message, temporary } => {
+            let mut why = ObjectWriter::open(object.key("error"));
+            why.number("code", (*code).into()).text("message", message).flag("temporary", *temporary);
+            why.close();
+        }
         Reply::Connect(result) => connect_result(object.key("connect"), result),
         Reply::Subscribe(result) => subscribe_result(object.key("subscribe"), result),
         Reply::Unsubscribe => object.key("unsubscribe").extend_from_slice(b"{}"),
@@ -25,7 +30,7 @@ pub(super) fn reply(out: &mut Vec<u8>, command: u32, reply: &Reply<'_>) {
         }
         Reply::Rpc(json) => {
             let mut result = ObjectWriter::open(object.key("rpc"));
-            result.raw("data", Some(json));
+            result.raw("data", (!json.is_empty()).then_some(*json));
             result.close();
         }
         Reply::Refresh { client, version, ttl_s } => {
@@ -95,6 +100,7 @@ fn connect_result(out: &mut Vec<u8>, result: &ConnectResult<'_>) {
     let mut object = ObjectWriter::open(out);
     object.text("client", result.client).text("version", result.version);
     object.flag("expires", result.ttl_s.is_some()).number("ttl", result.ttl_s.unwrap_or(0));
+    object.raw("data", result.data);
     if !result.subs.is_empty() {
         let out = object.key("subs");
         out.push(b'{');

@@ -17,6 +17,9 @@ pub(super) fn reply(out: &mut Vec<u8>, command: u32, reply: &Reply<'_>) {
         fields.number(1, command.into());
         match reply {
             Reply::Error(why) => fields.message(2, |fields| error(fields, why)),
+            Reply::Refusal { code, message, temporary } => fields.message(2, |fields| {
+                fields.number(1, (*code).into()).text(2, message).flag(3, *temporary);
+            }),
             Reply::Connect(result) => fields.message(5, |fields| connect_result(fields, result)),
             Reply::Subscribe(result) => fields.message(6, |fields| subscribe_result(fields, result)),
             Reply::Unsubscribe => fields.whole(7, &[]),
@@ -77,6 +80,7 @@ fn error(fields: &mut Fields<'_>, error: &Error) {
 fn connect_result(fields: &mut Fields<'_>, result: &ConnectResult<'_>) {
     fields.text(1, result.client).text(2, result.version);
     fields.flag(3, result.ttl_s.is_some()).number(4, result.ttl_s.unwrap_or(0));
+    fields.bytes(5, result.data.unwrap_or_default());
     for (channel, subscribed) in result.subs {
         fields.message(6, |entry| {
             entry.text(1, channel).whole(2, subscribed);

@@ -10,6 +10,15 @@ use crate::publication::{Publication, Recovered};
 pub enum Reply<'a> {
     /// The command was refused.
     Error(Error),
+    /// The backend has refused the command, with an error of its own.
+    Refusal {
+        /// Its number.
+        code: u32,
+        /// Its text.
+        message: &'a str,
+        /// The same command may succeed later.
+        temporary: bool,
+    },
     /// The session is open.
     Connect(ConnectResult<'a>),
     /// The client is subscribed.
@@ -78,6 +87,8 @@ pub struct ConnectResult<'a> {
     pub version: &'a str,
     /// Seconds until the client must show a new token; none = never.
     pub ttl_s: Option<u64>,
+    /// JSON for the client.
+    pub data: Option<&'a [u8]>,
     /// Server-side subscriptions: channel, and what [`super::Messages::result`] wrote.
     pub subs: &'a [(String, Vec<u8>)],
     /// Ping interval in seconds; 0 = no pings.

@@ -180,7 +180,7 @@ fn a_filter_nests_so_deep_in_protobuf_too() {
 
 fn kind_of_reply(reply: &Reply<'_>) -> &'static str {
     match reply {
-        Reply::Error(_) => "error",
+        Reply::Error(_) | Reply::Refusal { .. } => "error",
         Reply::Connect(_) => "connect",
         Reply::Subscribe(_) => "subscribe",
         Reply::Unsubscribe => "unsubscribe",
@@ -194,7 +194,7 @@ fn kind_of_reply(reply: &Reply<'_>) -> &'static str {
     }
 }
 
-const REPLIES: usize = 11;
+const REPLIES: usize = 12;
 
 fn kind_of_push(push: &Push<'_>) -> &'static str {
     match push {
@@ -254,6 +254,7 @@ fn every_kind_of_reply_says_all_in_both_forms() {
         client: "id",
         version: "1",
         ttl_s: Some(60),
+        data: Some(b"8"),
         subs: &[],
         ping_s: 25,
         pong: true,
@@ -264,11 +265,15 @@ fn every_kind_of_reply_says_all_in_both_forms() {
     let presence = br#"{"presence":{"id":{"user":"u","client":"id","conn_info":1,"chan_info":{"x":2}}}}"#;
     let (pubs, result) = said_of_subscription();
     let connected = json!({
-        "client": "id", "version": "1", "expires": true, "ttl": 60, "ping": 25, "pong": true,
+        "client": "id", "version": "1", "expires": true, "ttl": 60, "data": 8, "ping": 25, "pong": true,
         "session": "s", "node": "n", "time": 7,
     });
     let cases: [(Reply<'_>, Value); REPLIES] = [
         (Reply::Error(Error::NAME_TAKEN), json!({"code": 4001, "message": "name taken", "temporary": true})),
+        (
+            Reply::Refusal { code: 450, message: "no \"room\"", temporary: true },
+            json!({"code": 450, "message": "no \"room\"", "temporary": true}),
+        ),
         (Reply::Connect(connect), connected),
         (Reply::Subscribe(subscribed(&publications)), result),
         (Reply::Unsubscribe, json!({})),

@@ -516,6 +516,7 @@ fn both_forms_of_a_reply_say_the_same() {
             client: "id",
             version: "1",
             ttl_s,
+            data: flag.then_some(text.as_bytes()),
             subs: &[],
             ping_s: 25,
             pong: flag,
@@ -526,6 +527,7 @@ fn both_forms_of_a_reply_say_the_same() {
         let error = Error::ALL[random.below(Error::ALL.len())];
         let replies = [
             Reply::Error(error),
+            Reply::Refusal { code: 450, message: "no", temporary: flag },
             Reply::Connect(connect),
             Reply::Subscribe(subscribe),
             Reply::Unsubscribe,

@@ -177,7 +177,12 @@ fn health(node: &Node) -> HttpResponse {
             "the primary database fails: durable channels can't be published to\n",
         );
     }
-    respond::body(StatusCode::OK, JSON, "{}")
+    let open = node.hooks.as_ref().map_or(Vec::new(), |hooks| hooks.metrics.open_backends());
+    if open.is_empty() {
+        return respond::body(StatusCode::OK, JSON, "{}");
+    }
+    // A backend that fails is information: another node would not reach it either.
+    respond::body(StatusCode::OK, JSON, serde_json::json!({ "backends_not_asked": open }).to_string())
 }
 
 /// The node's metrics: as OpenMetrics for clients that accept it, else in the text format 0.0.4 of Prometheus.

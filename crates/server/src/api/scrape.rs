@@ -7,13 +7,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use touchline_engine::directory::ScopeMetrics;
+use touchline_engine::hook::HookKind;
 use touchline_protocol::{Disconnect, Error};
 use touchline_registry::Counters;
 
 use super::metrics_text::text_format;
 use crate::node::Node;
+use crate::runtime::hook_mailbox::{CallOutcome, HookMetrics};
 use crate::runtime::metrics::{
-    ClusterStatus, NodeCollector, RegistryCollector, ShardMetrics, StatsCollector, StoreCollector,
+    ClusterStatus, HookCollector, NodeCollector, RegistryCollector, ShardMetrics, StatsCollector, StoreCollector,
 };
 use crate::runtime::registry_mailbox::RegistryMetrics;
 
@@ -25,6 +27,8 @@ pub(super) struct Scrape {
     store: Option<StoreCollector>,
     /// None = statistics are off.
     stats: Option<StatsCollector>,
+    /// None = no hook is switched on.
+    hooks: Option<HookCollector>,
     http_buffered_bytes: usize,
 }
 
@@ -40,6 +44,10 @@ impl Scrape {
             shards: node.collector(),
             store: node.store().map(|store| StoreCollector(Arc::clone(store.metrics()))),
             stats: node.stats().map(|stats| StatsCollector(Arc::clone(stats.metrics()))),
+            hooks: node
+                .hooks
+                .as_ref()
+                .map(|hooks| HookCollector { metrics: Arc::clone(&hooks.metrics), outstanding: hooks.outstanding() }),
             http_buffered_bytes: node.shards.iter().map(|shard| shard.http_buffered()).sum(),
         }
     }
@@ -50,6 +58,8 @@ impl Scrape {
         shard.count_error(Error::INTERNAL.code);
         shard.count_disconnect(Disconnect::SHUTDOWN.code);
         shard.programs.enter("program", "1");
+        let hooks = HookMetrics::of(vec!["backend".to_owned()]);
+        hooks.count(HookKind::Connect, CallOutcome::Answered);
         let scope = ScopeMetrics { scope: "scope".into(), names: 0, members: 0, counters: Counters::default() };
         Scrape {
             registry: RegistryCollector {
@@ -59,6 +69,7 @@ impl Scrape {
             shards: NodeCollector::of([Arc::new(shard)].iter()),
             store: Some(StoreCollector(Arc::default())),
             stats: Some(StatsCollector(Arc::default())),
+            hooks: Some(HookCollector { metrics: Arc::new(hooks), outstanding: 0 }),
             http_buffered_bytes: 0,
         }
     }
@@ -76,6 +87,9 @@ impl Scrape {
         }
         if let Some(stats) = self.stats {
             registry.register_collector(Box::new(stats));
+        }
+        if let Some(hooks) = self.hooks {
+            registry.register_collector(Box::new(hooks));
         }
         let buffered = ConstGauge::new(self.http_buffered_bytes as i64);
         registry.register("http_buffered_bytes", "Bytes held for requests and streams of HTTP", buffered);

@@ -2,6 +2,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod agent;
+pub(crate) mod forwarded;
 pub(crate) mod glob;
 pub(crate) mod headers;
 pub(crate) mod host;

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
-use hyper::header::HeaderMap;
 use hyper::{Request, StatusCode};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::pki_types::ServerName;
 use touchline_config::ClientTlsSettings;
 
 use super::tls;
@@ -31,7 +31,6 @@ pub(crate) struct HttpClient {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
@@ -49,6 +48,13 @@ pub(crate) enum OutboundError {
     TooLarge(usize),
 }
 
+impl OutboundError {
+    /// Whether the server has answered, with something that cannot be used.
+    pub(crate) fn is_of_answer(&self) -> bool {
+        matches!(self, OutboundError::TooLarge(_))
+    }
+}
+
 impl HttpClient {
     /// A client that trusts servers as `settings` say; where these say nothing, the authorities of the system.
     /// `section`: the section of `settings`, for errors.
@@ -59,10 +65,15 @@ impl HttpClient {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.enforce_http(false);
-        let mut builder =
-            HttpsConnectorBuilder::new().with_tls_config(tls::config(section, settings)?).https_or_http();
+        let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls::config(section, settings)?).https_or_http();
         if settings.enabled && !settings.server_name.is_empty() {
-            builder = builder.with_server_name(settings.server_name.clone());
+            let key = format!("{section}.server_name");
+            let name = ServerName::try_from(settings.server_name.clone()).map_err(|_| TlsError::Content {
+                key,
+                path: None,
+                what: "name of a server",
+            })?;
+            builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
         }
         let connector = builder.enable_all_versions().wrap_connector(connector);
         let client = Client::builder(TokioExecutor::new())
@@ -78,11 +89,7 @@ impl HttpClient {
     ///
     /// # Errors
     /// See [`OutboundError`].
-    pub(crate) async fn send(
-        &self,
-        request: Request<Full<Bytes>>,
-        answer_max: usize,
-    ) -> Result<Answer, OutboundError> {
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>, answer_max: usize) -> Result<Answer, OutboundError> {
         let response = self.client.request(request).await.map_err(|error| {
             let text = causes(&error);
             if error.is_connect() { OutboundError::Connect(text) } else { OutboundError::Broken(text) }
@@ -97,7 +104,7 @@ impl HttpClient {
             }
             whole.extend_from_slice(&data);
         }
-        Ok(Answer { status: head.status, headers: head.headers, body: whole.freeze() })
+        Ok(Answer { status: head.status, body: whole.freeze() })
     }
 }
 

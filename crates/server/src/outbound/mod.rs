@@ -4,4 +4,4 @@
 mod client;
 mod tls;
 
-pub(crate) use client::{Answer, HttpClient, OutboundError};
+pub(crate) use client::HttpClient;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use touchline_engine::directory::DirectoryRequest;
+use touchline_engine::hook::HookOutcome;
 use touchline_engine::request::{BackendEvent, ChannelRequest};
 use touchline_engine::session::{ServerSubscription, Ticket};
 use touchline_engine::{ConnectionId, Delivery, Response, ShardId};
@@ -34,6 +35,8 @@ pub(crate) enum Message {
     Backend { channel: ChannelName, event: BackendEvent },
     /// A reply from the home of a channel, or from the registry, to a session of this shard.
     SessionReply { connection: ConnectionId, ticket: Ticket, response: Response },
+    /// The answer of a backend to a session of this shard.
+    HookAnswer { connection: ConnectionId, serial: u32, outcome: Box<HookOutcome> },
     /// A reply to an operation that waits on this shard's thread: only that thread wakes it without a system call.
     OperationReply { reply: oneshot::Sender<Response>, response: Response },
     /// From the home of a channel to its subscribers on this shard. `accepted_us`: when the home accepted the

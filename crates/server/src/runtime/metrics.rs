@@ -12,9 +12,11 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use std::sync::Arc;
 
 use touchline_engine::directory::ScopeMetrics;
+use touchline_engine::hook::HookKind;
 use touchline_store::stats::StatsMetrics;
 
 use crate::net::transport::Transport;
+use crate::runtime::hook_mailbox::{CallOutcome, HookMetrics};
 use crate::runtime::programs::Programs;
 use crate::runtime::registry_mailbox::RegistryMetrics;
 
@@ -192,9 +194,7 @@ impl NodeCollector {
     }
 
     fn latency(&self, pick: fn(&ShardMetrics) -> &Latency) -> SummedLatency {
-        let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
-        let counts = (0..=BOUNDS_US.len()).map(|i| self.sum(|m| pick(m).buckets[i].get()));
-        SummedLatency { buckets: bounds.zip(counts).collect(), sum_us: self.sum(|m| pick(m).sum_us.get()) }
+        SummedLatency::of(self.0.iter().map(|shard| pick(shard)))
     }
 }
 
@@ -384,6 +384,46 @@ impl Collector for StoreCollector {
     }
 }
 
+/// The metrics of hooks.
+#[derive(Debug)]
+pub(crate) struct HookCollector {
+    pub(crate) metrics: Arc<HookMetrics>,
+    /// Calls that wait or are under way.
+    pub(crate) outstanding: usize,
+}
+
+impl Collector for HookCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let metrics = &self.metrics;
+        gauge(&mut encoder, "hooks_outstanding", "Calls of hooks that wait or are under way", self.outstanding as u64)?;
+        gauge(&mut encoder, "hooks_under_way", "Calls of hooks that are under way", metrics.under_way.get())?;
+        let help = "Calls of hooks by outcome";
+        let mut family = encoder.encode_descriptor("hook_calls", help, None, MetricType::Counter)?;
+        for kind in HookKind::ALL {
+            for outcome in CallOutcome::ALL {
+                let count = metrics.calls[kind as usize][outcome as usize].get();
+                if count > 0 {
+                    let labels = [("hook", kind.name()), ("outcome", outcome.as_str())];
+                    ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+                }
+            }
+        }
+        let help = "From the first byte of a hook's call to the end of its answer";
+        let mut family = encoder.encode_descriptor("hook_seconds", help, None, MetricType::Histogram)?;
+        for kind in HookKind::ALL {
+            let latency = SummedLatency::of(std::iter::once(&metrics.latency[kind as usize]));
+            latency.encode(family.encode_family(&[("hook", kind.name())])?)?;
+        }
+        let help = "1 while a backend is not asked, because it has failed too often";
+        let mut family = encoder.encode_descriptor("hook_breaker_open", help, None, MetricType::Gauge)?;
+        for (name, is_open) in &metrics.endpoints {
+            let is_open = ConstGauge::new(i64::from(is_open.load(Relaxed)));
+            is_open.encode(family.encode_family(&[("backend", name.as_str())])?)?;
+        }
+        Ok(())
+    }
+}
+
 /// The metrics of the statistics database.
 #[derive(Debug)]
 pub(crate) struct StatsCollector(pub(crate) Arc<StatsMetrics>);
@@ -433,6 +473,15 @@ fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64
 struct SummedLatency {
     buckets: Vec<(f64, u64)>,
     sum_us: u64,
+}
+
+impl SummedLatency {
+    fn of<'l>(all: impl Iterator<Item = &'l Latency> + Clone) -> Self {
+        let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
+        let counts = (0..=BOUNDS_US.len()).map(|i| all.clone().map(|latency| latency.buckets[i].get()).sum());
+        let sum_us = all.clone().map(|latency| latency.sum_us.get()).sum();
+        SummedLatency { buckets: bounds.zip(counts).collect(), sum_us }
+    }
 }
 
 impl EncodeMetric for SummedLatency {

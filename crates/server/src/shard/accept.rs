@@ -16,6 +16,7 @@ use super::acceptor::{Listener, NO_DESCRIPTORS, PendingConnection};
 use super::state::{SCRATCH_SIZE, Shard};
 use super::unauthenticated::{Closed, UnauthenticatedEntry};
 use crate::net::agent::Agent;
+use crate::net::forwarded::forwarded;
 use crate::net::headers::{HEADERS_MAX, Headers};
 use crate::net::negotiated::Negotiated;
 use crate::net::port::{Port, PortRole};
@@ -314,7 +315,12 @@ fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> HandshakeVerdict {
         response.extend_from_slice(deflate::GRANTED.as_bytes());
     }
     response.extend_from_slice(b"\r\n\r\n");
-    let negotiated =
-        Negotiated { transport, wire: granted.wire, agent: Agent::of(&headers), admission: granted.admission };
+    let negotiated = Negotiated {
+        transport,
+        wire: granted.wire,
+        agent: Agent::of(&headers),
+        admission: granted.admission,
+        forwarded: forwarded(&node.forwarded_names, &headers),
+    };
     HandshakeVerdict::Granted(FirstBytes { response, head, negotiated })
 }

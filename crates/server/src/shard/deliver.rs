@@ -291,7 +291,13 @@ impl Shard {
         let Some(drain) = &mut self.drain else { return };
         let from = drain.slots.len().saturating_sub(drain.each_tick);
         for slot in drain.slots.split_off(from) {
-            self.disconnect(slot, Disconnect::SHUTDOWN);
+            match self.connections.get_mut(slot) {
+                // A backend may have carried out already what the client waits for: its turn comes again.
+                Some(connection) if connection.stage == ConnectionStage::Open && connection.session.awaits_hooks() => {
+                    connection.session.wind_down();
+                }
+                _ => self.disconnect(slot, Disconnect::SHUTDOWN),
+            }
         }
         let is_done = self.connections.len() == 0 && self.node.shards[usize::from(self.id)].tasks().awaited() == 0;
         if let Some(drain) = &mut self.drain {

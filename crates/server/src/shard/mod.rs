@@ -12,6 +12,7 @@ mod budget;
 mod connections;
 mod deliver;
 mod due;
+mod hooks;
 mod input;
 mod inspect;
 mod log_refusals;

@@ -127,6 +127,9 @@ impl Shard {
         if let Some(address_slot) = negotiated.admission.address_slot {
             self.address_slots.insert(slot, address_slot);
         }
+        if let Some(headers) = negotiated.forwarded {
+            self.forwarded.insert(slot, headers);
+        }
         self.unauthenticated.sessions += 1;
         self.note_unauthenticated(UnauthenticatedEntry::Session { slot, generation });
         self.metrics.connections.add(1);
@@ -432,6 +435,7 @@ impl Shard {
             self.note_own(slot, Bytes::from_static(wire.ping()));
         }
         self.send_requests(slot);
+        self.send_hook_calls(slot);
         if let Some(why) = self.effects.disconnect.take() {
             self.disconnect(slot, why);
         }
@@ -515,6 +519,7 @@ impl Shard {
         }
         self.metrics.subscriptions.subtract(subscriptions as u64);
         self.send_requests(slot);
+        self.send_hook_calls(slot);
     }
 
     /// Removes a connection: the peer has gone, or all output is written.
@@ -526,6 +531,9 @@ impl Shard {
         self.settle_session(slot);
         if !self.address_slots.is_empty() {
             self.address_slots.remove(&slot);
+        }
+        if !self.forwarded.is_empty() {
+            self.forwarded.remove(&slot);
         }
         if let Some(mut connection) = self.connections.remove(slot) {
             if let Some(stats) = self.node.stats() {

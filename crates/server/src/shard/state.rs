@@ -21,6 +21,7 @@ use super::unauthenticated::Unauthenticated;
 use super::users::Users;
 use super::waiting::WaitingRequests;
 use crate::net::admission::AddressSlot;
+use crate::net::forwarded::ForwardedHeaders;
 use crate::node::Node;
 use crate::runtime::clock::TENTH_US;
 use crate::runtime::mailbox::Message;
@@ -57,6 +58,8 @@ pub(crate) struct Shard {
     pub(super) unauthenticated_max: usize,
     /// The counted slot of each connection at its address, by slot of the connection, where addresses are limited.
     pub(super) address_slots: HashMap<u32, AddressSlot>,
+    /// The header fields of each connection that hooks pass on, by slot, where some hook does.
+    pub(super) forwarded: HashMap<u32, ForwardedHeaders>,
     pub(super) hub: Hub,
     pub(super) channels: Channels,
     /// Requests that wait until their channel is live, by channel.
@@ -156,6 +159,7 @@ impl Shard {
             unauthenticated: Unauthenticated::default(),
             unauthenticated_max,
             address_slots: HashMap::new(),
+            forwarded: HashMap::new(),
             hub,
             channels: if node.cluster.is_some() { channels.in_cluster() } else { channels },
             waiting: HashMap::new(),
@@ -194,6 +198,7 @@ impl Shard {
         if !self.isolated(|shard| work(shard, slot)) && !self.isolated(|shard| shard.remove(slot)) {
             self.settle_session(slot);
             self.address_slots.remove(&slot);
+            self.forwarded.remove(&slot);
             self.connections.forget(slot);
         }
     }

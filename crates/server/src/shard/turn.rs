@@ -186,6 +186,11 @@ impl Shard {
                     shard.give_reply(slot, ticket, response);
                 }
             }),
+            Message::HookAnswer { connection, serial, outcome } => self.guarded(connection.slot, |shard, slot| {
+                if shard.connections.is_current(connection) {
+                    shard.give_hook_answer(slot, serial, *outcome);
+                }
+            }),
             Message::OperationReply { reply, response } => {
                 let _ = reply.send(response);
             }

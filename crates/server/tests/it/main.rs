@@ -1,9 +1,11 @@
 //! The server as its users see it: over real sockets, by clients that share no code with it.
 
 mod addresses;
+mod backend;
 mod bad_input;
 mod drain;
 mod edge;
+mod hooks;
 mod hosts;
 mod http2;
 mod libraries;

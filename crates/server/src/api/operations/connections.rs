@@ -51,6 +51,14 @@ impl Selection {
             }
             client = owner;
         }
+        // Before the connections end: they may come back at once.
+        match &action {
+            UserAction::Unsubscribe { channel } => {
+                node.forget_hook_answers(&user, Some(channel.as_str()).filter(|channel| !channel.is_empty()));
+            }
+            UserAction::Disconnect { .. } => node.forget_hook_answers(&user, None),
+            UserAction::Subscribe { .. } | UserAction::Refresh { .. } => {}
+        }
         node.command_user(&user, &client, action).await?;
         Ok(EmptyReply {})
     }

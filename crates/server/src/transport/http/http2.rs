@@ -250,10 +250,9 @@ fn adopt(
 /// Opens an endless answer: the shard writes its body.
 fn open(origin: &Origin, admitted: Admitted, under_way: UnderWay) -> Http2Response {
     let response_head = Bytes::from(admitted.prelude());
-    let Admitted { transport, wire, headers, commands, agent, admission } = admitted;
-    let Some(pair) =
-        adopt(origin, &under_way.timer, Negotiated { transport, wire, agent, admission }, response_head, commands)
-    else {
+    let Admitted { transport, wire, headers, commands, agent, admission, forwarded } = admitted;
+    let negotiated = Negotiated { transport, wire, agent, admission, forwarded };
+    let Some(pair) = adopt(origin, &under_way.timer, negotiated, response_head, commands) else {
         return under_way.whole(respond::text(StatusCode::SERVICE_UNAVAILABLE, "no room for more connections\n"));
     };
     let mut answer = Response::new(Either::Right(Endless { pair, _under_way: under_way }));

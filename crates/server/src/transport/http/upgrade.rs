@@ -11,6 +11,7 @@ use touchline_protocol::deflate;
 use super::body::RequestBody;
 use super::respond::{self, HttpResponse, RefusalResponse};
 use crate::net::agent::Agent;
+use crate::net::forwarded::forwarded;
 use crate::net::negotiated::Negotiated;
 use crate::net::origin;
 use crate::net::remote::Remote;
@@ -46,10 +47,7 @@ pub(crate) fn answer(
     let granted = handshake::examine(node, peer, transport, query, request.headers())
         .map_err(|refusal| log_and_refuse(node, peer, request, refusal))?;
     let answer = switch(&granted);
-    Ok((
-        answer,
-        Negotiated { transport, wire: granted.wire, agent: Agent::of(request.headers()), admission: granted.admission },
-    ))
+    Ok((answer, negotiated(node, transport, granted, request.headers())))
 }
 
 /// The same over HTTP/2: an extended CONNECT (RFC 8441 section 5).
@@ -69,8 +67,17 @@ fn extended(
         .map_err(|refusal| log_and_refuse(node, peer, request, refusal))?;
     let mut response = HttpResponse::default();
     offer(&granted, response.headers_mut());
-    let agent = Agent::of(request.headers());
-    Ok((response, Negotiated { transport, wire: granted.wire, agent, admission: granted.admission }))
+    Ok((response, negotiated(node, transport, granted, request.headers())))
+}
+
+fn negotiated(node: &Node, transport: Transport, granted: Granted, headers: &HeaderMap) -> Negotiated {
+    Negotiated {
+        transport,
+        wire: granted.wire,
+        agent: Agent::of(headers),
+        admission: granted.admission,
+        forwarded: forwarded(&node.forwarded_names, headers),
+    }
 }
 
 /// The response to a refused handshake. Logs the refusals whose cause an operator can correct.

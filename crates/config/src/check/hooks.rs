@@ -1,0 +1,138 @@
+//! Hooks: each backend that is named exists, and each that may be asked can be.
+
+use std::collections::HashSet;
+
+use touchline_engine::ChannelOptions;
+use touchline_engine::hook::{DEFAULT_PROXY, ProxySettings, RpcOptions};
+
+use crate::finding::Finding;
+use crate::keys::{NAMESPACES, PROXIES, RPC_NAMESPACES, WITHOUT_NAMESPACE};
+use crate::settings::Settings;
+
+/// A place that names a backend.
+struct ProxyUse<'a> {
+    path: String,
+    name: &'a str,
+    is_on: bool,
+    /// The backend of the name `default`, and the section that it is in.
+    default: (&'static str, &'a ProxySettings),
+}
+
+/// Checks the backends of hooks and the places that name them.
+pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
+    names(settings, findings);
+    let mut error = |text: String| findings.push(Finding::error(text, None));
+    let client = &settings.client.proxy;
+    for (section, switched) in [("client.proxy.connect", &client.connect), ("client.proxy.refresh", &client.refresh)] {
+        if switched.enabled {
+            backend(section, &switched.proxy, &mut error);
+        }
+    }
+    let mut checked = HashSet::new();
+    for ProxyUse { path, name, is_on, default } in uses(settings) {
+        let (section, proxy) = if name == DEFAULT_PROXY {
+            (default.0.to_owned(), Some(default.1))
+        } else {
+            let named = settings.proxies.iter().find(|proxy| proxy.name == name);
+            (format!("{PROXIES}[{name}]"), named.map(|named| &named.proxy))
+        };
+        match proxy {
+            None => error(format!("{path}: no backend in {PROXIES} has the name {name:?}")),
+            Some(proxy) if is_on && checked.insert(section.clone()) => backend(&section, proxy, &mut error),
+            Some(_) => {}
+        }
+    }
+}
+
+/// The names of backends and of namespaces of methods.
+fn names(settings: &Settings, findings: &mut Vec<Finding>) {
+    let proxies = settings.proxies.iter().map(|proxy| (PROXIES, proxy.name.as_str()));
+    let methods = settings.rpc.namespaces.iter().map(|namespace| (RPC_NAMESPACES, namespace.name.as_str()));
+    let mut seen = HashSet::new();
+    for (list, name) in proxies.chain(methods) {
+        let mut error = |text: &str| findings.push(Finding::error(format!("{list}[{name}].name: {text}"), None));
+        if !super::rules::is_namespace_name(name) {
+            error("expected two or more of letters, digits, \"-\", \"_\" and \".\"");
+        }
+        if list == PROXIES && name == DEFAULT_PROXY {
+            error("default is the name of the backends in channel.proxy and rpc.proxy");
+        }
+        if !seen.insert((list, name)) {
+            error("used twice");
+        }
+    }
+}
+
+/// Every place that names a backend.
+fn uses(settings: &Settings) -> Vec<ProxyUse<'_>> {
+    let mut uses = Vec::new();
+    let channel = &settings.channel;
+    let namespaces = channel.namespaces.iter().map(|namespace| {
+        let path = format!("{NAMESPACES}[{}]", namespace.name);
+        (path, &namespace.options)
+    });
+    for (path, options) in namespaces.chain([(WITHOUT_NAMESPACE.to_owned(), &channel.without_namespace)]) {
+        let ChannelOptions { subscribe_proxy_name, publish_proxy_name, sub_refresh_proxy_name, .. } = options;
+        for (key, name, is_on, default) in [
+            (
+                "subscribe_proxy_name",
+                subscribe_proxy_name,
+                options.subscribe_proxy_enabled,
+                ("channel.proxy.subscribe", &channel.proxy.subscribe),
+            ),
+            (
+                "publish_proxy_name",
+                publish_proxy_name,
+                options.publish_proxy_enabled,
+                ("channel.proxy.publish", &channel.proxy.publish),
+            ),
+            (
+                "sub_refresh_proxy_name",
+                sub_refresh_proxy_name,
+                options.sub_refresh_proxy_enabled,
+                ("channel.proxy.sub_refresh", &channel.proxy.sub_refresh),
+            ),
+        ] {
+            uses.push(ProxyUse { path: format!("{path}.{key}"), name, is_on, default });
+        }
+    }
+    let rpc = &settings.rpc;
+    let methods = rpc.namespaces.iter().map(|namespace| {
+        let path = format!("{RPC_NAMESPACES}[{}]", namespace.name);
+        (path, &namespace.options)
+    });
+    for (path, options) in methods.chain([("rpc.without_namespace".to_owned(), &rpc.without_namespace)]) {
+        let RpcOptions { proxy_enabled, proxy_name } = options;
+        let default = ("rpc.proxy", &rpc.proxy);
+        uses.push(ProxyUse { path: format!("{path}.proxy_name"), name: proxy_name, is_on: *proxy_enabled, default });
+    }
+    uses
+}
+
+/// A backend that may be asked.
+fn backend(section: &str, proxy: &ProxySettings, error: &mut impl FnMut(String)) {
+    let endpoint = proxy.endpoint.as_str();
+    if endpoint.is_empty() {
+        error(format!("{section}.endpoint: missing, and the hook is on"));
+    } else if endpoint.starts_with("grpc://") {
+        error(format!("{section}.endpoint: gRPC is not supported yet; the backend is asked over http:// or https://"));
+    } else if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
+        error(format!("{section}.endpoint: expected http://… or https://…"));
+    }
+    if proxy.timeout.is_zero() {
+        error(format!("{section}.timeout: must be above zero, and the hook is on"));
+    }
+    for (key, names) in [("http_headers", &proxy.http_headers), ("emulated_headers", &proxy.emulated_headers)] {
+        for name in names.iter().filter(|name| !is_field_name(name)) {
+            error(format!("{section}.{key}: {name:?} is not the name of a header field"));
+        }
+    }
+    for name in proxy.http.static_headers.0.keys().filter(|name| !is_field_name(name)) {
+        error(format!("{section}.http.static_headers: {name:?} is not the name of a header field"));
+    }
+}
+
+/// Whether a text is a token of HTTP (RFC 9110 section 5.6.2).
+fn is_field_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}

@@ -1,0 +1,388 @@
+//! The JSON of answers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, de};
+use serde_json::value::RawValue;
+use touchline_protocol::Disconnect;
+use touchline_protocol::data::{Object, checked_payload, is_plain_text, object_or_default};
+use touchline_protocol::publication::Tags;
+use touchline_protocol::websocket::CLOSE_REASON_MAX;
+
+use super::call::HookKind;
+use super::caps::{Capabilities, Capability, CapsEntry};
+use super::outcome::{
+    ConnectAnswer, HookError, HookOutcome, HookResult, PublishAnswer, RefreshAnswer, SubRefreshAnswer, SubscribeAnswer,
+};
+use crate::base64_text::Base64Json;
+use crate::claims::{ConnectionClaims, EntryClaim, Overrides, SubscribeOptions};
+
+/// Longest text of an error of a backend, bytes; the rest is cut off.
+const MESSAGE_LEN_MAX: usize = 1_024;
+/// Longest time for which a subscribe answer holds, seconds.
+const CACHE_FOR_MAX: u64 = 300;
+/// Labels of a connection.
+const LABELS_MAX: usize = 32;
+/// Keys and texts of the labels of a connection, together, bytes.
+const LABELS_SIZE_MAX: usize = 4_096;
+
+/// Why an answer cannot be used, for logs. It holds nothing of the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerFault {
+    /// It is not a JSON object.
+    #[error("the answer is not a JSON object")]
+    NoObject,
+    /// It has members, and none of them is known: a `{"detail": "forbidden"}` must not count as a permission.
+    #[error("the answer has none of result, error, disconnect")]
+    Foreign,
+    /// The result does not have the fields or types that it must have.
+    #[error("the result has a field of a wrong type")]
+    Shape,
+    /// The number of an error is not 400–1999.
+    #[error("the code of the error is not 400-1999")]
+    ErrorCode,
+    /// The number of a disconnect is not 4000–4999.
+    #[error("the code of the disconnect is not 4000-4999")]
+    DisconnectCode,
+    /// A field of the result has a value that it cannot have.
+    #[error("{0}")]
+    Value(&'static str),
+}
+
+/// Reads the answer to a hook of this kind.
+///
+/// # Errors
+/// When it cannot be used: the action fails, and nothing is permitted.
+pub fn parse_answer(kind: HookKind, json: &[u8]) -> Result<HookOutcome, AnswerFault> {
+    let members: Members<'_> = serde_json::from_slice(json).map_err(|_| AnswerFault::NoObject)?;
+    if let Some(disconnect) = members.disconnect {
+        return disconnect_of(disconnect);
+    }
+    if let Some(error) = members.error {
+        return error_of(error);
+    }
+    match members.result {
+        Some(result) => result_of(kind, result).map(HookOutcome::Result),
+        None if members.has_others => Err(AnswerFault::Foreign),
+        None => Ok(HookOutcome::Empty),
+    }
+}
+
+/// The members of an answer; `null` is absence.
+#[derive(Default)]
+struct Members<'a> {
+    result: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+    disconnect: Option<&'a RawValue>,
+    has_others: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "lowercase")]
+enum AnswerMember {
+    Result,
+    Error,
+    Disconnect,
+    #[serde(other)]
+    Other,
+}
+
+struct MembersReader;
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(MembersReader)
+    }
+}
+
+impl<'de> Visitor<'de> for MembersReader {
+    type Value = Members<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+        let mut members = Members::default();
+        while let Some(member) = map.next_key::<AnswerMember>()? {
+            let field = match member {
+                AnswerMember::Result => &mut members.result,
+                AnswerMember::Error => &mut members.error,
+                AnswerMember::Disconnect => &mut members.disconnect,
+                AnswerMember::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                    members.has_others = true;
+                    continue;
+                }
+            };
+            if field.is_some() {
+                return Err(de::Error::custom("a member is there twice"));
+            }
+            *field = map.next_value::<Option<&RawValue>>()?;
+        }
+        Ok(members)
+    }
+}
+
+/// Reads an object.
+fn read<T: DeserializeOwned>(json: &RawValue) -> Result<T, AnswerFault> {
+    serde_json::from_str::<Object<T>>(json.get()).map(|object| object.0).map_err(|_| AnswerFault::Shape)
+}
+
+fn error_of(json: &RawValue) -> Result<HookOutcome, AnswerFault> {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct ErrorJson {
+        code: u32,
+        message: String,
+        temporary: bool,
+    }
+    let ErrorJson { code, mut message, temporary } = read(json)?;
+    if !(400..=1_999).contains(&code) {
+        return Err(AnswerFault::ErrorCode);
+    }
+    message.truncate(message.floor_char_boundary(MESSAGE_LEN_MAX));
+    Ok(HookOutcome::Error(HookError { code, message: message.into(), temporary }))
+}
+
+fn disconnect_of(json: &RawValue) -> Result<HookOutcome, AnswerFault> {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct DisconnectJson {
+        code: u32,
+        reason: String,
+    }
+    let DisconnectJson { code, mut reason } = read(json)?;
+    let code = u16::try_from(code).ok().filter(|code| (4_000..=4_999).contains(code));
+    reason.truncate(reason.floor_char_boundary(CLOSE_REASON_MAX));
+    let code = code.ok_or(AnswerFault::DisconnectCode)?;
+    Ok(HookOutcome::Disconnect(Disconnect { code, reason: reason.into() }))
+}
+
+fn result_of(kind: HookKind, json: &RawValue) -> Result<HookResult, AnswerFault> {
+    Ok(match kind {
+        HookKind::Connect => HookResult::Connect(Box::new(connect_of(read(json)?)?)),
+        HookKind::Refresh => HookResult::Refresh(refresh_of(read(json)?)?),
+        HookKind::Subscribe => HookResult::Subscribe(subscribe_of(read(json)?)?),
+        HookKind::Publish => HookResult::Publish(Box::new(publish_of(read(json)?)?)),
+        HookKind::Rpc => HookResult::Rpc(rpc_of(read(json)?)?),
+        HookKind::SubRefresh => HookResult::SubRefresh(sub_refresh_of(read(json)?)?),
+    })
+}
+
+type Json = Option<Box<RawValue>>;
+
+/// A payload, written as JSON or in base64, which wins.
+fn payload(json: Json, packed: Option<Base64Json>) -> Result<Option<Bytes>, AnswerFault> {
+    let json = packed.map(|packed| packed.0).or(json);
+    json.map(|json| checked_payload(&json)).transpose().map_err(|_| AnswerFault::Value("a payload nests too deep"))
+}
+
+/// `meta`, which is an object.
+fn meta_of(meta: Json) -> Result<Option<Bytes>, AnswerFault> {
+    let Some(meta) = payload(meta, None)? else { return Ok(None) };
+    if meta.first() == Some(&b'{') { Ok(Some(meta)) } else { Err(AnswerFault::Value("meta is not an object")) }
+}
+
+fn caps_of(caps: Vec<CapsEntry>) -> Result<Option<Arc<Capabilities>>, AnswerFault> {
+    Capabilities::read(caps).map_err(AnswerFault::Value)
+}
+
+/// A list, or `null`.
+fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    Ok(Option::<Vec<T>>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// A time, Unix seconds, as a whole or a decimal number. One before 1970 has passed, which 1 says too: 0 is never.
+fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let number = Option::<f64>::deserialize(deserializer)?.unwrap_or_default();
+    Ok(if number < 0.0 { 1 } else { number as u64 })
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ConnectJson {
+    user: Option<String>,
+    #[serde(deserialize_with = "seconds")]
+    expire_at: u64,
+    info: Json,
+    b64info: Option<Base64Json>,
+    data: Json,
+    b64data: Option<Base64Json>,
+    #[serde(deserialize_with = "list")]
+    channels: Vec<String>,
+    subs: Option<BTreeMap<String, SubscribeOptions>>,
+    meta: Json,
+    #[serde(deserialize_with = "list")]
+    caps: Vec<CapsEntry>,
+    labels: Option<BTreeMap<String, String>>,
+    #[serde(deserialize_with = "list")]
+    names: Vec<EntryClaim>,
+    #[serde(deserialize_with = "list")]
+    groups: Vec<EntryClaim>,
+    register: Option<BTreeMap<String, Vec<String>>>,
+}
+
+fn connect_of(json: ConnectJson) -> Result<ConnectAnswer, AnswerFault> {
+    let user = json.user.unwrap_or_default();
+    if !is_plain_text(&user) {
+        return Err(AnswerFault::Value("user has control characters"));
+    }
+    let subs = json.subs.unwrap_or_default();
+    for options in subs.values() {
+        for payload in [options.info(), options.data()].into_iter().flatten() {
+            checked_payload(payload).map_err(|_| AnswerFault::Value("a payload of subs nests too deep"))?;
+        }
+    }
+    // Info is checked here, and kept as it was written.
+    payload(json.info.clone(), None)?;
+    let claims = ConnectionClaims {
+        sub: user,
+        expire_at: Some(json.expire_at),
+        info: json.b64info.map(|packed| packed.0).or(json.info),
+        channels: json.channels,
+        subs,
+        names: json.names,
+        groups: json.groups,
+        register: json.register.unwrap_or_default(),
+        ..ConnectionClaims::default()
+    };
+    if let Some(info) = &claims.info {
+        checked_payload(info).map_err(|_| AnswerFault::Value("info nests too deep"))?;
+    }
+    Ok(ConnectAnswer {
+        claims,
+        data: payload(json.data, json.b64data)?,
+        meta: meta_of(json.meta)?,
+        caps: caps_of(json.caps)?,
+        labels: labels_of(json.labels.unwrap_or_default())?,
+    })
+}
+
+/// Labels as a JSON object; `None` = there are none.
+///
+/// # Errors
+/// When they are too many or too long.
+pub(crate) fn labels_of(labels: BTreeMap<String, String>) -> Result<Option<Bytes>, AnswerFault> {
+    let size: usize = labels.iter().map(|(key, text)| key.len() + text.len()).sum();
+    if labels.len() > LABELS_MAX || size > LABELS_SIZE_MAX {
+        return Err(AnswerFault::Value("labels are more than 32, or longer than 4,096 bytes"));
+    }
+    let json = serde_json::to_vec(&labels).map_err(|_| AnswerFault::Shape)?;
+    Ok((!labels.is_empty()).then(|| json.into()))
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct RefreshJson {
+    expired: bool,
+    #[serde(deserialize_with = "seconds")]
+    expire_at: u64,
+    info: Json,
+    b64info: Option<Base64Json>,
+    meta: Json,
+    caps: Option<Vec<CapsEntry>>,
+}
+
+fn refresh_of(json: RefreshJson) -> Result<RefreshAnswer, AnswerFault> {
+    let caps = match json.caps {
+        // An empty list takes away what was granted; an absent one changes nothing.
+        Some(caps) => Some(caps_of(caps)?.unwrap_or_default()),
+        None => None,
+    };
+    let (info, meta) = (payload(json.info, json.b64info)?, meta_of(json.meta)?);
+    Ok(RefreshAnswer { expired: json.expired, expire_at: json.expire_at, info, meta, caps })
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct SubscribeJson {
+    #[serde(deserialize_with = "seconds")]
+    expire_at: u64,
+    info: Json,
+    b64info: Option<Base64Json>,
+    data: Json,
+    b64data: Option<Base64Json>,
+    #[serde(rename = "override", deserialize_with = "object_or_default")]
+    overrides: Overrides,
+    #[serde(deserialize_with = "list")]
+    allow: Vec<String>,
+    cache_for: u64,
+    cache_scope: String,
+}
+
+fn subscribe_of(json: SubscribeJson) -> Result<SubscribeAnswer, AnswerFault> {
+    let is_for_channel = match json.cache_scope.as_str() {
+        "" | "user" => false,
+        "channel" => true,
+        _ => return Err(AnswerFault::Value("cache_scope is neither user nor channel")),
+    };
+    Ok(SubscribeAnswer {
+        expire_at: json.expire_at,
+        info: payload(json.info, json.b64info)?,
+        data: payload(json.data, json.b64data)?,
+        overrides: json.overrides,
+        allow: Capability::read(&json.allow).ok_or(AnswerFault::Value("allow has a word that is not known"))?,
+        cache_for: json.cache_for.min(CACHE_FOR_MAX),
+        is_for_channel,
+    })
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct PublishJson {
+    data: Json,
+    b64data: Option<Base64Json>,
+    skip_publish: bool,
+    skip_history: bool,
+    tags: Option<Tags>,
+    idempotency_key: String,
+    version: u64,
+    version_epoch: String,
+}
+
+fn publish_of(json: PublishJson) -> Result<PublishAnswer, AnswerFault> {
+    if !is_plain_text(&json.idempotency_key) || !is_plain_text(&json.version_epoch) {
+        return Err(AnswerFault::Value("idempotency_key or version_epoch has control characters"));
+    }
+    Ok(PublishAnswer {
+        // Here the plain form wins, as in Centrifugo.
+        data: payload(json.data.or(json.b64data.map(|packed| packed.0)), None)?,
+        skip_publish: json.skip_publish,
+        skip_history: json.skip_history,
+        tags: json.tags.unwrap_or_default(),
+        idempotency_key: json.idempotency_key.into(),
+        version: json.version,
+        version_epoch: json.version_epoch.into(),
+    })
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct RpcJson {
+    data: Json,
+    b64data: Option<Base64Json>,
+}
+
+fn rpc_of(json: RpcJson) -> Result<Option<Bytes>, AnswerFault> {
+    payload(json.data, json.b64data)
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct SubRefreshJson {
+    expired: bool,
+    #[serde(deserialize_with = "seconds")]
+    expire_at: u64,
+    info: Json,
+    b64info: Option<Base64Json>,
+}
+
+fn sub_refresh_of(json: SubRefreshJson) -> Result<SubRefreshAnswer, AnswerFault> {
+    let info = payload(json.info, json.b64info)?;
+    Ok(SubRefreshAnswer { expired: json.expired, expire_at: json.expire_at, info })
+}

@@ -1,0 +1,161 @@
+//! What a session asks the backend.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// The kinds of hooks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HookKind {
+    /// Before a client without a token is connected.
+    Connect,
+    /// When a connection expires.
+    Refresh,
+    /// Before a client subscribes.
+    Subscribe,
+    /// Before a client publishes.
+    Publish,
+    /// When a subscription expires.
+    SubRefresh,
+    /// Instead of a method of the server.
+    Rpc,
+}
+
+impl HookKind {
+    /// Every kind, in the order of their numbers.
+    pub const ALL: [HookKind; 6] = [
+        HookKind::Connect,
+        HookKind::Refresh,
+        HookKind::Subscribe,
+        HookKind::Publish,
+        HookKind::SubRefresh,
+        HookKind::Rpc,
+    ];
+
+    /// Its name in metrics, logs and the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            HookKind::Connect => "connect",
+            HookKind::Refresh => "refresh",
+            HookKind::Subscribe => "subscribe",
+            HookKind::Publish => "publish",
+            HookKind::SubRefresh => "sub_refresh",
+            HookKind::Rpc => "rpc",
+        }
+    }
+}
+
+/// A question of a session to the backend. The answer goes to [`crate::Session::handle_hook`].
+#[derive(Debug)]
+pub struct HookCall {
+    /// The number of the call within its session; it comes back with the answer.
+    pub serial: u32,
+    /// The user; empty = anonymous, or not known yet.
+    pub user: Box<str>,
+    /// What the backend said of the connection when it connected, a JSON object; `None` = nothing.
+    pub meta: Option<Bytes>,
+    /// Labels of the connection, a JSON object of texts; `None` = it has none.
+    pub labels: Option<Bytes>,
+    /// Header fields that the client claimed in its connect command, of those that some hook forwards.
+    pub emulated_headers: Option<Arc<[(Box<str>, Box<str>)]>>,
+    /// What is asked.
+    pub request: HookRequest,
+}
+
+/// What is asked of the backend.
+#[derive(Debug)]
+pub enum HookRequest {
+    /// Who is this client?
+    Connect {
+        /// JSON of the client.
+        data: Option<Bytes>,
+        /// Name of the client's program.
+        name: Box<str>,
+        /// Version of the client's program.
+        version: Box<str>,
+        /// Channels whose positions the client knows.
+        channels: Vec<Box<str>>,
+    },
+    /// May the connection go on?
+    Refresh,
+    /// May the client subscribe?
+    Subscribe {
+        /// The name of the proxy that is asked.
+        proxy: Box<str>,
+        /// The channel.
+        channel: Box<str>,
+        /// JSON of the client.
+        data: Option<Bytes>,
+    },
+    /// May the client publish?
+    Publish {
+        /// The name of the proxy that is asked.
+        proxy: Box<str>,
+        /// The channel.
+        channel: Box<str>,
+        /// JSON of the client.
+        data: Bytes,
+    },
+    /// May the subscription go on?
+    SubRefresh {
+        /// The name of the proxy that is asked.
+        proxy: Box<str>,
+        /// The channel.
+        channel: Box<str>,
+    },
+    /// What is the answer?
+    Rpc {
+        /// The name of the proxy that is asked.
+        proxy: Box<str>,
+        /// The method; empty = the client named none.
+        method: Box<str>,
+        /// JSON of the client.
+        data: Option<Bytes>,
+    },
+}
+
+impl HookRequest {
+    /// The kind of the hook that is asked.
+    pub fn kind(&self) -> HookKind {
+        match self {
+            HookRequest::Connect { .. } => HookKind::Connect,
+            HookRequest::Refresh => HookKind::Refresh,
+            HookRequest::Subscribe { .. } => HookKind::Subscribe,
+            HookRequest::Publish { .. } => HookKind::Publish,
+            HookRequest::SubRefresh { .. } => HookKind::SubRefresh,
+            HookRequest::Rpc { .. } => HookKind::Rpc,
+        }
+    }
+
+    /// The name of the proxy that is asked; `None` = the only one of its kind.
+    pub fn proxy(&self) -> Option<&str> {
+        match self {
+            HookRequest::Connect { .. } | HookRequest::Refresh => None,
+            HookRequest::Subscribe { proxy, .. }
+            | HookRequest::Publish { proxy, .. }
+            | HookRequest::SubRefresh { proxy, .. }
+            | HookRequest::Rpc { proxy, .. } => Some(proxy),
+        }
+    }
+
+    /// The channel that it is about; `None` = it is about none.
+    pub fn channel(&self) -> Option<&str> {
+        match self {
+            HookRequest::Subscribe { channel, .. }
+            | HookRequest::Publish { channel, .. }
+            | HookRequest::SubRefresh { channel, .. } => Some(channel),
+            HookRequest::Connect { .. } | HookRequest::Refresh | HookRequest::Rpc { .. } => None,
+        }
+    }
+
+    /// What the client has sent, JSON; `None` = nothing.
+    pub fn data(&self) -> Option<&Bytes> {
+        match self {
+            HookRequest::Connect { data, .. } | HookRequest::Subscribe { data, .. } | HookRequest::Rpc { data, .. } => {
+                data.as_ref()
+            }
+            HookRequest::Publish { data, .. } => Some(data),
+            HookRequest::Refresh | HookRequest::SubRefresh { .. } => None,
+        }
+    }
+}

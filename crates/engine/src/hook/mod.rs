@@ -1,0 +1,23 @@
+//! Hooks: questions to the operator's backend before or instead of an action of a client, and its answers.
+//!
+//! A session asks ([`HookCall`], an effect) and goes on with the answer ([`HookOutcome`]) when it comes. Formats are
+//! those of Centrifugo's proxies, so that a backend written for it works unchanged. [`parse_answer`] reads the JSON of
+//! an answer; who carries it is the host's business.
+
+mod answer;
+mod call;
+mod caps;
+mod outcome;
+mod settings;
+
+pub use answer::{AnswerFault, parse_answer};
+pub use call::{HookCall, HookKind, HookRequest};
+pub use caps::{Capabilities, Capability, CapsEntry};
+pub use outcome::{
+    ConnectAnswer, HookError, HookOutcome, HookResult, PublishAnswer, RefreshAnswer, SubRefreshAnswer, SubscribeAnswer,
+};
+pub use settings::{
+    ChannelProxySettings, ClientProxySettings, ClientTlsSettings, DEFAULT_PROXY, HooksSettings, NamedProxy,
+    ProxyHttpSettings, ProxySettings, RpcNamespace, RpcOptions, RpcSettings, StatusTransform, StatusTransforms,
+    StringMap, SwitchedProxySettings, TransformOutcome,
+};

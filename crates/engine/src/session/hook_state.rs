@@ -1,0 +1,199 @@
+//! What a session remembers for hooks: questions without an answer, the commands behind them, and what the backend has
+//! said of the connection.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use touchline_protocol::command::SubscribeCommand;
+
+use crate::duration::millis;
+use crate::hook::Capabilities;
+use crate::settings::ClientSettings;
+
+/// Bytes of commands that may wait behind hooks before the next commands wait too.
+const HELD_SIZE_MAX: usize = 64 * 1_024;
+/// What a question costs besides its bytes. Bytes.
+const WAIT_SIZE: usize = 256;
+/// The longest time between two tries of a refresh that failed.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
+
+/// What hooks need of a session.
+#[derive(Debug, Default)]
+pub(super) struct HookState {
+    last_serial: u32,
+    waits: Vec<HookWait>,
+    /// Commands that have waited behind a hook, each whole, in order: they are executed once there is room.
+    pub(super) ready: VecDeque<Box<[u8]>>,
+    /// Bytes of the commands behind hooks and of `ready`.
+    held_size: usize,
+    /// Waiting commands among `waits`.
+    commands: usize,
+    /// JSON object for later hooks.
+    pub(super) meta: Option<Bytes>,
+    /// Labels of the connection, a JSON object of texts.
+    pub(super) labels: Option<Bytes>,
+    /// Header fields that the client has claimed.
+    pub(super) emulated_headers: Option<Arc<[(Box<str>, Box<str>)]>>,
+    /// What the client may do in channels besides what their namespaces allow.
+    pub(super) caps: Option<Arc<Capabilities>>,
+    /// The refresh of the connection.
+    pub(super) refresh: RetryPlan,
+    /// No more commands are executed.
+    pub(super) is_winding_down: bool,
+}
+
+/// A question without an answer.
+#[derive(Debug)]
+pub(super) struct HookWait {
+    serial: u32,
+    /// The channel that it is about; empty = it is about none.
+    pub(super) channel: Box<str>,
+    pub(super) action: WaitingAction,
+    /// Later commands about the channel, each whole, in order.
+    pub(super) behind: VecDeque<Box<[u8]>>,
+}
+
+/// What follows when the answer comes.
+#[derive(Debug)]
+pub(super) enum WaitingAction {
+    Connect {
+        command: u32,
+        subs: BTreeMap<Cow<'static, str>, SubscribeCommand<'static>>,
+    },
+    Refresh,
+    Subscribe {
+        command: u32,
+        request: Box<SubscribeCommand<'static>>,
+    },
+    /// A channel that a client of a one-way transport named when it connected.
+    SubscribeAtConnect {
+        request: Box<SubscribeCommand<'static>>,
+    },
+    Publish {
+        command: u32,
+        data: Bytes,
+    },
+    Rpc {
+        command: u32,
+    },
+    SubRefresh,
+}
+
+impl WaitingAction {
+    /// Whether a command of the client waits for it, which counts as under way.
+    fn is_command(&self) -> bool {
+        matches!(self, WaitingAction::Subscribe { .. } | WaitingAction::Publish { .. } | WaitingAction::Rpc { .. })
+    }
+}
+
+/// When a refresh is tried again.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct RetryPlan {
+    /// Unix milliseconds; 0 = it has not failed, `u64::MAX` = its answer is awaited.
+    pub(super) at_ms: u64,
+    tries: u8,
+}
+
+impl RetryPlan {
+    /// A plan for this time, Unix milliseconds.
+    pub(super) fn at(at_ms: u64) -> Self {
+        RetryPlan { at_ms, tries: 0 }
+    }
+
+    /// The plan while the answer is awaited.
+    pub(super) fn asked(self) -> Self {
+        RetryPlan { at_ms: u64::MAX, ..self }
+    }
+
+    /// The plan after a failure: 1, 2, 4 … 60 seconds later.
+    pub(super) fn failed(self, now_ms: u64) -> Self {
+        let delay_ms = (1_000_u64 << self.tries.min(16)).min(millis(RETRY_DELAY_MAX));
+        RetryPlan { at_ms: now_ms.saturating_add(delay_ms), tries: self.tries.saturating_add(1) }
+    }
+}
+
+impl HookState {
+    /// Adds a question. Returns its number.
+    pub(super) fn begin(&mut self, channel: &str, action: WaitingAction) -> u32 {
+        self.last_serial = self.last_serial.wrapping_add(1);
+        self.commands += usize::from(action.is_command());
+        let (serial, behind) = (self.last_serial, VecDeque::new());
+        self.waits.push(HookWait { serial, channel: channel.into(), action, behind });
+        serial
+    }
+
+    /// Takes a question whose answer has come. `None` = the answer is not wanted any more.
+    pub(super) fn take(&mut self, serial: u32) -> Option<(HookWait, bool)> {
+        let index = self.waits.iter().position(|wait| wait.serial == serial)?;
+        let wait = self.waits.swap_remove(index);
+        let is_command = wait.action.is_command();
+        self.commands -= usize::from(is_command);
+        Some((wait, is_command))
+    }
+
+    /// The question about a channel.
+    pub(super) fn find(&self, channel: &str) -> Option<&HookWait> {
+        self.waits.iter().find(|wait| *wait.channel == *channel && !channel.is_empty())
+    }
+
+    /// The number of the question whether the client may subscribe to a channel; `None` = no such question waits.
+    pub(super) fn subscribe_to(&self, channel: &str) -> Option<u32> {
+        self.find(channel).filter(|wait| matches!(wait.action, WaitingAction::Subscribe { .. })).map(|wait| wait.serial)
+    }
+
+    /// The channels that the client waits to be subscribed to, of this name; empty = of any.
+    pub(super) fn subscribes(&self, channel: &str) -> Vec<Box<str>> {
+        let is_it = |wait: &&HookWait| {
+            matches!(wait.action, WaitingAction::Subscribe { .. }) && (channel.is_empty() || *wait.channel == *channel)
+        };
+        self.waits.iter().filter(is_it).map(|wait| wait.channel.clone()).collect()
+    }
+
+    /// Keeps a command until the question about its channel has its answer. Returns false if there is no such question.
+    pub(super) fn keep_behind(&mut self, channel: &str, command: &[u8]) -> bool {
+        let Some(wait) = self.waits.iter_mut().find(|wait| *wait.channel == *channel) else { return false };
+        wait.behind.push_back(command.into());
+        self.held_size += command.len();
+        true
+    }
+
+    /// Takes the next command that has waited.
+    pub(super) fn next_ready(&mut self) -> Option<Box<[u8]>> {
+        let command = self.ready.pop_front()?;
+        self.held_size = self.held_size.saturating_sub(command.len());
+        Some(command)
+    }
+
+    /// Whether the next command of the client must wait.
+    pub(super) fn is_full(&self, client: &ClientSettings) -> bool {
+        self.is_winding_down || self.commands >= client.hook_calls_in_flight_max || self.held_size > HELD_SIZE_MAX
+    }
+
+    /// Whether a command waits for an answer.
+    pub(super) fn has_commands(&self) -> bool {
+        self.commands > 0
+    }
+
+    /// Whether no question waits.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waits.is_empty()
+    }
+
+    /// The numbers of all questions.
+    pub(super) fn serials(&self) -> impl Iterator<Item = u32> {
+        self.waits.iter().map(|wait| wait.serial)
+    }
+
+    /// Bytes that it holds for the client.
+    pub(super) fn size(&self) -> usize {
+        let data = |wait: &HookWait| match &wait.action {
+            WaitingAction::Publish { data, .. } => data.len(),
+            WaitingAction::Connect { subs, .. } => subs.len() * WAIT_SIZE,
+            _ => 0,
+        };
+        self.held_size + self.waits.iter().map(|wait| WAIT_SIZE + data(wait)).sum::<usize>()
+    }
+}

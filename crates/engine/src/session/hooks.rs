@@ -1,0 +1,430 @@
+//! Hooks: a session asks the backend, and goes on when the answer has come.
+//!
+//! Effects of one connection on one channel stay in order: while a question about a channel has no answer, later
+//! commands about it wait behind it. Other channels, pings and deliveries go on.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use touchline_protocol::command::{Command, CommandKind, Commands, ConnectCommand, SubscribeCommand};
+use touchline_protocol::message::Reply;
+use touchline_protocol::{Disconnect, Error, data};
+
+use super::connect::Admission;
+use super::context::Context;
+use super::effects::Effects;
+use super::hook_state::{HookState, HookWait, WaitingAction};
+use super::registry;
+use super::state::{Phase, Session};
+use super::ticket::{ReplyKind, Ticket};
+use super::transport::TransportMode;
+use super::weight::Weight;
+use crate::hook::{HookCall, HookError, HookOutcome, HookRequest, HookResult, PublishAnswer, SubscribeAnswer};
+use crate::request::{ChannelRequest, Publish, Response};
+
+/// The cause of error 100 where the backend has no usable answer.
+const NO_ANSWER: &str = "the backend of a hook has not answered, or its answer cannot be used";
+
+impl Session {
+    /// What hooks need; `None` = nothing.
+    pub(super) fn hooks(&self) -> Option<&HookState> {
+        self.rare.as_ref()?.hooks.as_deref()
+    }
+
+    pub(super) fn hooks_mut(&mut self) -> &mut HookState {
+        self.rare.get_or_insert_default().hooks.get_or_insert_default()
+    }
+
+    /// Whether the backend is being asked about commands of the client.
+    pub fn awaits_hooks(&self) -> bool {
+        self.hooks().is_some_and(HookState::has_commands)
+    }
+
+    /// Executes no more commands: the connection is about to end, once the backend has answered.
+    pub fn wind_down(&mut self) {
+        self.hooks_mut().is_winding_down = true;
+    }
+
+    /// Whether the backend is being asked who the client is.
+    pub fn is_authenticating(&self) -> bool {
+        matches!(self.phase, Phase::Authenticating)
+    }
+
+    /// Asks the backend. Later commands about `channel` wait until the answer has come.
+    pub(super) fn ask(
+        &mut self,
+        channel: &str,
+        action: WaitingAction,
+        request: HookRequest,
+        context: &mut Context<'_>,
+    ) {
+        let user = self.user.clone();
+        let state = self.hooks_mut();
+        let serial = state.begin(channel, action);
+        let emulated_headers = state.emulated_headers.clone();
+        let (meta, labels) = (state.meta.clone(), state.labels.clone());
+        context.effects.hook_calls.push(HookCall { serial, user, meta, labels, emulated_headers, request });
+    }
+
+    /// The same for a command of the client, which counts as under way.
+    fn ask_for_command(
+        &mut self,
+        channel: &str,
+        action: WaitingAction,
+        request: HookRequest,
+        context: &mut Context<'_>,
+    ) {
+        self.flow.hold();
+        self.ask(channel, action, request, context);
+    }
+
+    /// Asks the backend who the client is.
+    pub(super) fn ask_connect(&mut self, command: u32, request: ConnectCommand<'_>, context: &mut Context<'_>) {
+        let Ok(data) = request.data.map(data::checked_payload).transpose() else {
+            return self.refuse_connect(command, Error::BAD_REQUEST, context);
+        };
+        let names = &context.node.emulated_header_names;
+        let claimed = request.headers.into_iter().filter_map(|(name, value)| {
+            let name = name.to_ascii_lowercase();
+            names.contains(&name).then(|| (Box::from(name), Box::from(value)))
+        });
+        let claimed: Arc<[_]> = claimed.collect();
+        if !claimed.is_empty() {
+            self.hooks_mut().emulated_headers = Some(claimed);
+        }
+        let question = HookRequest::Connect {
+            data,
+            name: (*request.name).into(),
+            version: (*request.version).into(),
+            channels: request.subs.keys().map(|channel| Box::from(&**channel)).collect(),
+        };
+        let subs = request.subs.into_iter().map(|(channel, wish)| (channel.into_owned().into(), wish.into_owned()));
+        let subs: BTreeMap<Cow<'static, str>, _> = subs.collect();
+        self.phase = Phase::Authenticating;
+        self.ask("", WaitingAction::Connect { command, subs }, question, context);
+    }
+
+    /// Asks the backend whether the client may subscribe. `command`: `None` = it is part of the connect of a client of
+    /// a one-way transport.
+    pub(super) fn ask_subscribe(
+        &mut self,
+        command: Option<u32>,
+        request: SubscribeCommand<'_>,
+        context: &mut Context<'_>,
+    ) -> Result<(), Error> {
+        let data = request.data.map(data::checked_payload).transpose()?;
+        let channel: Box<str> = (*request.channel).into();
+        let proxy = context.resolve(&channel)?.subscribe_proxy_name.as_str().into();
+        let question = HookRequest::Subscribe { proxy, channel: channel.clone(), data };
+        let request = Box::new(request.into_owned());
+        match command {
+            Some(command) => {
+                self.ask_for_command(&channel, WaitingAction::Subscribe { command, request }, question, context);
+            }
+            None => self.ask(&channel, WaitingAction::SubscribeAtConnect { request }, question, context),
+        }
+        Ok(())
+    }
+
+    /// Asks the backend whether the client may publish.
+    pub(super) fn ask_publish(
+        &mut self,
+        command: u32,
+        channel: &str,
+        proxy: &str,
+        data: Bytes,
+        context: &mut Context<'_>,
+    ) {
+        let question = HookRequest::Publish { proxy: proxy.into(), channel: channel.into(), data: data.clone() };
+        self.ask_for_command(channel, WaitingAction::Publish { command, data }, question, context);
+    }
+
+    /// Asks the backend for the answer to an RPC.
+    pub(super) fn ask_rpc(
+        &mut self,
+        command: u32,
+        method: &str,
+        proxy: &str,
+        data: Option<Bytes>,
+        context: &mut Context<'_>,
+    ) {
+        let question = HookRequest::Rpc { proxy: proxy.into(), method: method.into(), data };
+        self.ask_for_command("", WaitingAction::Rpc { command }, question, context);
+    }
+
+    /// Keeps a command if a question about its channel has no answer. Returns whether it is kept. `input`: the command
+    /// as it came.
+    pub(super) fn waits_for_hook(&mut self, command: &Command<'_>, input: &[u8]) -> bool {
+        let Some(state) = self.rare.as_mut().and_then(|rare| rare.hooks.as_mut()).filter(|state| !state.is_idle())
+        else {
+            return false;
+        };
+        let Some(channel) = command.operation.as_ref().and_then(channel_of) else { return false };
+        let cancels = matches!(command.operation, Some(CommandKind::Unsubscribe(_)));
+        if cancels && state.subscribe_to(channel).is_some() || !state.keep_behind(channel, input) {
+            return false;
+        }
+        self.flow.hold();
+        true
+    }
+
+    /// Handles the answer of the backend to the question of this number.
+    pub fn handle_hook(&mut self, serial: u32, outcome: HookOutcome, context: &mut Context<'_>) {
+        let Some(state) = self.rare.as_mut().and_then(|rare| rare.hooks.as_mut()) else { return };
+        let Some((wait, is_command)) = state.take(serial) else { return };
+        if is_command {
+            self.flow.release();
+        }
+        let HookWait { channel, action, behind, .. } = wait;
+        match action {
+            WaitingAction::Connect { command, subs } => self.connect_answered(command, subs, outcome, context),
+            WaitingAction::Refresh => self.refresh_answered(outcome, context),
+            WaitingAction::Subscribe { command, request } => {
+                self.subscribe_answered(command, &request, outcome, context);
+            }
+            WaitingAction::SubscribeAtConnect { request } => self.wish_answered(&request, outcome, context),
+            WaitingAction::Publish { command, data } => {
+                self.publish_answered(command, &channel, data, outcome, context);
+            }
+            WaitingAction::Rpc { command } => rpc_answered(command, outcome, context),
+            WaitingAction::SubRefresh => self.sub_refresh_answered(&channel, outcome, context),
+        }
+        if !behind.is_empty() && self.is_listening() {
+            self.hooks_mut().ready.extend(behind);
+        }
+        self.run_ready(context);
+    }
+
+    /// Executes commands that have waited behind hooks while there is room. Returns how many.
+    pub(super) fn run_ready(&mut self, context: &mut Context<'_>) -> usize {
+        let mut count = 0;
+        while context.effects.disconnect.is_none() && self.is_listening() && self.has_room(context) {
+            let state = self.rare.as_mut().and_then(|rare| rare.hooks.as_mut());
+            let Some(input) = state.and_then(|state| state.next_ready()) else { break };
+            self.flow.release();
+            count += 1;
+            if let Some(Ok(command)) = Commands::read(context.effects.messages.encoding(), &input).next() {
+                self.command(command, &input, context);
+            }
+        }
+        count
+    }
+
+    /// Ends the question whether the client may subscribe to a channel. `reply`: what the waiting command gets.
+    pub(super) fn cancel_subscribe(&mut self, channel: &str, reply: &Reply<'_>, context: &mut Context<'_>) {
+        let Some(serial) = self.hooks().and_then(|state| state.subscribe_to(channel)) else { return };
+        let Some((HookWait { action: WaitingAction::Subscribe { command, .. }, behind, .. }, _)) =
+            self.hooks_mut().take(serial)
+        else {
+            return;
+        };
+        self.flow.release();
+        context.effects.cancelled_hooks.push(serial);
+        context.effects.messages.reply(command, reply);
+        self.hooks_mut().ready.extend(behind);
+        self.run_ready(context);
+    }
+
+    /// Ends all questions, because the session ends.
+    pub(super) fn cancel_hooks(&mut self, context: &mut Context<'_>) {
+        if let Some(state) = self.hooks() {
+            context.effects.cancelled_hooks.extend(state.serials());
+        }
+    }
+
+    fn connect_answered(
+        &mut self,
+        command: u32,
+        subs: BTreeMap<Cow<'static, str>, SubscribeCommand<'static>>,
+        outcome: HookOutcome,
+        context: &mut Context<'_>,
+    ) {
+        self.phase = Phase::AwaitingConnect;
+        match outcome {
+            HookOutcome::Result(HookResult::Connect(answer)) => {
+                self.admit(command, subs, Admission::of_hook(*answer), context);
+            }
+            HookOutcome::Empty => match self.authenticate_without_token(context) {
+                Ok(claims) => self.admit(command, subs, Admission::of_token(claims), context),
+                Err(why) => context.disconnect(why),
+            },
+            HookOutcome::Error(error) => self.refuse_connect_as(command, &error, context),
+            HookOutcome::Disconnect(why) => context.disconnect(why),
+            HookOutcome::Refused(outcome) => self.connect_answered(command, subs, *outcome, context),
+            HookOutcome::Busy => self.refuse_connect(command, Error::TOO_MANY_REQUESTS, context),
+            HookOutcome::Failed | HookOutcome::Result(_) => {
+                context.because(NO_ANSWER, "");
+                self.refuse_connect(command, Error::INTERNAL, context);
+            }
+        }
+    }
+
+    fn subscribe_answered(
+        &mut self,
+        command: u32,
+        request: &SubscribeCommand<'_>,
+        outcome: HookOutcome,
+        context: &mut Context<'_>,
+    ) {
+        if let Some(answer) = self.allowed_subscribe(outcome, Some(command), &request.channel, context) {
+            self.subscribe_as(command, request, Some(answer), context);
+        }
+    }
+
+    /// The same for a channel that a client of a one-way transport named when it connected.
+    fn wish_answered(&mut self, request: &SubscribeCommand<'_>, outcome: HookOutcome, context: &mut Context<'_>) {
+        if let Some(answer) = self.allowed_subscribe(outcome, None, &request.channel, context) {
+            let mark = context.effects.requests.len();
+            match self.subscribe_one_way(request, Some(answer), context) {
+                Ok(()) => return self.defer_until_registered(mark, context),
+                Err(error) => context.effects.number_cause(error.code),
+            }
+        }
+        if let Phase::Connecting(connecting) = &mut self.phase {
+            connecting.awaited -= 1;
+        }
+        self.finish_connect(context);
+    }
+
+    /// The answer to a subscribe if it allows it; else the client is told.
+    fn allowed_subscribe(
+        &mut self,
+        outcome: HookOutcome,
+        command: Option<u32>,
+        channel: &str,
+        context: &mut Context<'_>,
+    ) -> Option<SubscribeAnswer> {
+        let error = match outcome {
+            HookOutcome::Result(HookResult::Subscribe(answer)) => return Some(answer),
+            HookOutcome::Empty => return Some(SubscribeAnswer::default()),
+            HookOutcome::Error(error) => {
+                if let Some(command) = command {
+                    context.effects.refuse_as(command, &error);
+                }
+                return None;
+            }
+            HookOutcome::Disconnect(why) => {
+                context.disconnect(why);
+                return None;
+            }
+            HookOutcome::Refused(outcome) => return self.allowed_subscribe(*outcome, command, channel, context),
+            HookOutcome::Busy => Error::TOO_MANY_REQUESTS,
+            HookOutcome::Failed | HookOutcome::Result(_) => Error::INTERNAL,
+        };
+        if error == Error::INTERNAL {
+            context.because(NO_ANSWER, channel);
+        }
+        match command {
+            Some(command) => context.effects.refuse(command, error),
+            None => context.effects.number_cause(error.code),
+        }
+        None
+    }
+
+    fn publish_answered(
+        &mut self,
+        command: u32,
+        channel: &str,
+        data: Bytes,
+        outcome: HookOutcome,
+        context: &mut Context<'_>,
+    ) {
+        match outcome {
+            HookOutcome::Result(HookResult::Publish(answer)) => {
+                self.publish_as(command, channel, data, *answer, context);
+            }
+            HookOutcome::Empty => self.publish_as(command, channel, data, PublishAnswer::default(), context),
+            outcome => refuse_command(command, outcome, channel, context),
+        }
+    }
+
+    /// Publishes what the backend has allowed.
+    fn publish_as(
+        &mut self,
+        command: u32,
+        channel: &str,
+        data: Bytes,
+        answer: PublishAnswer,
+        context: &mut Context<'_>,
+    ) {
+        let longest = context.node.namespaces.settings().idempotency_key_max_length;
+        if answer.idempotency_key.len() > longest || answer.version_epoch.len() > longest {
+            context.because("the backend's idempotency_key or version_epoch is too long", channel);
+            return context.effects.refuse(command, Error::INTERNAL);
+        }
+        if answer.skip_publish {
+            return context.effects.messages.reply(command, &Reply::Publish);
+        }
+        let mut content = self.content_of(channel, answer.data.unwrap_or(data), context);
+        content.tags = answer.tags;
+        let publish = Publish {
+            content,
+            skip_history: answer.skip_history,
+            idempotency_key: answer.idempotency_key,
+            version: answer.version,
+            version_epoch: answer.version_epoch,
+        };
+        let ticket = Ticket::Reply { command, weight: Weight::Small };
+        self.request(channel.into(), ticket, ChannelRequest::Publish(Box::new(publish)), context);
+    }
+
+    /// An error of the backend ends the session. The client closes the connection; after a while the server does.
+    fn refuse_connect_as(&mut self, command: u32, error: &HookError, context: &mut Context<'_>) {
+        if self.transport == TransportMode::OneWay {
+            let why = if error.temporary { Disconnect::SERVER_ERROR } else { Disconnect::PERMISSION_DENIED };
+            return context.disconnect(why);
+        }
+        context.effects.refuse_as(command, error);
+        self.end_refused(context);
+    }
+}
+
+/// The channel that a command is about; `None` = it is about none.
+fn channel_of<'c>(operation: &'c CommandKind<'_>) -> Option<&'c str> {
+    match operation {
+        CommandKind::Subscribe(request) => Some(&request.channel),
+        CommandKind::Publish(request) => Some(&request.channel),
+        CommandKind::History(request) => Some(&request.channel),
+        CommandKind::SubRefresh(request) => Some(&request.channel),
+        CommandKind::Unsubscribe(request) | CommandKind::Presence(request) | CommandKind::PresenceStats(request) => {
+            Some(&request.channel)
+        }
+        CommandKind::Connect(_) | CommandKind::Send | CommandKind::Rpc(_) | CommandKind::Refresh(_) => None,
+    }
+}
+
+fn rpc_answered(command: u32, outcome: HookOutcome, context: &mut Context<'_>) {
+    match outcome {
+        HookOutcome::Result(HookResult::Rpc(data)) => {
+            let json = data.unwrap_or_default().to_vec();
+            registry::reply(command, ReplyKind::Rpc, Response::Directory(json.into()), context);
+        }
+        HookOutcome::Empty => context.effects.messages.reply(command, &Reply::Rpc(b"")),
+        outcome => refuse_command(command, outcome, "", context),
+    }
+}
+
+/// Refuses a command as the backend says.
+fn refuse_command(command: u32, outcome: HookOutcome, channel: &str, context: &mut Context<'_>) {
+    match outcome {
+        HookOutcome::Error(error) => context.effects.refuse_as(command, &error),
+        HookOutcome::Disconnect(why) => context.disconnect(why),
+        HookOutcome::Refused(outcome) => refuse_command(command, *outcome, channel, context),
+        HookOutcome::Busy => context.effects.refuse(command, Error::TOO_MANY_REQUESTS),
+        HookOutcome::Failed | HookOutcome::Empty | HookOutcome::Result(_) => {
+            context.because(NO_ANSWER, channel);
+            context.effects.refuse(command, Error::INTERNAL);
+        }
+    }
+}
+
+impl Effects {
+    /// Replies to a command with an error of the backend.
+    pub(super) fn refuse_as(&mut self, command: u32, error: &HookError) {
+        self.errors.push(error.code);
+        let HookError { code, message, temporary } = error;
+        self.messages.reply(command, &Reply::Refusal { code: *code, message, temporary: *temporary });
+    }
+}

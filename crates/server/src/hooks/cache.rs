@@ -1,0 +1,221 @@
+//! Answers to subscribes that say that they hold for a while (`cache_for`).
+
+use std::collections::{HashMap, VecDeque};
+
+use bytes::Bytes;
+use touchline_engine::hook::SubscribeAnswer;
+
+/// How long it is remembered that the answers of a backend about a channel do not hold for others, milliseconds.
+const FREE_MS: u64 = 60_000;
+
+/// The question of a subscribe without its user.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Question {
+    pub(super) endpoint: usize,
+    pub(super) channel: Box<str>,
+    /// JSON of the client.
+    pub(super) data: Option<Bytes>,
+    /// What the backend is told of the connection: its labels, its meta and the header fields that are passed on.
+    pub(super) told: Vec<Bytes>,
+}
+
+/// Whose question an answer is about; None = everybody's.
+type Asker = Option<Box<str>>;
+
+#[derive(Debug)]
+struct Held {
+    until_ms: u64,
+    answer: SubscribeAnswer,
+}
+
+/// What is known of the answers of a backend about a channel.
+#[derive(Debug)]
+enum Sharing {
+    /// The first question is under way: whether its answer holds for others is not known yet.
+    Unknown,
+    /// Answers do not hold for others, until this time, Unix milliseconds.
+    Single(u64),
+}
+
+/// What to do with a question.
+#[derive(Debug)]
+pub(super) enum Advice {
+    /// This answer holds.
+    Answer(SubscribeAnswer),
+    /// Ask.
+    Ask,
+    /// Ask, and let others about this channel wait: they may be answered with it.
+    AskFirst,
+    /// Wait until the question that is under way has its answer.
+    Wait,
+}
+
+/// The answers that hold. Times are Unix milliseconds.
+#[derive(Debug, Default)]
+pub(super) struct AnswerCache {
+    limit: usize,
+    held: HashMap<(Question, Asker), Held>,
+    /// Keys in the order in which they came. A key may be there twice, and gone from `held`.
+    order: VecDeque<(Question, Asker)>,
+    sharing: HashMap<(usize, Box<str>), Sharing>,
+}
+
+impl AnswerCache {
+    /// A cache of at most so many answers.
+    pub(super) fn new(limit: usize) -> Self {
+        AnswerCache { limit, ..AnswerCache::default() }
+    }
+
+    /// What to do with a question of a user. `has_waited`: it has waited for another one already, and is asked now.
+    pub(super) fn advise(&mut self, question: &Question, user: &str, has_waited: bool, now_ms: u64) -> Advice {
+        for asker in [None, Some(Box::from(user))] {
+            let key = (question.clone(), asker);
+            if let Some(held) = self.held.get(&key) {
+                if held.until_ms > now_ms {
+                    return Advice::Answer(held.answer.clone());
+                }
+                self.held.remove(&key);
+            }
+        }
+        if has_waited || self.limit == 0 {
+            return Advice::Ask;
+        }
+        let subject = (question.endpoint, question.channel.clone());
+        match self.sharing.get(&subject) {
+            Some(Sharing::Unknown) => return Advice::Wait,
+            Some(Sharing::Single(until_ms)) if *until_ms > now_ms => return Advice::Ask,
+            _ => {}
+        }
+        if self.sharing.len() >= self.limit {
+            self.sharing.retain(|_, sharing| match sharing {
+                Sharing::Unknown => true,
+                Sharing::Single(until_ms) => *until_ms > now_ms,
+            });
+            if self.sharing.len() >= self.limit {
+                return Advice::Ask;
+            }
+        }
+        self.sharing.insert(subject, Sharing::Unknown);
+        Advice::AskFirst
+    }
+
+    /// Notes the answer to a question. `may_hold`: nothing was forgotten since it was asked. `is_first`: others wait.
+    pub(super) fn note(
+        &mut self,
+        question: Question,
+        user: &str,
+        answer: Option<&SubscribeAnswer>,
+        (may_hold, is_first): (bool, bool),
+        now_ms: u64,
+    ) {
+        let shared = answer.filter(|answer| answer.cache_for > 0 && answer.is_for_channel);
+        if is_first {
+            let subject = (question.endpoint, question.channel.clone());
+            match (answer, shared) {
+                // Nothing is known after a failure.
+                (None, _) | (_, Some(_)) => self.sharing.remove(&subject),
+                (Some(_), None) => self.sharing.insert(subject, Sharing::Single(now_ms + FREE_MS)),
+            };
+        }
+        let Some(answer) = answer.filter(|answer| may_hold && answer.cache_for > 0 && self.limit > 0) else { return };
+        let mut until_ms = now_ms + answer.cache_for * 1_000;
+        if answer.expire_at > 0 {
+            until_ms = until_ms.min(answer.expire_at.saturating_mul(1_000));
+        }
+        let asker = (!answer.is_for_channel).then(|| Box::from(user));
+        let key = (question, asker);
+        self.order.push_back(key.clone());
+        self.held.insert(key, Held { until_ms, answer: answer.clone() });
+        while self.held.len() > self.limit || self.order.len() > 2 * self.limit {
+            let Some(oldest) = self.order.pop_front() else { break };
+            self.held.remove(&oldest);
+        }
+    }
+
+    /// Forgets the answers that would let a user into a channel again; None = into any.
+    pub(super) fn forget(&mut self, user: &str, channel: Option<&str>) {
+        self.held.retain(|(question, asker), _| {
+            let is_channel = channel.is_none_or(|channel| *question.channel == *channel);
+            let is_user = asker.as_ref().is_none_or(|asker| **asker == *user);
+            // An answer for everybody lets this user in too.
+            !(is_channel && is_user)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(channel: &str) -> Question {
+        Question { endpoint: 0, channel: channel.into(), data: None, told: Vec::new() }
+    }
+
+    fn answer(cache_for: u64, is_for_channel: bool) -> SubscribeAnswer {
+        SubscribeAnswer { cache_for, is_for_channel, ..SubscribeAnswer::default() }
+    }
+
+    fn is_answered(cache: &mut AnswerCache, channel: &str, user: &str, now_ms: u64) -> bool {
+        matches!(cache.advise(&question(channel), user, true, now_ms), Advice::Answer(_))
+    }
+
+    #[test]
+    fn an_answer_holds_for_its_user_or_for_all_and_for_its_time() {
+        let mut cache = AnswerCache::new(10);
+        cache.note(question("a"), "ann", Some(&answer(5, false)), (true, false), 1_000);
+        cache.note(question("b"), "ann", Some(&answer(5, true)), (true, false), 1_000);
+        cache.note(question("c"), "ann", Some(&answer(0, true)), (true, false), 1_000);
+        cache.note(question("d"), "ann", Some(&answer(5, true)), (false, false), 1_000);
+        for (channel, user, expected) in
+            [("a", "ann", true), ("a", "bob", false), ("b", "bob", true), ("c", "ann", false), ("d", "ann", false)]
+        {
+            assert_eq!(is_answered(&mut cache, channel, user, 5_999), expected, "{channel} {user}");
+        }
+        assert!(!is_answered(&mut cache, "a", "ann", 6_000), "its time is over");
+    }
+
+    #[test]
+    fn an_answer_does_not_outlive_its_subscription() {
+        let mut cache = AnswerCache::new(10);
+        let short = SubscribeAnswer { expire_at: 3, ..answer(300, true) };
+        cache.note(question("a"), "ann", Some(&short), (true, false), 1_000);
+        assert!(is_answered(&mut cache, "a", "bob", 2_999));
+        assert!(!is_answered(&mut cache, "a", "bob", 3_000));
+    }
+
+    #[test]
+    fn what_a_backend_ends_is_forgotten() {
+        let mut cache = AnswerCache::new(10);
+        for (channel, is_for_channel) in [("a", false), ("b", true), ("c", false)] {
+            cache.note(question(channel), "ann", Some(&answer(300, is_for_channel)), (true, false), 0);
+        }
+        cache.forget("ann", Some("b"));
+        assert!(is_answered(&mut cache, "a", "ann", 1) && !is_answered(&mut cache, "b", "ann", 1));
+        cache.forget("bob", None);
+        assert!(is_answered(&mut cache, "c", "ann", 1));
+        cache.forget("ann", None);
+        assert!(!is_answered(&mut cache, "a", "ann", 1) && !is_answered(&mut cache, "c", "ann", 1));
+    }
+
+    #[test]
+    fn others_wait_for_the_first_question_about_a_channel_only() {
+        let mut cache = AnswerCache::new(10);
+        let mut advise = |cache: &mut AnswerCache, user: &str| cache.advise(&question("a"), user, false, 0);
+        assert!(matches!(advise(&mut cache, "ann"), Advice::AskFirst));
+        assert!(matches!(advise(&mut cache, "bob"), Advice::Wait));
+        cache.note(question("a"), "ann", Some(&answer(0, false)), (true, true), 0);
+        assert!(matches!(advise(&mut cache, "bob"), Advice::Ask), "answers about it do not hold for others");
+        assert!(matches!(advise(&mut cache, "cid"), Advice::Ask));
+    }
+
+    #[test]
+    fn the_oldest_answer_goes_first() {
+        let mut cache = AnswerCache::new(2);
+        for channel in ["a", "b", "c"] {
+            cache.note(question(channel), "ann", Some(&answer(300, true)), (true, false), 0);
+        }
+        assert!(!is_answered(&mut cache, "a", "ann", 1));
+        assert!(is_answered(&mut cache, "b", "ann", 1) && is_answered(&mut cache, "c", "ann", 1));
+        assert!(cache.order.len() <= 4);
+    }
+}

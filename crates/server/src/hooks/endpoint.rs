@@ -1,0 +1,275 @@
+//! The backends that are asked: their settings, checked and ready for use.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::Uri;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use touchline_config::Settings;
+use touchline_engine::hook::{DEFAULT_PROXY, HookKind, HookRequest, ProxySettings, StatusTransforms};
+
+use super::handler::HookHandler;
+use crate::outbound::HttpClient;
+use crate::tls::TlsError;
+
+/// Header fields that are never passed on: they belong to the connection to the backend.
+const OWN_FIELDS: [HeaderName; 7] = [
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    header::HOST,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// A backend.
+pub(super) struct Endpoint {
+    /// Its section in the configuration, for logs and metrics.
+    pub(super) name: String,
+    pub(super) backend: Backend,
+    pub(super) timeout: Duration,
+    /// Fields of the client's request that are passed on.
+    pub(super) http_headers: Vec<HeaderName>,
+    /// Fields that the client claims and that are passed on.
+    pub(super) emulated_headers: Vec<HeaderName>,
+    pub(super) includes_meta: bool,
+    pub(super) is_binary: bool,
+}
+
+/// How a backend is asked.
+pub(super) enum Backend {
+    Http(Box<HttpBackend>),
+    Handler(Arc<dyn HookHandler>),
+}
+
+/// A backend that is asked over HTTP.
+pub(super) struct HttpBackend {
+    pub(super) client: HttpClient,
+    pub(super) uri: Uri,
+    pub(super) static_headers: HeaderMap,
+    pub(super) transforms: StatusTransforms,
+}
+
+/// Why a hook that is switched on cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EndpointFault {
+    #[error("{0}.endpoint: missing, and the hook is on")]
+    NoEndpoint(String),
+    #[error("{0}.endpoint: not an address of http:// or https://")]
+    Address(String),
+    #[error("{0}.timeout: must be above zero")]
+    NoTimeout(String),
+    #[error("{section}: {name:?} is not a header field, or its value is not valid")]
+    Header { section: String, name: String },
+    #[error("proxies: {0:?} is not the name of a backend")]
+    Name(String),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+/// All backends that may be asked.
+#[derive(Default)]
+pub(crate) struct Endpoints {
+    pub(super) all: Vec<Endpoint>,
+    /// The backend of each hook that has one, by its kind and the name of the proxy.
+    by_use: HashMap<(HookKind, String), usize>,
+}
+
+impl Endpoints {
+    /// The backends of the hooks that are switched on. `handler`: answers those without an endpoint.
+    ///
+    /// # Errors
+    /// When a hook that is switched on cannot be used.
+    pub(crate) fn new(settings: &Settings, handler: Option<&Arc<dyn HookHandler>>) -> Result<Self, EndpointFault> {
+        let mut endpoints = Endpoints::default();
+        let (client, channel) = (&settings.client.proxy, &settings.channel);
+        for (kind, section, switched) in [
+            (HookKind::Connect, "client.proxy.connect", &client.connect),
+            (HookKind::Refresh, "client.proxy.refresh", &client.refresh),
+        ] {
+            if switched.enabled {
+                endpoints.add(kind, DEFAULT_PROXY, (section, &switched.proxy), handler)?;
+            }
+        }
+        let options = channel.namespaces.iter().map(|namespace| &namespace.options);
+        for options in options.chain([&channel.without_namespace]) {
+            for (kind, is_on, name, section, default) in [
+                (
+                    HookKind::Subscribe,
+                    options.subscribe_proxy_enabled,
+                    &options.subscribe_proxy_name,
+                    "channel.proxy.subscribe",
+                    &channel.proxy.subscribe,
+                ),
+                (
+                    HookKind::Publish,
+                    options.publish_proxy_enabled,
+                    &options.publish_proxy_name,
+                    "channel.proxy.publish",
+                    &channel.proxy.publish,
+                ),
+                (
+                    HookKind::SubRefresh,
+                    options.sub_refresh_proxy_enabled,
+                    &options.sub_refresh_proxy_name,
+                    "channel.proxy.sub_refresh",
+                    &channel.proxy.sub_refresh,
+                ),
+            ] {
+                if is_on {
+                    endpoints.add_named(kind, name, (section, default), settings, handler)?;
+                }
+            }
+        }
+        let methods = settings.rpc.namespaces.iter().map(|namespace| &namespace.options);
+        for options in methods.chain([&settings.rpc.without_namespace]).filter(|options| options.proxy_enabled) {
+            let default = ("rpc.proxy", &settings.rpc.proxy);
+            endpoints.add_named(HookKind::Rpc, &options.proxy_name, default, settings, handler)?;
+        }
+        Ok(endpoints)
+    }
+
+    fn add_named(
+        &mut self,
+        kind: HookKind,
+        name: &str,
+        default: (&str, &ProxySettings),
+        settings: &Settings,
+        handler: Option<&Arc<dyn HookHandler>>,
+    ) -> Result<(), EndpointFault> {
+        if name == DEFAULT_PROXY {
+            return self.add(kind, name, default, handler);
+        }
+        let named = settings.proxies.iter().find(|proxy| proxy.name == name);
+        let named = named.ok_or_else(|| EndpointFault::Name(name.to_owned()))?;
+        self.add(kind, name, (&format!("proxies[{name}]"), &named.proxy), handler)
+    }
+
+    fn add(
+        &mut self,
+        kind: HookKind,
+        name: &str,
+        (section, proxy): (&str, &ProxySettings),
+        handler: Option<&Arc<dyn HookHandler>>,
+    ) -> Result<(), EndpointFault> {
+        let index = match self.all.iter().position(|endpoint| endpoint.name == section) {
+            Some(index) => index,
+            None => {
+                self.all.push(Endpoint::new(section, proxy, handler)?);
+                self.all.len() - 1
+            }
+        };
+        self.by_use.insert((kind, name.to_owned()), index);
+        Ok(())
+    }
+
+    /// The number of the backend that is asked; None = the hook is off.
+    pub(super) fn find(&self, request: &HookRequest) -> Option<usize> {
+        let name = request.proxy().unwrap_or(DEFAULT_PROXY);
+        self.by_use.get(&(request.kind(), name.to_owned())).copied()
+    }
+
+    /// Whether no hook is switched on.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The names of the backends.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.all.iter().map(|endpoint| endpoint.name.clone()).collect()
+    }
+
+    /// The fields of clients' requests that some backend is sent.
+    pub(crate) fn forwarded_names(&self) -> Vec<HeaderName> {
+        unique(self.all.iter().flat_map(|endpoint| &endpoint.http_headers))
+    }
+
+    /// The fields that clients claim and some backend is sent, in lower case.
+    pub(crate) fn emulated_names(&self) -> Vec<String> {
+        let names = unique(self.all.iter().flat_map(|endpoint| &endpoint.emulated_headers));
+        names.into_iter().map(|name| name.as_str().to_owned()).collect()
+    }
+
+    /// Whether some backend is sent the `meta` of connections.
+    pub(crate) fn includes_meta(&self) -> bool {
+        self.all.iter().any(|endpoint| endpoint.includes_meta)
+    }
+}
+
+fn unique<'n>(names: impl Iterator<Item = &'n HeaderName>) -> Vec<HeaderName> {
+    let mut all: Vec<HeaderName> = Vec::new();
+    for name in names {
+        if !all.contains(name) {
+            all.push(name.clone());
+        }
+    }
+    all
+}
+
+impl Endpoint {
+    fn new(
+        section: &str,
+        proxy: &ProxySettings,
+        handler: Option<&Arc<dyn HookHandler>>,
+    ) -> Result<Self, EndpointFault> {
+        if proxy.timeout.is_zero() {
+            return Err(EndpointFault::NoTimeout(section.to_owned()));
+        }
+        let backend = match (proxy.endpoint.is_empty(), handler) {
+            (true, Some(handler)) => Backend::Handler(Arc::clone(handler)),
+            (true, None) => return Err(EndpointFault::NoEndpoint(section.to_owned())),
+            (false, _) => Backend::Http(Box::new(HttpBackend::new(section, proxy)?)),
+        };
+        Ok(Endpoint {
+            name: section.to_owned(),
+            backend,
+            timeout: proxy.timeout,
+            http_headers: field_names(section, &proxy.http_headers)?,
+            emulated_headers: field_names(section, &proxy.emulated_headers)?,
+            includes_meta: proxy.include_connection_meta,
+            is_binary: proxy.binary_encoding,
+        })
+    }
+}
+
+impl HttpBackend {
+    fn new(section: &str, proxy: &ProxySettings) -> Result<Self, EndpointFault> {
+        let uri: Option<Uri> = proxy.endpoint.parse().ok();
+        let is_http = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some();
+        let uri = uri.filter(is_http).ok_or_else(|| EndpointFault::Address(section.to_owned()))?;
+        let mut static_headers = HeaderMap::new();
+        for (name, value) in &proxy.http.static_headers.0 {
+            let fault = || EndpointFault::Header { section: section.to_owned(), name: name.clone() };
+            let field = field_names(section, std::slice::from_ref(name))?;
+            let value = HeaderValue::from_str(value).map_err(|_| fault())?;
+            for field in field {
+                static_headers.insert(field, value.clone());
+            }
+        }
+        let client = HttpClient::new(&format!("{section}.http.tls"), &proxy.http.tls)?;
+        let transforms = proxy.http.status_to_code_transforms.clone();
+        Ok(HttpBackend { client, uri, static_headers, transforms })
+    }
+
+    /// The address without query string and password, for logs.
+    pub(super) fn shown_address(&self) -> String {
+        let host = self.uri.authority().map_or("", |authority| authority.as_str());
+        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+        format!("{}://{host}{}", self.uri.scheme_str().unwrap_or_default(), self.uri.path())
+    }
+}
+
+/// The names of header fields that may be passed on.
+fn field_names(section: &str, names: &[String]) -> Result<Vec<HeaderName>, EndpointFault> {
+    let mut fields = Vec::new();
+    for name in names {
+        let fault = |_| EndpointFault::Header { section: section.to_owned(), name: name.clone() };
+        let field = HeaderName::from_bytes(name.as_bytes()).map_err(fault)?;
+        if !OWN_FIELDS.contains(&field) && !fields.contains(&field) {
+            fields.push(field);
+        }
+    }
+    Ok(fields)
+}

@@ -1,0 +1,19 @@
+//! Hooks: the thread that asks backends before, or instead of, an action of a client.
+//!
+//! A session asks by an effect; its shard puts a [`HookJob`] into the mailbox and goes on. The thread (`worker.rs`) has
+//! a queue for each backend (`endpoint.rs`), asks it over HTTP (`request.rs`) or a handler of the program that embeds
+//! the server, and sends the answer to the shard. `breaker.rs` and `cache.rs` are pure.
+
+mod breaker;
+mod cache;
+mod endpoint;
+mod handler;
+mod request;
+mod worker;
+
+pub(crate) use endpoint::Endpoints;
+pub use handler::{HookClient, HookFuture, HookHandler};
+pub(crate) use worker::{WorkerStart, start};
+
+#[cfg(doc)]
+use crate::runtime::hook_mailbox::HookJob;

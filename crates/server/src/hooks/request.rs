@@ -1,0 +1,148 @@
+//! One question over HTTP: its header fields and JSON, and what its answer means.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request, StatusCode};
+use touchline_engine::directory::client_text;
+use touchline_engine::hook::{HookError, HookOutcome, HookRequest, TransformOutcome, parse_answer};
+use touchline_protocol::Disconnect;
+use touchline_protocol::encode::{ObjectWriter, list, text};
+
+use super::endpoint::{Endpoint, HttpBackend};
+use crate::runtime::hook_mailbox::HookJob;
+
+/// What has become of a question.
+pub(super) struct Asked {
+    pub(super) outcome: HookOutcome,
+    /// Why there is no usable answer, for the log.
+    pub(super) fault: Option<String>,
+    /// Whether it counts against the backend: it could not be reached, or has failed.
+    pub(super) is_outage: bool,
+}
+
+impl Asked {
+    pub(super) fn answered(outcome: HookOutcome) -> Self {
+        Asked { outcome, fault: None, is_outage: false }
+    }
+
+    pub(super) fn failed(fault: String, is_outage: bool) -> Self {
+        Asked { outcome: HookOutcome::Failed, fault: Some(fault), is_outage }
+    }
+}
+
+/// Asks a backend over HTTP. The time limit is the caller's.
+pub(super) async fn ask(endpoint: &Endpoint, backend: &HttpBackend, job: &HookJob, answer_max: usize) -> Asked {
+    let mut request = Request::new(Full::new(Bytes::from(body(endpoint, job))));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = backend.uri.clone();
+    *request.headers_mut() = headers(endpoint, backend, job);
+    let answer = match backend.client.send(request, answer_max).await {
+        Ok(answer) => answer,
+        Err(error) => return Asked::failed(error.to_string(), !error.is_of_answer()),
+    };
+    if answer.status != StatusCode::OK {
+        return refused(backend, answer.status);
+    }
+    match parse_answer(job.call.request.kind(), &answer.body) {
+        Ok(outcome) => Asked::answered(outcome),
+        Err(fault) => Asked::failed(fault.to_string(), false),
+    }
+}
+
+/// What a status other than 200 means.
+fn refused(backend: &HttpBackend, status: StatusCode) -> Asked {
+    let transforms = &backend.transforms.0;
+    let Some(transform) = transforms.iter().find(|transform| transform.status_code == status.as_u16()) else {
+        return Asked::failed(format!("the status of the answer is {}", status.as_u16()), status.is_server_error());
+    };
+    let outcome = match &transform.outcome {
+        TransformOutcome::Error { code, message, temporary } => {
+            HookOutcome::Error(HookError { code: *code, message: message.as_str().into(), temporary: *temporary })
+        }
+        TransformOutcome::Disconnect { code, reason } => {
+            HookOutcome::Disconnect(Disconnect { code: *code, reason: reason.clone().into() })
+        }
+    };
+    let outcome = HookOutcome::Refused(Box::new(outcome));
+    Asked { outcome, fault: None, is_outage: status.is_server_error() }
+}
+
+/// The header fields of a question. Later ones win: those of the configuration, those that the client claims, those of
+/// the client's own request.
+fn headers(endpoint: &Endpoint, backend: &HttpBackend, job: &HookJob) -> HeaderMap {
+    let mut headers = backend.static_headers.clone();
+    for (name, value) in emulated(endpoint, job) {
+        headers.insert(name, value);
+    }
+    for (name, _) in forwarded(endpoint, job) {
+        headers.remove(name);
+    }
+    for (name, value) in forwarded(endpoint, job) {
+        headers.append(name, value.clone());
+    }
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers
+}
+
+/// The header fields of the client's request that this backend is sent.
+pub(super) fn forwarded<'j>(
+    endpoint: &'j Endpoint,
+    job: &'j HookJob,
+) -> impl Iterator<Item = (&'j HeaderName, &'j HeaderValue)> {
+    let all = job.forwarded.iter().flat_map(|headers| headers.iter());
+    all.filter(|(name, _)| endpoint.http_headers.contains(name)).map(|(name, value)| (name, value))
+}
+
+/// The header fields that the client claims and this backend is sent.
+pub(super) fn emulated<'j>(
+    endpoint: &'j Endpoint,
+    job: &'j HookJob,
+) -> impl Iterator<Item = (&'j HeaderName, HeaderValue)> {
+    let all = job.call.emulated_headers.iter().flat_map(|headers| headers.iter());
+    all.filter_map(|(name, value)| {
+        let field = endpoint.emulated_headers.iter().find(|field| *field.as_str() == **name)?;
+        Some((field, HeaderValue::from_str(value).ok()?))
+    })
+}
+
+/// The JSON of a question. Empty fields are left out, but for `user`.
+fn body(endpoint: &Endpoint, job: &HookJob) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256);
+    let call = &job.call;
+    let mut object = ObjectWriter::open(&mut out);
+    object.text("client", &client_text(job.client)).text("transport", job.transport);
+    object.text("protocol", job.protocol).text("encoding", if endpoint.is_binary { "binary" } else { "json" });
+    let is_connect = matches!(call.request, HookRequest::Connect { .. });
+    if !is_connect {
+        text(object.key("user"), &call.user);
+    }
+    if let Some(channel) = call.request.channel() {
+        object.text("channel", channel);
+    }
+    if let HookRequest::Rpc { method, .. } = &call.request {
+        object.text("method", method);
+    }
+    match call.request.data() {
+        Some(data) if endpoint.is_binary => {
+            object.text("b64data", &STANDARD.encode(data));
+        }
+        data => {
+            object.raw("data", data.map(|data| &data[..]));
+        }
+    }
+    if let HookRequest::Connect { name, version, channels, .. } = &call.request {
+        object.text("name", name).text("version", version);
+        if !channels.is_empty() {
+            list(object.key("channels"), channels.iter(), |out, channel| text(out, channel));
+        }
+    }
+    if endpoint.includes_meta && !is_connect {
+        object.raw("meta", call.meta.as_deref());
+    }
+    object.raw("labels", call.labels.as_deref());
+    object.close();
+    out
+}

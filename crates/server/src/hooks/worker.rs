@@ -1,0 +1,415 @@
+//! The thread that asks backends: a queue for each, so many calls at a time, and the answers to the shards.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use touchline_engine::ConnectionId;
+use touchline_engine::directory::client_text;
+use touchline_engine::hook::{HookKind, HookOutcome, HookResult, SubscribeAnswer};
+
+use super::breaker::Breaker;
+use super::cache::{Advice, AnswerCache, Question};
+use super::endpoint::{Backend, Endpoint, Endpoints};
+use super::handler::HookClient;
+use super::request::{Asked, ask, emulated, forwarded};
+use crate::node::Node;
+use crate::runtime::hook_mailbox::{CallOutcome, HookJob, HookMailbox, HookMessage};
+
+/// Messages that are taken before answers are looked at again.
+const MESSAGES: usize = 256;
+/// How often calls that have waited for too long are looked for.
+const TICK: Duration = Duration::from_millis(100);
+/// Time between two lines of the log about one backend, milliseconds.
+const LOG_INTERVAL_MS: u64 = 60_000;
+
+/// What the thread begins with.
+pub(crate) struct WorkerStart {
+    pub(crate) endpoints: Endpoints,
+    pub(crate) messages: UnboundedReceiver<HookMessage>,
+}
+
+/// Starts the thread.
+///
+/// # Errors
+/// When the system refuses a thread or a runtime.
+pub(crate) fn start(node: Arc<Node>, start: WorkerStart) -> io::Result<JoinHandle<()>> {
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+    drop(runtime?);
+    std::thread::Builder::new().name("hooks".into()).spawn(move || {
+        // The runtime must not leave its thread, and the system has just had one to give.
+        let Ok(runtime) = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) else {
+            return;
+        };
+        runtime.block_on(Worker::new(node, start.endpoints).run(start.messages));
+    })
+}
+
+/// The connection and the number of a call.
+type CallKey = (ConnectionId, u32);
+
+/// A call that has not begun.
+struct Waiting {
+    job: Box<HookJob>,
+    since_ms: u64,
+    /// What decides whether an answer holds for it; None = no answer does.
+    question: Option<Question>,
+    /// Others about its channel wait for its answer.
+    is_first: bool,
+    /// It has waited for the answer to another one.
+    has_waited: bool,
+}
+
+impl Waiting {
+    fn key(&self) -> CallKey {
+        (self.job.connection, self.job.call.serial)
+    }
+}
+
+/// A call that is under way.
+struct Running {
+    key: CallKey,
+    kind: HookKind,
+    endpoint: usize,
+    size: usize,
+    started_us: u64,
+    question: Option<Question>,
+    user: Box<str>,
+    is_first: bool,
+    /// Nothing that its answer may bring back was forgotten since it began.
+    may_hold: bool,
+}
+
+/// Where a call is.
+enum CallState {
+    Waiting,
+    Running(AbortHandle),
+}
+
+/// What the thread knows of a backend.
+#[derive(Default)]
+struct BackendState {
+    queue: VecDeque<Waiting>,
+    under_way: usize,
+    breaker: Breaker,
+    /// Calls that wait for the first answer about their channel.
+    behind_first: HashMap<Box<str>, Vec<Waiting>>,
+    /// When the log had a line about it, Unix milliseconds, and the faults since.
+    logged_ms: u64,
+    unlogged: u64,
+}
+
+struct Worker {
+    node: Arc<Node>,
+    endpoints: Arc<Endpoints>,
+    backends: Vec<BackendState>,
+    tasks: JoinSet<Asked>,
+    running: HashMap<Id, Running>,
+    calls: HashMap<CallKey, CallState>,
+    cache: AnswerCache,
+    /// The backend whose queue is served next.
+    next: usize,
+    calls_max: usize,
+    /// Calls to one backend at the same time.
+    share: usize,
+}
+
+impl Worker {
+    fn new(node: Arc<Node>, endpoints: Endpoints) -> Self {
+        let settings = &node.settings.hooks;
+        let calls_max = settings.calls_max;
+        let share = if endpoints.all.len() > 1 { calls_max.div_ceil(4) * 3 } else { calls_max };
+        Worker {
+            backends: endpoints.all.iter().map(|_| BackendState::default()).collect(),
+            endpoints: Arc::new(endpoints),
+            tasks: JoinSet::new(),
+            running: HashMap::new(),
+            calls: HashMap::new(),
+            cache: AnswerCache::new(settings.cache_max_entries),
+            next: 0,
+            calls_max,
+            share: share.clamp(1, calls_max),
+            node,
+        }
+    }
+
+    async fn run(mut self, mut messages: UnboundedReceiver<HookMessage>) {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        loop {
+            tokio::select! {
+                Some(ended) = self.tasks.join_next_with_id(), if !self.tasks.is_empty() => self.handle_end(ended),
+                message = messages.recv() => {
+                    let rest = std::iter::from_fn(|| messages.try_recv().ok()).take(MESSAGES);
+                    for message in message.into_iter().chain(rest) {
+                        if matches!(message, HookMessage::Stop) {
+                            return;
+                        }
+                        self.handle(message);
+                    }
+                }
+                _ = ticks.tick(), if self.backends.iter().any(|backend| !backend.queue.is_empty()) => self.drop_overdue(),
+            }
+            self.begin_calls();
+            self.node.wake();
+            if let Some(hooks) = &self.node.hooks {
+                hooks.metrics.under_way.set(self.running.len() as u64);
+            }
+        }
+    }
+
+    fn handle(&mut self, message: HookMessage) {
+        match message {
+            HookMessage::Call(job) => {
+                self.calls.insert((job.connection, job.call.serial), CallState::Waiting);
+                let since_ms = self.node.clock.now_ms();
+                let waiting = Waiting { job, since_ms, question: None, is_first: false, has_waited: false };
+                self.admit(waiting);
+            }
+            HookMessage::Cancel { connection, serial } => {
+                if let Some(CallState::Running(task)) = self.calls.remove(&(connection, serial)) {
+                    task.abort();
+                }
+            }
+            HookMessage::Forget { user, channel } => {
+                self.cache.forget(&user, channel.as_deref());
+                for call in self.running.values_mut() {
+                    let is_channel = match (&channel, &call.question) {
+                        (Some(channel), Some(question)) => question.channel == *channel,
+                        _ => false,
+                    };
+                    call.may_hold &= call.user != user && !is_channel;
+                }
+            }
+            HookMessage::Stop => {}
+        }
+    }
+
+    /// Answers a call by an earlier answer, or puts it into the queue of its backend.
+    fn admit(&mut self, mut waiting: Waiting) {
+        let Some(endpoint) = self.endpoints.find(&waiting.job.call.request) else {
+            return self.finish_waiting(waiting, HookOutcome::Failed, CallOutcome::Failed);
+        };
+        if waiting.job.call.request.kind() == HookKind::Subscribe {
+            let question = question(&self.endpoints.all[endpoint], endpoint, &waiting.job);
+            let user = &waiting.job.call.user;
+            let advice = self.cache.advise(&question, user, waiting.has_waited, self.node.clock.now_ms());
+            let channel = question.channel.clone();
+            waiting.question = Some(question);
+            match advice {
+                Advice::Answer(answer) => {
+                    let outcome = HookOutcome::Result(HookResult::Subscribe(answer));
+                    return self.finish_waiting(waiting, outcome, CallOutcome::Cached);
+                }
+                Advice::Wait => return self.backends[endpoint].behind_first.entry(channel).or_default().push(waiting),
+                Advice::AskFirst => waiting.is_first = true,
+                Advice::Ask => {}
+            }
+        }
+        self.backends[endpoint].queue.push_back(waiting);
+    }
+
+    /// Begins calls while more may be under way, backend by backend.
+    fn begin_calls(&mut self) {
+        let mut idle = 0;
+        while self.running.len() < self.calls_max && idle < self.backends.len() {
+            let endpoint = self.next;
+            self.next = (self.next + 1) % self.backends.len();
+            let backend = &mut self.backends[endpoint];
+            match if backend.under_way < self.share { backend.queue.pop_front() } else { None } {
+                Some(waiting) => {
+                    idle = 0;
+                    self.begin_call(endpoint, waiting);
+                }
+                None => idle += 1,
+            }
+        }
+    }
+
+    fn begin_call(&mut self, endpoint: usize, waiting: Waiting) {
+        if !self.calls.contains_key(&waiting.key()) {
+            return self.finish_waiting(waiting, HookOutcome::Failed, CallOutcome::Cancelled);
+        }
+        let now_ms = self.node.clock.now_ms();
+        if !self.backends[endpoint].breaker.allows(now_ms) {
+            return self.finish_waiting(waiting, HookOutcome::Failed, CallOutcome::Open);
+        }
+        let (key, size, kind) = (waiting.key(), waiting.job.size(), waiting.job.call.request.kind());
+        let user = waiting.job.call.user.clone();
+        let answer_max = self.node.settings.hooks.answer_size_max;
+        let task = self.tasks.spawn(ask_in_time(Arc::clone(&self.endpoints), endpoint, waiting.job, answer_max));
+        self.backends[endpoint].under_way += 1;
+        let running = Running {
+            key,
+            kind,
+            endpoint,
+            size,
+            started_us: self.node.clock.elapsed_us(),
+            question: waiting.question,
+            user,
+            is_first: waiting.is_first,
+            may_hold: true,
+        };
+        self.running.insert(task.id(), running);
+        self.calls.insert(key, CallState::Running(task));
+    }
+
+    /// A call has its answer, was cancelled, or its handler has panicked.
+    fn handle_end(&mut self, ended: Result<(Id, Asked), JoinError>) {
+        let (id, asked) = match ended {
+            Ok((id, asked)) => (id, Some(asked)),
+            Err(error) if error.is_cancelled() => (error.id(), None),
+            Err(error) => (error.id(), Some(Asked::failed("the handler has panicked".into(), false))),
+        };
+        let Some(call) = self.running.remove(&id) else { return };
+        self.backends[call.endpoint].under_way -= 1;
+        let is_wanted = self.calls.remove(&call.key).is_some();
+        let now_ms = self.node.clock.now_ms();
+        let Some(Asked { outcome, fault, is_outage }) = asked else {
+            self.count(call.kind, CallOutcome::Cancelled, call.size);
+            return self.note_answer(call, None, now_ms);
+        };
+        self.backends[call.endpoint].breaker.note(is_outage, now_ms);
+        if let Some(fault) = &fault {
+            self.log_fault(call.endpoint, call.kind, fault, now_ms);
+        }
+        let is_open = self.backends[call.endpoint].breaker.is_open();
+        if let Some(hooks) = &self.node.hooks {
+            hooks.metrics.latency[call.kind as usize].observe_us(self.node.clock.elapsed_us() - call.started_us);
+            if hooks.metrics.endpoints[call.endpoint].1.swap(is_open, Relaxed) != is_open {
+                let hook = &self.endpoints.all[call.endpoint].name;
+                tracing::warn!(hook, is_open, "the circuit breaker of a backend has changed");
+            }
+        }
+        let counted = match &outcome {
+            HookOutcome::Result(_) | HookOutcome::Empty => CallOutcome::Answered,
+            HookOutcome::Error(_) | HookOutcome::Disconnect(_) | HookOutcome::Refused(_) => CallOutcome::Refused,
+            HookOutcome::Failed | HookOutcome::Busy => CallOutcome::Failed,
+        };
+        self.count(call.kind, counted, call.size);
+        let answer = match &outcome {
+            HookOutcome::Result(HookResult::Subscribe(answer)) => Some(answer.clone()),
+            HookOutcome::Failed | HookOutcome::Busy => None,
+            _ => Some(SubscribeAnswer::default()),
+        };
+        if is_wanted {
+            self.node.enqueue_hook_answer(call.key.0, call.key.1, outcome);
+        }
+        self.note_answer(call, answer, now_ms);
+    }
+
+    /// Keeps an answer if it says so, and lets the calls go on that have waited for it.
+    fn note_answer(&mut self, call: Running, answer: Option<SubscribeAnswer>, now_ms: u64) {
+        let Some(question) = call.question else { return };
+        let channel = question.channel.clone();
+        self.cache.note(question, &call.user, answer.as_ref(), (call.may_hold, call.is_first), now_ms);
+        if call.is_first {
+            self.release(call.endpoint, &channel);
+        }
+    }
+
+    fn release(&mut self, endpoint: usize, channel: &str) {
+        for waiting in self.backends[endpoint].behind_first.remove(channel).unwrap_or_default() {
+            self.admit(Waiting { has_waited: true, ..waiting });
+        }
+    }
+
+    /// Ends a call that has not begun.
+    fn finish_waiting(&mut self, waiting: Waiting, outcome: HookOutcome, counted: CallOutcome) {
+        let (connection, serial) = waiting.key();
+        self.count(waiting.job.call.request.kind(), counted, waiting.job.size());
+        if self.calls.remove(&(connection, serial)).is_some() {
+            self.node.enqueue_hook_answer(connection, serial, outcome);
+        }
+        if let (true, Some(question)) = (waiting.is_first, waiting.question) {
+            let (endpoint, channel) = (question.endpoint, question.channel.clone());
+            self.cache.note(question, &waiting.job.call.user, None, (false, true), self.node.clock.now_ms());
+            self.release(endpoint, &channel);
+        }
+    }
+
+    /// Ends the calls that have waited for too long. A queue is in the order in which they came, except those that have
+    /// waited for another one first.
+    fn drop_overdue(&mut self) {
+        let limit_ms = self.node.settings.hooks.queue_timeout.as_millis() as u64;
+        let now_ms = self.node.clock.now_ms();
+        for endpoint in 0..self.backends.len() {
+            while let Some(first) = self.backends[endpoint].queue.front()
+                && first.since_ms.saturating_add(limit_ms) <= now_ms
+                && let Some(waiting) = self.backends[endpoint].queue.pop_front()
+            {
+                self.finish_waiting(waiting, HookOutcome::Busy, CallOutcome::Busy);
+            }
+        }
+    }
+
+    fn count(&self, kind: HookKind, outcome: CallOutcome, size: usize) {
+        if let Some(hooks) = &self.node.hooks {
+            hooks.metrics.count(kind, outcome);
+            HookMailbox::end(hooks, size);
+        }
+    }
+
+    /// Logs a fault, one a minute for each backend.
+    fn log_fault(&mut self, endpoint: usize, kind: HookKind, fault: &str, now_ms: u64) {
+        let backend = &mut self.backends[endpoint];
+        if now_ms.abs_diff(backend.logged_ms) < LOG_INTERVAL_MS {
+            backend.unlogged += 1;
+            return;
+        }
+        let more = std::mem::take(&mut backend.unlogged);
+        backend.logged_ms = now_ms;
+        let of = &self.endpoints.all[endpoint];
+        let address = match &of.backend {
+            Backend::Http(http) => http.shown_address(),
+            Backend::Handler(_) => "a handler of this program".into(),
+        };
+        tracing::warn!(hook = of.name, kind = kind.name(), address, fault, more, "a hook has failed");
+    }
+}
+
+/// Asks a backend, within its time limit.
+async fn ask_in_time(endpoints: Arc<Endpoints>, endpoint: usize, job: Box<HookJob>, answer_max: usize) -> Asked {
+    let endpoint = &endpoints.all[endpoint];
+    let answer = async {
+        match &endpoint.backend {
+            Backend::Http(backend) => ask(endpoint, backend, &job, answer_max).await,
+            Backend::Handler(handler) => {
+                let HookJob { client, transport, protocol, call, .. } = *job;
+                let client = HookClient { id: client_text(client), transport, protocol };
+                Asked::answered(handler.answer(client, call).await)
+            }
+        }
+    };
+    match tokio::time::timeout(endpoint.timeout, answer).await {
+        Ok(asked) => asked,
+        Err(_) => Asked::failed(format!("no answer within {:?}", endpoint.timeout), true),
+    }
+}
+
+/// The question of a subscribe, without its user.
+fn question(endpoint: &Endpoint, number: usize, job: &HookJob) -> Question {
+    let call = &job.call;
+    let mut told: Vec<Bytes> = Vec::new();
+    told.extend(call.labels.iter().cloned());
+    told.extend(call.meta.iter().filter(|_| endpoint.includes_meta).cloned());
+    for (name, value) in emulated(endpoint, job) {
+        told.push([name.as_str().as_bytes(), b"?", value.as_bytes()].concat().into());
+    }
+    for (name, value) in forwarded(endpoint, job) {
+        told.push([name.as_str().as_bytes(), b":", value.as_bytes()].concat().into());
+    }
+    Question {
+        endpoint: number,
+        channel: call.request.channel().unwrap_or_default().into(),
+        data: call.request.data().cloned(),
+        told,
+    }
+}

@@ -1,0 +1,50 @@
+//! From a session to the thread that asks backends, and back.
+
+use touchline_engine::ConnectionId;
+use touchline_engine::hook::HookOutcome;
+use touchline_protocol::message::Encoding;
+
+use super::queue::OutputKind;
+use super::state::Shard;
+use crate::runtime::hook_mailbox::{HookJob, HookMessage};
+
+impl Shard {
+    /// Sends the questions of a session to the thread that asks backends, and cancels those that it has dropped.
+    pub(super) fn send_hook_calls(&mut self, slot: u32) {
+        if self.effects.hook_calls.is_empty() && self.effects.cancelled_hooks.is_empty() {
+            return;
+        }
+        let (calls, cancelled) =
+            (std::mem::take(&mut self.effects.hook_calls), std::mem::take(&mut self.effects.cancelled_hooks));
+        let generation = self.connections.generation(slot);
+        let connection = ConnectionId { shard: self.id, slot, generation };
+        let (Some(of), Some(hooks)) = (self.connections.get(slot), &self.node.hooks) else { return };
+        let (client, transport) = (of.session.owner(), of.transport.as_str());
+        let protocol = if of.wire.encoding == Encoding::Protobuf { "protobuf" } else { "json" };
+        let forwarded = self.forwarded.get(&slot);
+        for call in calls {
+            let serial = call.serial;
+            let job = HookJob { connection, client, transport, protocol, call, forwarded: forwarded.cloned() };
+            if !hooks.call(job) {
+                // By the mailbox: the session has just decided something else.
+                self.node.enqueue_hook_answer(connection, serial, HookOutcome::Busy);
+                self.node.wake();
+            }
+        }
+        for serial in cancelled {
+            hooks.send(HookMessage::Cancel { connection, serial });
+        }
+    }
+
+    /// Passes the answer of a backend to the session that has asked.
+    pub(super) fn give_hook_answer(&mut self, slot: u32, serial: u32, outcome: HookOutcome) {
+        self.decide(slot, OutputKind::Answer, |session, context| session.handle_hook(serial, outcome, context));
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        // There may be room for its next command, or commands that have waited may go on.
+        connection.is_held |= connection.session.is_deferring();
+        if connection.is_held {
+            self.unread.push(slot);
+        }
+        self.recharge(slot);
+    }
+}
