@@ -89,6 +89,7 @@ pub(crate) const LIMITS: &[Limit] = &[
     limit("channel.proxy.publish.timeout", "the same", "error 100"),
     limit("channel.proxy.sub_refresh.timeout", "the same", "nothing: it is asked again"),
     limit("rpc.proxy.timeout", "the same", "error 100"),
+    limit("registry.proxy.conflict.timeout", "the same", "nothing: the later claim stays"),
     limit("hooks.calls_max", "calls to backends at the same time", "nothing: the call waits"),
     limit("hooks.queue_max_entries", "calls that wait for a backend", "error 111"),
     limit("hooks.queue_max_size", "memory of calls that wait for a backend", "error 111"),

@@ -104,6 +104,8 @@ pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
     with("channel.proxy.publish.http.tls.client_ca_pem", Ignored),
     with("channel.proxy.sub_refresh.grpc", NO_GRPC),
     with("channel.proxy.sub_refresh.http.tls.client_ca_pem", Ignored),
+    with("registry.proxy.conflict.grpc", NO_GRPC),
+    with("registry.proxy.conflict.http.tls.client_ca_pem", Ignored),
     with("rpc.proxy.grpc", NO_GRPC),
     with("rpc.proxy.http.tls.client_ca_pem", Ignored),
     with("channel.proxy.subscribe_stream", STREAM_HOOK),

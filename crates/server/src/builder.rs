@@ -11,7 +11,7 @@ use touchline_engine::{ClientSettings, Namespaces, ShardId, session};
 use touchline_registry::ReplicaTiming;
 use touchline_store::stats::Stats;
 
-use crate::api::services::ApiServices;
+use crate::api::{services::ApiServices, user_of};
 use crate::auth::TokenVerifier;
 use crate::backend::{nats, store};
 use crate::hooks::{Endpoints, HookHandler, WorkerStart};
@@ -32,7 +32,34 @@ use crate::shard::services::Services;
 use crate::start_error::StartError;
 use crate::tls::{Acme, PendingRenewal, Tls, TlsError};
 
+/// A server that is being put together.
+pub struct ServerBuilder {
+    settings: Settings,
+    handler: Option<Arc<dyn HookHandler>>,
+}
+
+impl ServerBuilder {
+    /// Answers the hooks that are switched on in the settings and have no `endpoint`.
+    pub fn hooks(mut self, handler: impl HookHandler) -> Self {
+        self.handler = Some(Arc::new(handler));
+        self
+    }
+
+    /// Checks the settings and binds every address. Nothing is served yet.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn build(self) -> Result<Server, StartError> {
+        Server::bind_with(self.settings, self.handler)
+    }
+}
+
 impl Server {
+    /// A builder, for a server that asks handlers of this program.
+    pub fn builder(settings: Settings) -> ServerBuilder {
+        ServerBuilder { settings, handler: None }
+    }
+
     /// Checks the settings and binds every address. Nothing is served yet.
     ///
     /// # Errors
@@ -42,10 +69,7 @@ impl Server {
     }
 
     /// The same. `handler`: answers the hooks that are switched on and have no endpoint.
-    pub(crate) fn bind_with(
-        mut settings: Settings,
-        handler: Option<Arc<dyn HookHandler>>,
-    ) -> Result<Server, StartError> {
+    fn bind_with(mut settings: Settings, handler: Option<Arc<dyn HookHandler>>) -> Result<Server, StartError> {
         let ports = prepare(&settings).map_err(|mut faults| faults.swap_remove(0))?;
         let client = &settings.client;
         let proxies = proxies_of(&settings)?;
@@ -121,7 +145,7 @@ fn hooks_of(settings: &Settings, endpoints: Endpoints) -> Option<(HookMailbox, W
         return None;
     }
     let (mailbox, messages) = HookMailbox::new(&settings.hooks, endpoints.names());
-    Some((mailbox, WorkerStart { endpoints, messages }))
+    Some((mailbox, WorkerStart { endpoints, messages, find_user: user_of }))
 }
 
 /// Counts the connections of each user; None = they have no limit.
@@ -138,6 +162,8 @@ fn timing_of(settings: &Settings) -> ReplicaTiming {
         timeout_ms: cluster.node_timeout.as_millis() as u64,
         drift_max_ms: cluster.clock_drift_max.as_millis() as u64,
         // A probe of all connections ends within the time that each has for its pong.
+        // The backend has its own time limit; this one is for a thread that does not answer at all.
+        hook_timeout_ms: settings.registry.proxy.conflict.timeout.as_millis() as u64 * 2 + 1_000,
         probe_timeout_ms: settings.client.pong_timeout.as_millis() as u64 + 2_000,
         ..ReplicaTiming::default()
     }

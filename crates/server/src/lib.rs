@@ -17,6 +17,8 @@
 //! # Ok::<(), touchline_server::StartError>(())
 //! ```
 //!
+//! A program that wants to decide by itself who may do what passes a [`HookHandler`] to [`Server::builder`].
+//!
 //! # Where to begin
 //!
 //! 1. `builder.rs`: how a node is put together; `server.rs`: how it starts and stops.
@@ -44,14 +46,16 @@
 //! 7. `node`: what the threads of a node share: settings and handles.
 //! 8. `backend`: NATS and the databases: how they are opened, and what their events do.
 //! 9. `registry`: the registry actor.
-//! 10. `transport`: HTTP, the handshakes, streams and emulation. What answers a request is a trait, `Router`.
-//! 11. `shard`: the event loops. What they ask of higher floors is a trait, `ShardServices`.
-//! 12. `api`: the router and the operations, which implement both traits.
-//! 13. `trial`: tries tokens without a node.
-//! 14. `preparation`: checks the settings.
-//! 15. `listening`: binds the ports.
-//! 16. `server`: a node that is ready to start, and one that runs.
-//! 17. `builder`: puts the parts of a node together, and passes the implementations of the traits down.
+//! 10. `hooks`: the thread that asks backends.
+//! 11. `transport`: HTTP, the handshakes, streams and emulation. What answers a request is a trait, `Router`.
+//! 12. `shard`: the event loops. What they ask of higher floors is a trait, `ShardServices`.
+//! 13. `api`: the router and the operations, which implement both traits.
+//! 14. `trial`: tries tokens without a node.
+//! 15. `preparation`: checks the settings.
+//! 16. `listening`: binds the ports.
+//! 17. `handle`: the handle of a running server, for the program that embeds it.
+//! 18. `server`: a node that is ready to start, and one that runs.
+//! 19. `builder`: puts the parts of a node together, and passes the implementations of the traits down.
 //!
 //! Nothing owns what owns it: events of the backends reach the node by a `Weak`, and a shard leaves its handle when its
 //! thread ends. So a node that has stopped is freed.
@@ -60,6 +64,7 @@ mod api;
 mod auth;
 mod backend;
 mod builder;
+mod handle;
 mod hooks;
 mod listening;
 mod net;
@@ -77,7 +82,12 @@ mod trial;
 
 pub use api::{BATCH, COMMON_ERRORS, MetricDescription, OperationDescription, OperationScope, metrics, operations};
 pub use auth::{check_token, check_token_keys};
+pub use builder::ServerBuilder;
+pub use bytes::Bytes;
+pub use handle::{OperationRefusal, ServerHandle};
+pub use hooks::{HookAnswer, HookClient, HookFuture, HookHandler};
 pub use preparation::{PROBES, check};
+pub use regex::Regex;
 pub use runtime::process::VERSION;
 pub use server::{Running, Server};
 pub use start_error::StartError;
@@ -85,10 +95,15 @@ pub use tls::{TlsError, read_pem};
 pub use touchline_config::{
     AutocertSettings, BadNetwork, ClientAuth, ClientTlsSettings, ClientUser, ClusterSettings, EmulationSettings,
     EndpointSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings, NodeSettings, Page,
-    PrimarySettings, RegistrySettings, Settings, ShutdownSettings, StoreSettings, TcpSettings, TlsSettings,
-    UniWebSocketSettings, WebSocketSettings, is_inline_pem,
+    PrimarySettings, RegistrySettings, Settings, ShutdownSettings, StatsSettings, StoreSettings, TcpSettings,
+    TlsSettings, UniWebSocketSettings, WebSocketSettings, is_inline_pem,
 };
 pub use touchline_engine::directory::{ConflictPolicy, ScopeOptions};
-pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Namespace};
+pub use touchline_engine::hook::{
+    ChannelProxySettings, ClientProxySettings, ConflictClaim, HookCall, HookKind, HookRequest, HooksSettings,
+    NamedProxy, ProxyHttpSettings, ProxySettings, RegistryProxySettings, RpcNamespace, RpcOptions, RpcSettings,
+    StatusTransform, StatusTransforms, StringMap, SwitchedProxySettings, TransformOutcome,
+};
+pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Namespace, RecoveryMode};
 pub use touchline_engine::{PersonalChannel, RefusalReport, SubscriptionTokenSettings, TokenError, TokenSettings};
 pub use trial::try_token;

@@ -310,6 +310,21 @@ impl Node {
         reply.await.unwrap_or(Response::Refused(Error::NOT_REGISTERED))
     }
 
+    /// The user of a client of this node. None = no such client is connected here.
+    pub(crate) async fn user_of(&self, owner: OwnerId) -> Option<Box<str>> {
+        let (shard, slot) = route(owner, self.shards.len())?;
+        let (reply, user) = oneshot::channel();
+        let command = ClientCommand::TellUser(reply);
+        self.send(shard, Message::Client { owner, slot, command });
+        user.await.ok()
+    }
+
+    /// Sends a message to the shard that has the fewest publications in its mailbox.
+    pub(crate) fn send_to_any_shard(&self, message: Message) {
+        let idlest = (0..self.shards.len()).min_by_key(|shard| self.shards[*shard].backlog());
+        self.send(idlest.unwrap_or_default() as ShardId, message);
+    }
+
     /// Sends every shard a message.
     pub(crate) fn send_to_shards(&self, make: impl Fn() -> Message) {
         for shard in 0..self.shards.len() {

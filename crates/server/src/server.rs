@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
@@ -15,6 +16,7 @@ use touchline_engine::ShardId;
 use touchline_engine::directory::Directory;
 
 use crate::backend::nats;
+use crate::handle::ServerHandle;
 use crate::hooks::{self, WorkerStart};
 use crate::node::Node;
 use crate::registry::actor;
@@ -113,15 +115,23 @@ impl Server {
         if let Some(renewal) = renewal {
             renewal.start().map_err(|source| StartError::System { what: "a thread", source })?;
         }
-        Ok(Running { node, threads, registry_actor, worker, addresses })
+        Ok(Running {
+            handle: ServerHandle::new(&node),
+            node,
+            threads,
+            registry_actor: Some(registry_actor),
+            worker,
+            addresses,
+        })
     }
 }
 
-/// A running node. [`Running::stop`] stops it; if this is dropped, the node runs on.
+/// A running node, and a handle of it. It stops by [`Running::stop`], or when this is dropped.
 pub struct Running {
+    handle: ServerHandle,
     node: Arc<Node>,
     threads: Vec<JoinHandle<()>>,
-    registry_actor: JoinHandle<()>,
+    registry_actor: Option<JoinHandle<()>>,
     /// The thread that asks backends.
     worker: Option<JoinHandle<()>>,
     addresses: Addresses,
@@ -146,6 +156,10 @@ impl Running {
     /// Drains and stops: accepts no more clients, disconnects the clients (3001) spread over `shutdown.spread`, and
     /// replies to the requests that are under way. Blocks until all have gone, or `shutdown.timeout` is over.
     pub fn stop(self) {
+        drop(self);
+    }
+
+    fn drain_and_stop(&mut self) {
         let settings = &self.node.settings.shutdown;
         let until = Instant::now() + settings.timeout;
         self.node.draining.send_replace(true);
@@ -162,15 +176,17 @@ impl Running {
             std::thread::sleep(Duration::from_millis(10));
         }
         self.node.is_stopped.store(true, Relaxed);
-        for thread in self.threads {
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        if let (Some(hooks), Some(worker)) = (&self.node.hooks, self.worker) {
+        if let (Some(hooks), Some(worker)) = (&self.node.hooks, self.worker.take()) {
             hooks.send(HookMessage::Stop);
             let _ = worker.join();
         }
         self.node.send_to_registry(RegistryMessage::Stop);
-        let _ = self.registry_actor.join();
+        if let Some(registry_actor) = self.registry_actor.take() {
+            let _ = registry_actor.join();
+        }
         if let Some(cluster) = &self.node.cluster {
             cluster.leave();
         }
@@ -180,6 +196,20 @@ impl Running {
         if let Some(stats) = self.node.stats() {
             stats.close();
         }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.drain_and_stop();
+    }
+}
+
+impl Deref for Running {
+    type Target = ServerHandle;
+
+    fn deref(&self) -> &ServerHandle {
+        &self.handle
     }
 }
 

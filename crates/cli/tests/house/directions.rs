@@ -35,6 +35,7 @@ const FLOORS: &[&str] = &[
     "trial",
     "preparation",
     "listening",
+    "handle",
     "server",
     "builder",
 ];

@@ -3,8 +3,10 @@
 use std::collections::HashSet;
 
 use touchline_engine::ChannelOptions;
+use touchline_engine::directory::ConflictPolicy;
 use touchline_engine::hook::{DEFAULT_PROXY, ProxySettings, RpcOptions};
 
+use super::names::is_namespace_name;
 use crate::finding::Finding;
 use crate::keys::{NAMESPACES, PROXIES, RPC_NAMESPACES, WITHOUT_NAMESPACE};
 use crate::settings::Settings;
@@ -27,6 +29,9 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
         if switched.enabled {
             backend(section, &switched.proxy, &mut error);
         }
+    }
+    if settings.registry.scopes.iter().any(|scope| scope.conflict_policy == ConflictPolicy::Hook) {
+        backend("registry.proxy.conflict", &settings.registry.proxy.conflict, &mut error);
     }
     let mut checked = HashSet::new();
     for ProxyUse { path, name, is_on, default } in uses(settings) {
@@ -51,7 +56,7 @@ fn names(settings: &Settings, findings: &mut Vec<Finding>) {
     let mut seen = HashSet::new();
     for (list, name) in proxies.chain(methods) {
         let mut error = |text: &str| findings.push(Finding::error(format!("{list}[{name}].name: {text}"), None));
-        if !super::rules::is_namespace_name(name) {
+        if !is_namespace_name(name) {
             error("expected two or more of letters, digits, \"-\", \"_\" and \".\"");
         }
         if list == PROXIES && name == DEFAULT_PROXY {

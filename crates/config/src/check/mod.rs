@@ -3,6 +3,7 @@
 mod doubts;
 pub(crate) mod files;
 mod hooks;
+mod names;
 mod paths;
 mod rules;
 pub(crate) mod secrets;

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use touchline_engine::{ChannelOptions, ClientSettings, TokenSettings};
 
+use super::names::is_namespace_name;
 use super::{doubts, hooks, paths};
 use crate::finding::Finding;
 use crate::keys::{NAMESPACES, WITHOUT_NAMESPACE};
@@ -247,11 +248,6 @@ fn channels(settings: &Settings, findings: &mut Vec<Finding>) {
     }
 }
 
-/// As Centrifugo has it, so that a name is good on both.
-pub(super) fn is_namespace_name(name: &str) -> bool {
-    name.len() >= 2 && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
-}
-
 fn options(path: &str, options: &ChannelOptions, history_meta_ttl: std::time::Duration, findings: &mut Vec<Finding>) {
     let mut warn = |text: &str| findings.push(Finding::warning(format!("{path}: {text}"), None));
     if (options.history_size == 0) != options.history_ttl.is_zero() {
@@ -318,21 +314,6 @@ mod tests {
             &good.replace("-----END", "END"),
         ] {
             assert!(!is_public_key(bad), "{bad}");
-        }
-    }
-
-    #[test]
-    fn namespace_names_are_those_of_centrifugo() {
-        for (name, expected) in [
-            ("match", true),
-            ("a.b-c_1", true),
-            ("a", false),
-            ("", false),
-            ("a b", false),
-            ("чат", false),
-            ("a:b", false),
-        ] {
-            assert_eq!(is_namespace_name(name), expected, "{name}");
         }
     }
 }

@@ -13,13 +13,14 @@ const PREFIXES: [&str; 2] = ["TOUCHLINE_VAR_", "CENTRIFUGO_VAR_"];
 pub(super) fn replace(configuration: &mut Configuration, variables: &[(String, String)], findings: &mut Vec<Finding>) {
     let settings = &mut configuration.settings;
     let (client, channel) = (&mut settings.client.proxy, &mut settings.channel.proxy);
-    let sections: [(&str, &mut ProxySettings); 6] = [
+    let sections: [(&str, &mut ProxySettings); 7] = [
         ("client.proxy.connect", &mut client.connect.proxy),
         ("client.proxy.refresh", &mut client.refresh.proxy),
         ("channel.proxy.subscribe", &mut channel.subscribe),
         ("channel.proxy.publish", &mut channel.publish),
         ("channel.proxy.sub_refresh", &mut channel.sub_refresh),
         ("rpc.proxy", &mut settings.rpc.proxy),
+        ("registry.proxy.conflict", &mut settings.registry.proxy.conflict),
     ];
     let named = settings.proxies.iter_mut().map(|named| (format!("proxies[{}]", named.name), &mut named.proxy));
     for (section, proxy) in sections.into_iter().map(|(name, proxy)| (name.to_owned(), proxy)).chain(named) {

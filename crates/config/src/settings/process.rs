@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use touchline_engine::directory::ScopeOptions;
+use touchline_engine::hook::RegistryProxySettings;
 use touchline_engine::setting::{SOME, ValueKind};
 use touchline_engine::settings;
 
@@ -55,6 +56,8 @@ settings! {
 settings! {
     /// Names and groups of clients.
     pub struct RegistrySettings {
+        /// Hooks about names.
+        section proxy: RegistryProxySettings = RegistryProxySettings::default();
         /// The scopes.
         plain scopes: Vec<ScopeOptions> = Vec::new();
     }

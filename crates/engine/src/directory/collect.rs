@@ -23,7 +23,10 @@ impl<A> Directory<A> {
                     Output::Send { to, message } if *is_clustered => {
                         effects.push(DirectoryEffect::SendToScope { scope: Arc::clone(name), to, message })
                     }
-                    Output::Send { .. } | Output::Resolve { .. } => {}
+                    Output::Send { .. } => {}
+                    Output::Resolve { mine, other } => {
+                        effects.push(DirectoryEffect::ResolveConflict { scope: Arc::clone(name), mine, other });
+                    }
                     Output::Event(event) if index == last => effects.extend(presence::announce(&event)),
                     Output::Event(event) => {
                         if options.inbox_size > 0 {

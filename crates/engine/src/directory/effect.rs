@@ -6,7 +6,7 @@ use bytes::Bytes;
 use touchline_protocol::Error;
 use touchline_protocol::publication::EncodedPush;
 use touchline_protocol::stream::ChannelName;
-use touchline_registry::OwnerId;
+use touchline_registry::{Entry, OwnerId};
 
 use super::reply::DirectoryReply;
 
@@ -24,6 +24,15 @@ pub enum DirectoryEffect<A> {
     Call(OwnerId, u64, Bytes),
     /// Disconnects a client of this node that lost a name.
     Disconnect(OwnerId),
+    /// Asks the backend which of two clients keeps a name: [`super::Directory::resolve`] must follow.
+    ResolveConflict {
+        /// The name's scope.
+        scope: Arc<str>,
+        /// The claim of a client of this node.
+        mine: Entry,
+        /// The later claim, of another node's client.
+        other: Entry,
+    },
     /// Sends a join or leave push to a channel's subscribers that want such events.
     Announce(ChannelName, Arc<EncodedPush>),
     /// Publishes changes of a scope, or only the offset of the last change, into the scope's channel: JSON.

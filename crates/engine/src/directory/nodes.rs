@@ -11,6 +11,15 @@ use super::scope::{ScopeId, USER_VARIABLE, fits};
 use super::state::{Directory, refusal};
 
 impl<A> Directory<A> {
+    /// The backend's choice between two claims ([`super::DirectoryEffect::ResolveConflict`]): whether the claim of this
+    /// node's client stays. `None` = there is no answer, and the later claim stays.
+    pub fn resolve_conflict(&mut self, scope: &str, name: &str, keeps_mine: Option<bool>, now_ms: u64) {
+        if let Some(scope) = self.scopes.iter_mut().find(|of| *of.name == *scope) {
+            scope.replica.resolve(name, keeps_mine, now_ms);
+            self.collect();
+        }
+    }
+
     /// Notices whether this node was suspended. Call it after each wait, before the requests and messages that came
     /// meanwhile.
     pub fn wake(&mut self, now_ms: u64) {

@@ -73,9 +73,11 @@ pub enum ConflictPolicy {
     Oldest,
     /// A name that has an owner is refused; after a race the earlier registration stays.
     Reject,
+    /// The registration that the backend chooses (`registry.proxy.conflict`); without its answer the later one.
+    Hook,
 }
 
-words_of!(ConflictPolicy { Newest = "newest", Oldest = "oldest", Reject = "reject" });
+words_of!(ConflictPolicy { Newest = "newest", Oldest = "oldest", Reject = "reject", Hook = "hook" });
 
 impl ScopeOptions {
     /// The settings of the scope's replica. `timing` is the node's.
@@ -84,6 +86,7 @@ impl ScopeOptions {
             ConflictPolicy::Newest => ConflictPolicyKind::Newest,
             ConflictPolicy::Oldest => ConflictPolicyKind::Oldest,
             ConflictPolicy::Reject => ConflictPolicyKind::Reject,
+            ConflictPolicy::Hook => ConflictPolicyKind::Hook,
         };
         let limits = Limits {
             key_max: self.name_max_length,

@@ -58,7 +58,7 @@ pub enum AnswerFault {
 /// # Errors
 /// When it cannot be used: the action fails, and nothing is permitted.
 pub fn parse_answer(kind: HookKind, json: &[u8]) -> Result<HookOutcome, AnswerFault> {
-    let members: Members<'_> = serde_json::from_slice(json).map_err(|_| AnswerFault::NoObject)?;
+    let members: AnswerMembers<'_> = serde_json::from_slice(json).map_err(|_| AnswerFault::NoObject)?;
     if let Some(disconnect) = members.disconnect {
         return disconnect_of(disconnect);
     }
@@ -74,7 +74,7 @@ pub fn parse_answer(kind: HookKind, json: &[u8]) -> Result<HookOutcome, AnswerFa
 
 /// The members of an answer; `null` is absence.
 #[derive(Default)]
-struct Members<'a> {
+struct AnswerMembers<'a> {
     result: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
     disconnect: Option<&'a RawValue>,
@@ -91,23 +91,23 @@ enum AnswerMember {
     Other,
 }
 
-struct MembersReader;
+struct AnswerMembersReader;
 
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for AnswerMembers<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(MembersReader)
+        deserializer.deserialize_map(AnswerMembersReader)
     }
 }
 
-impl<'de> Visitor<'de> for MembersReader {
-    type Value = Members<'de>;
+impl<'de> Visitor<'de> for AnswerMembersReader {
+    type Value = AnswerMembers<'de>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-        let mut members = Members::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AnswerMembers<'de>, A::Error> {
+        let mut members = AnswerMembers::default();
         while let Some(member) = map.next_key::<AnswerMember>()? {
             let field = match member {
                 AnswerMember::Result => &mut members.result,
@@ -171,6 +171,7 @@ fn result_of(kind: HookKind, json: &RawValue) -> Result<HookResult, AnswerFault>
         HookKind::Publish => HookResult::Publish(Box::new(publish_of(read(json)?)?)),
         HookKind::Rpc => HookResult::Rpc(rpc_of(read(json)?)?),
         HookKind::SubRefresh => HookResult::SubRefresh(sub_refresh_of(read(json)?)?),
+        HookKind::Conflict => HookResult::Conflict(read::<ConflictJson>(json)?.keep.into()),
     })
 }
 
@@ -205,7 +206,7 @@ fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> 
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct ConnectJson {
+struct ConnectAnswerJson {
     user: Option<String>,
     #[serde(deserialize_with = "seconds")]
     expire_at: u64,
@@ -227,7 +228,7 @@ struct ConnectJson {
     register: Option<BTreeMap<String, Vec<String>>>,
 }
 
-fn connect_of(json: ConnectJson) -> Result<ConnectAnswer, AnswerFault> {
+fn connect_of(json: ConnectAnswerJson) -> Result<ConnectAnswer, AnswerFault> {
     let user = json.user.unwrap_or_default();
     if !is_plain_text(&user) {
         return Err(AnswerFault::Value("user has control characters"));
@@ -300,7 +301,7 @@ fn refresh_of(json: RefreshJson) -> Result<RefreshAnswer, AnswerFault> {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct SubscribeJson {
+struct SubscribeAnswerJson {
     #[serde(deserialize_with = "seconds")]
     expire_at: u64,
     info: Json,
@@ -315,7 +316,7 @@ struct SubscribeJson {
     cache_scope: String,
 }
 
-fn subscribe_of(json: SubscribeJson) -> Result<SubscribeAnswer, AnswerFault> {
+fn subscribe_of(json: SubscribeAnswerJson) -> Result<SubscribeAnswer, AnswerFault> {
     let is_for_channel = match json.cache_scope.as_str() {
         "" | "user" => false,
         "channel" => true,
@@ -370,6 +371,11 @@ struct RpcJson {
 
 fn rpc_of(json: RpcJson) -> Result<Option<Bytes>, AnswerFault> {
     payload(json.data, json.b64data)
+}
+
+#[derive(Deserialize)]
+struct ConflictJson {
+    keep: String,
 }
 
 #[derive(Deserialize, Default)]

@@ -19,17 +19,20 @@ pub enum HookKind {
     SubRefresh,
     /// Instead of a method of the server.
     Rpc,
+    /// Which of two clients keeps a name of the registry.
+    Conflict,
 }
 
 impl HookKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [HookKind; 6] = [
+    pub const ALL: [HookKind; 7] = [
         HookKind::Connect,
         HookKind::Refresh,
         HookKind::Subscribe,
         HookKind::Publish,
         HookKind::SubRefresh,
         HookKind::Rpc,
+        HookKind::Conflict,
     ];
 
     /// Its name in metrics, logs and the configuration.
@@ -41,6 +44,7 @@ impl HookKind {
             HookKind::Publish => "publish",
             HookKind::SubRefresh => "sub_refresh",
             HookKind::Rpc => "rpc",
+            HookKind::Conflict => "conflict",
         }
     }
 }
@@ -112,6 +116,30 @@ pub enum HookRequest {
         /// JSON of the client.
         data: Option<Bytes>,
     },
+    /// Which of two clients keeps a name of the registry?
+    Conflict {
+        /// The scope of the name.
+        scope: Box<str>,
+        /// The name.
+        name: Box<str>,
+        /// Both claims, the earlier one first.
+        claims: [ConflictClaim; 2],
+    },
+}
+
+/// A client's claim of a name.
+#[derive(Debug, Clone)]
+pub struct ConflictClaim {
+    /// The client id, a UUID in its usual form.
+    pub client: Box<str>,
+    /// Its user; empty = anonymous; `None` = not known, because its node has not told it.
+    pub user: Option<Box<str>>,
+    /// The node of the client.
+    pub node: Arc<str>,
+    /// The metadata of the name, JSON; empty = none.
+    pub meta: Bytes,
+    /// When the name was registered, Unix milliseconds.
+    pub time_ms: u64,
 }
 
 impl HookRequest {
@@ -124,13 +152,14 @@ impl HookRequest {
             HookRequest::Publish { .. } => HookKind::Publish,
             HookRequest::SubRefresh { .. } => HookKind::SubRefresh,
             HookRequest::Rpc { .. } => HookKind::Rpc,
+            HookRequest::Conflict { .. } => HookKind::Conflict,
         }
     }
 
     /// The name of the proxy that is asked; `None` = the only one of its kind.
     pub fn proxy(&self) -> Option<&str> {
         match self {
-            HookRequest::Connect { .. } | HookRequest::Refresh => None,
+            HookRequest::Connect { .. } | HookRequest::Refresh | HookRequest::Conflict { .. } => None,
             HookRequest::Subscribe { proxy, .. }
             | HookRequest::Publish { proxy, .. }
             | HookRequest::SubRefresh { proxy, .. }
@@ -144,7 +173,10 @@ impl HookRequest {
             HookRequest::Subscribe { channel, .. }
             | HookRequest::Publish { channel, .. }
             | HookRequest::SubRefresh { channel, .. } => Some(channel),
-            HookRequest::Connect { .. } | HookRequest::Refresh | HookRequest::Rpc { .. } => None,
+            HookRequest::Connect { .. }
+            | HookRequest::Refresh
+            | HookRequest::Rpc { .. }
+            | HookRequest::Conflict { .. } => None,
         }
     }
 
@@ -155,7 +187,7 @@ impl HookRequest {
                 data.as_ref()
             }
             HookRequest::Publish { data, .. } => Some(data),
-            HookRequest::Refresh | HookRequest::SubRefresh { .. } => None,
+            HookRequest::Refresh | HookRequest::SubRefresh { .. } | HookRequest::Conflict { .. } => None,
         }
     }
 }

@@ -11,13 +11,13 @@ mod outcome;
 mod settings;
 
 pub use answer::{AnswerFault, parse_answer};
-pub use call::{HookCall, HookKind, HookRequest};
+pub use call::{ConflictClaim, HookCall, HookKind, HookRequest};
 pub use caps::{Capabilities, Capability, CapsEntry};
 pub use outcome::{
     ConnectAnswer, HookError, HookOutcome, HookResult, PublishAnswer, RefreshAnswer, SubRefreshAnswer, SubscribeAnswer,
 };
 pub use settings::{
     ChannelProxySettings, ClientProxySettings, ClientTlsSettings, DEFAULT_PROXY, HooksSettings, NamedProxy,
-    ProxyHttpSettings, ProxySettings, RpcNamespace, RpcOptions, RpcSettings, StatusTransform, StatusTransforms,
-    StringMap, SwitchedProxySettings, TransformOutcome,
+    ProxyHttpSettings, ProxySettings, RegistryProxySettings, RpcNamespace, RpcOptions, RpcSettings, StatusTransform,
+    StatusTransforms, StringMap, SwitchedProxySettings, TransformOutcome,
 };

@@ -54,6 +54,8 @@ pub enum HookResult {
     Rpc(Option<Bytes>),
     /// Of a hook about a subscription that expires.
     SubRefresh(SubRefreshAnswer),
+    /// Of a hook about a name: the id of the client that keeps it.
+    Conflict(Box<str>),
 }
 
 /// Who a client is.

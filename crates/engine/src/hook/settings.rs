@@ -122,6 +122,14 @@ settings! {
 }
 
 settings! {
+    /// Hooks about names.
+    pub struct RegistryProxySettings {
+        /// Asked which of two clients keeps a name, in scopes with `conflict_policy = "hook"`.
+        section conflict: ProxySettings = ProxySettings::default();
+    }
+}
+
+settings! {
     /// RPCs of clients that a backend answers.
     pub struct RpcSettings {
         /// The backend of the name `default`.

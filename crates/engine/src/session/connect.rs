@@ -38,7 +38,7 @@ impl Session {
             return self.ask_connect(command, request, context);
         }
         match self.authenticate(&request.token, context) {
-            Ok(claims) => self.admit(command, request.subs, Admission::of_token(claims), context),
+            Ok(claims) => self.admit(command, request.subs, ClientAdmission::of_token(claims), context),
             Err(ConnectRefusal::Error(error)) => self.refuse_connect(command, error, context),
             Err(ConnectRefusal::Disconnect(why)) => context.disconnect(why),
         }
@@ -50,10 +50,10 @@ impl Session {
         &mut self,
         command: u32,
         wishes: BTreeMap<Cow<'_, str>, SubscribeCommand<'_>>,
-        admission: Admission,
+        admission: ClientAdmission,
         context: &mut Context<'_>,
     ) {
-        let Admission { claims, data, is_of_hook, .. } = &admission;
+        let ClientAdmission { claims, data, is_of_hook, .. } = &admission;
         let is_of_hook = *is_of_hook;
         self.user = claims.sub.as_str().into();
         let info = claims.info.as_deref().or(claims.b64info.as_ref().map(|packed| &*packed.0));
@@ -100,8 +100,8 @@ impl Session {
 
     /// Keeps what the token or the backend says of the connection for later. Returns the claims; `None` = they cannot
     /// be used, and the connect is refused.
-    fn keep_facts(&mut self, admission: Admission, context: &mut Context<'_>) -> Option<ConnectionClaims> {
-        let Admission { mut claims, mut meta, caps, labels, .. } = admission;
+    fn keep_facts(&mut self, admission: ClientAdmission, context: &mut Context<'_>) -> Option<ConnectionClaims> {
+        let ClientAdmission { mut claims, mut meta, caps, labels, .. } = admission;
         if let Some(json) = claims.meta.take() {
             match data::checked_payload(&json) {
                 Ok(json) if json.first() == Some(&b'{') => meta = Some(json),
@@ -369,7 +369,7 @@ impl Session {
 }
 
 /// Who a client is, and what it gets with its connect.
-pub(super) struct Admission {
+pub(super) struct ClientAdmission {
     claims: ConnectionClaims,
     data: Option<Bytes>,
     meta: Option<Bytes>,
@@ -379,16 +379,16 @@ pub(super) struct Admission {
     is_of_hook: bool,
 }
 
-impl Admission {
+impl ClientAdmission {
     /// By the claims of a token, or of a client that needs none.
     pub(super) fn of_token(claims: ConnectionClaims) -> Self {
-        Admission { claims, data: None, meta: None, labels: None, caps: None, is_of_hook: false }
+        ClientAdmission { claims, data: None, meta: None, labels: None, caps: None, is_of_hook: false }
     }
 
     /// By the answer of the backend.
     pub(super) fn of_hook(answer: ConnectAnswer) -> Self {
         let ConnectAnswer { claims, data, meta, caps, labels } = answer;
-        Admission { claims, data, meta, labels, caps, is_of_hook: true }
+        ClientAdmission { claims, data, meta, labels, caps, is_of_hook: true }
     }
 }
 

@@ -12,7 +12,7 @@ use touchline_protocol::command::{Command, CommandKind, Commands, ConnectCommand
 use touchline_protocol::message::Reply;
 use touchline_protocol::{Disconnect, Error, data};
 
-use super::connect::Admission;
+use super::connect::ClientAdmission;
 use super::context::Context;
 use super::effects::Effects;
 use super::hook_state::{HookState, HookWait, WaitingAction};
@@ -244,10 +244,10 @@ impl Session {
         self.phase = Phase::AwaitingConnect;
         match outcome {
             HookOutcome::Result(HookResult::Connect(answer)) => {
-                self.admit(command, subs, Admission::of_hook(*answer), context);
+                self.admit(command, subs, ClientAdmission::of_hook(*answer), context);
             }
             HookOutcome::Empty => match self.authenticate_without_token(context) {
-                Ok(claims) => self.admit(command, subs, Admission::of_token(claims), context),
+                Ok(claims) => self.admit(command, subs, ClientAdmission::of_token(claims), context),
                 Err(why) => context.disconnect(why),
             },
             HookOutcome::Error(error) => self.refuse_connect_as(command, &error, context),

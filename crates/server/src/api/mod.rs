@@ -17,6 +17,39 @@ mod serve;
 pub(crate) mod services;
 mod table;
 
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use touchline_engine::directory::client_text;
+use touchline_registry::OwnerId;
+
+use crate::node::Node;
+
 pub use description::{COMMON_ERRORS, OperationDescription, OperationScope};
 pub use scrape::{MetricDescription, metrics};
 pub use table::{BATCH, operations};
+
+/// The metrics of a node as OpenMetrics. None = a part cannot be written.
+pub(crate) fn open_metrics(node: &Node) -> Option<String> {
+    scrape::Scrape::of(node).open_metrics().ok()
+}
+
+/// Finds the user of a client, on whichever node it is. None = no node has told it.
+pub(crate) fn user_of(node: Arc<Node>, client: OwnerId) -> Pin<Box<dyn Future<Output = Option<Box<str>>>>> {
+    #[derive(Deserialize)]
+    struct Answer {
+        result: UserResult,
+    }
+    #[derive(Deserialize)]
+    struct UserResult {
+        user: Box<str>,
+    }
+    Box::pin(async move {
+        let params = serde_json::json!({ "client": client_text(client) }).to_string();
+        let reply = serve::serve(&node, "client_user", params.as_bytes()).await.ok()?;
+        serde_json::from_slice::<Answer>(&reply.into_body(reply::ErrorMode::Inside))
+            .ok()
+            .map(|answer| answer.result.user)
+    })
+}

@@ -13,9 +13,9 @@ use touchline_registry::Counters;
 
 use super::metrics_text::text_format;
 use crate::node::Node;
-use crate::runtime::hook_mailbox::{CallOutcome, HookMetrics};
+use crate::runtime::hook_metrics::{CallOutcome, HookCollector, HookMetrics};
 use crate::runtime::metrics::{
-    ClusterStatus, HookCollector, NodeCollector, RegistryCollector, ShardMetrics, StatsCollector, StoreCollector,
+    ClusterStatus, NodeCollector, RegistryCollector, ShardMetrics, StatsCollector, StoreCollector,
 };
 use crate::runtime::registry_mailbox::RegistryMetrics;
 

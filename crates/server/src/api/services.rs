@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::reply::ErrorMode;
 use super::router::NodeRouter;
-use super::serve::serve_node;
+use super::serve::{serve, serve_node};
 use crate::net::port::Port;
 use crate::node::Node;
-use crate::shard::services::{OperationReplySink, ShardServices};
+use crate::shard::services::{EmbedderReplySink, OperationReplySink, ShardServices};
 use crate::transport::http::{self, HttpCaller};
 
 /// Serves by tasks on the thread that runs the shard.
@@ -26,5 +27,13 @@ impl ShardServices for ApiServices {
 
     fn run_broadcast(&self, node: &Arc<Node>, message: Bytes, reply: OperationReplySink) {
         serve_node(node, message, reply);
+    }
+
+    fn run_operation(&self, node: &Arc<Node>, operation: Box<str>, params: Bytes, reply: EmbedderReplySink) {
+        let node = Arc::clone(node);
+        tokio::task::spawn_local(async move {
+            let answer = serve(&node, &operation, &params).await;
+            reply(answer.ok().map(|answer| answer.into_body(ErrorMode::Inside)));
+        });
     }
 }

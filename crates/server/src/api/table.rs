@@ -11,7 +11,9 @@ use super::operations::channel_directory::{
     ChannelGetOperation, ChannelRemoveOperation, ChannelSetOperation, ChannelsSearchOperation, ChannelsSimilarOperation,
 };
 use super::operations::channels::ChannelsOperation;
-use super::operations::connections::{DisconnectOperation, RefreshOperation, SubscribeOperation, UnsubscribeOperation};
+use super::operations::connections::{
+    ClientUserOperation, DisconnectOperation, RefreshOperation, SubscribeOperation, UnsubscribeOperation,
+};
 use super::operations::history::{HistoryOperation, HistoryRemoveOperation};
 use super::operations::info::InfoOperation;
 use super::operations::presence::{PresenceOperation, PresenceStatsOperation};
@@ -148,6 +150,7 @@ operations! {
     UnsubscribeOperation boxed,
     DisconnectOperation boxed,
     RefreshOperation boxed,
+    ClientUserOperation boxed,
     PresenceOperation boxed,
     PresenceStatsOperation boxed,
     HistoryOperation boxed,

@@ -20,7 +20,7 @@ pub(super) struct Question {
 }
 
 /// Whose question an answer is about; None = everybody's.
-type Asker = Option<Box<str>>;
+type AnswerScope = Option<Box<str>>;
 
 #[derive(Debug)]
 struct Held {
@@ -54,9 +54,9 @@ pub(super) enum Advice {
 #[derive(Debug, Default)]
 pub(super) struct AnswerCache {
     limit: usize,
-    held: HashMap<(Question, Asker), Held>,
+    held: HashMap<(Question, AnswerScope), Held>,
     /// Keys in the order in which they came. A key may be there twice, and gone from `held`.
-    order: VecDeque<(Question, Asker)>,
+    order: VecDeque<(Question, AnswerScope)>,
     sharing: HashMap<(usize, Box<str>), Sharing>,
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use hyper::Uri;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use touchline_config::Settings;
+use touchline_engine::directory::ConflictPolicy;
 use touchline_engine::hook::{DEFAULT_PROXY, HookKind, HookRequest, ProxySettings, StatusTransforms};
 
 use super::handler::HookHandler;
@@ -122,6 +123,10 @@ impl Endpoints {
                     endpoints.add_named(kind, name, (section, default), settings, handler)?;
                 }
             }
+        }
+        if settings.registry.scopes.iter().any(|scope| scope.conflict_policy == ConflictPolicy::Hook) {
+            let proxy = ("registry.proxy.conflict", &settings.registry.proxy.conflict);
+            endpoints.add(HookKind::Conflict, DEFAULT_PROXY, proxy, handler)?;
         }
         let methods = settings.rpc.namespaces.iter().map(|namespace| &namespace.options);
         for options in methods.chain([&settings.rpc.without_namespace]).filter(|options| options.proxy_enabled) {

@@ -12,7 +12,7 @@ mod request;
 mod worker;
 
 pub(crate) use endpoint::Endpoints;
-pub use handler::{HookClient, HookFuture, HookHandler};
+pub use handler::{HookAnswer, HookClient, HookFuture, HookHandler};
 pub(crate) use worker::{WorkerStart, start};
 
 #[cfg(doc)]

@@ -7,7 +7,9 @@ use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use touchline_engine::directory::client_text;
-use touchline_engine::hook::{HookError, HookOutcome, HookRequest, TransformOutcome, parse_answer};
+use touchline_engine::hook::{
+    ConflictClaim, HookError, HookKind, HookOutcome, HookRequest, TransformOutcome, parse_answer,
+};
 use touchline_protocol::Disconnect;
 use touchline_protocol::encode::{ObjectWriter, list, text};
 
@@ -24,8 +26,12 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    pub(super) fn answered(outcome: HookOutcome) -> Self {
-        Asked { outcome, fault: None, is_outage: false }
+    /// What an answer to a hook of this kind means.
+    pub(super) fn read(kind: HookKind, json: &[u8]) -> Self {
+        match parse_answer(kind, json) {
+            Ok(outcome) => Asked { outcome, fault: None, is_outage: false },
+            Err(fault) => Asked::failed(fault.to_string(), false),
+        }
     }
 
     pub(super) fn failed(fault: String, is_outage: bool) -> Self {
@@ -46,10 +52,7 @@ pub(super) async fn ask(endpoint: &Endpoint, backend: &HttpBackend, job: &HookJo
     if answer.status != StatusCode::OK {
         return refused(backend, answer.status);
     }
-    match parse_answer(job.call.request.kind(), &answer.body) {
-        Ok(outcome) => Asked::answered(outcome),
-        Err(fault) => Asked::failed(fault.to_string(), false),
-    }
+    Asked::read(job.call.request.kind(), &answer.body)
 }
 
 /// What a status other than 200 means.
@@ -108,10 +111,33 @@ pub(super) fn emulated<'j>(
     })
 }
 
+/// The JSON of a question about a name. The user of a client whose node has not told it is left out.
+fn conflict_body(out: &mut Vec<u8>, scope: &str, name: &str, claims: &[ConflictClaim]) {
+    let mut object = ObjectWriter::open(out);
+    text(object.key("scope"), scope);
+    text(object.key("name"), name);
+    list(object.key("claims"), claims, |out, claim| {
+        let mut object = ObjectWriter::open(out);
+        object.text("client", &claim.client);
+        if let Some(user) = &claim.user {
+            text(object.key("user"), user);
+        }
+        object.text("node", &claim.node);
+        object.raw("meta", Some(&claim.meta[..]).filter(|meta| !meta.is_empty()));
+        object.number("time", claim.time_ms);
+        object.close();
+    });
+    object.close();
+}
+
 /// The JSON of a question. Empty fields are left out, but for `user`.
 fn body(endpoint: &Endpoint, job: &HookJob) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     let call = &job.call;
+    if let HookRequest::Conflict { scope, name, claims } = &call.request {
+        conflict_body(&mut out, scope, name, claims);
+        return out;
+    }
     let mut object = ObjectWriter::open(&mut out);
     object.text("client", &client_text(job.client)).text("transport", job.transport);
     object.text("protocol", job.protocol).text("encoding", if endpoint.is_binary { "binary" } else { "json" });

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
@@ -11,9 +12,11 @@ use bytes::Bytes;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
-use touchline_engine::ConnectionId;
 use touchline_engine::directory::client_text;
-use touchline_engine::hook::{HookKind, HookOutcome, HookResult, SubscribeAnswer};
+use touchline_engine::hook::{
+    ConflictClaim, HookCall, HookKind, HookOutcome, HookRequest, HookResult, SubscribeAnswer,
+};
+use touchline_registry::OwnerId;
 
 use super::breaker::Breaker;
 use super::cache::{Advice, AnswerCache, Question};
@@ -21,7 +24,9 @@ use super::endpoint::{Backend, Endpoint, Endpoints};
 use super::handler::HookClient;
 use super::request::{Asked, ask, emulated, forwarded};
 use crate::node::Node;
-use crate::runtime::hook_mailbox::{CallOutcome, HookJob, HookMailbox, HookMessage};
+use crate::runtime::hook_mailbox::{Asker, HookJob, HookMailbox, HookMessage, NameConflict};
+use crate::runtime::hook_metrics::CallOutcome;
+use crate::runtime::registry_mailbox::RegistryMessage;
 
 /// Messages that are taken before answers are looked at again.
 const MESSAGES: usize = 256;
@@ -30,9 +35,13 @@ const TICK: Duration = Duration::from_millis(100);
 /// Time between two lines of the log about one backend, milliseconds.
 const LOG_INTERVAL_MS: u64 = 60_000;
 
+/// Finds the user of a client, on whichever node it is; None = no node has told it.
+pub(crate) type FindUser = fn(Arc<Node>, OwnerId) -> Pin<Box<dyn Future<Output = Option<Box<str>>>>>;
+
 /// What the thread begins with.
 pub(crate) struct WorkerStart {
     pub(crate) endpoints: Endpoints,
+    pub(crate) find_user: FindUser,
     pub(crate) messages: UnboundedReceiver<HookMessage>,
 }
 
@@ -41,19 +50,17 @@ pub(crate) struct WorkerStart {
 /// # Errors
 /// When the system refuses a thread or a runtime.
 pub(crate) fn start(node: Arc<Node>, start: WorkerStart) -> io::Result<JoinHandle<()>> {
-    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-    drop(runtime?);
     std::thread::Builder::new().name("hooks".into()).spawn(move || {
-        // The runtime must not leave its thread, and the system has just had one to give.
-        let Ok(runtime) = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) else {
-            return;
-        };
-        runtime.block_on(Worker::new(node, start.endpoints).run(start.messages));
+        // The runtime must not leave its thread.
+        match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
+            Ok(runtime) => runtime.block_on(HookWorker::new(node, start.endpoints, start.find_user).run(start.messages)),
+            Err(error) => tracing::error!(%error, "the system refused what asking backends needs: every hook fails"),
+        }
     })
 }
 
-/// The connection and the number of a call.
-type CallKey = (ConnectionId, u32);
+/// Who has asked, and the number of the call.
+type CallKey = (Asker, u32);
 
 /// A call that has not begun.
 struct Waiting {
@@ -69,12 +76,12 @@ struct Waiting {
 
 impl Waiting {
     fn key(&self) -> CallKey {
-        (self.job.connection, self.job.call.serial)
+        (self.job.asker, self.job.call.serial)
     }
 }
 
 /// A call that is under way.
-struct Running {
+struct RunningCall {
     key: CallKey,
     kind: HookKind,
     endpoint: usize,
@@ -106,12 +113,17 @@ struct BackendState {
     unlogged: u64,
 }
 
-struct Worker {
+struct HookWorker {
     node: Arc<Node>,
+    find_user: FindUser,
+    /// Conflicts of names whose users are being found, or about which a backend is asked, by the number of the call.
+    conflicts: HashMap<u32, NameConflict>,
+    last_conflict: u32,
+    finding: JoinSet<HookJob>,
     endpoints: Arc<Endpoints>,
     backends: Vec<BackendState>,
     tasks: JoinSet<Asked>,
-    running: HashMap<Id, Running>,
+    running: HashMap<Id, RunningCall>,
     calls: HashMap<CallKey, CallState>,
     cache: AnswerCache,
     /// The backend whose queue is served next.
@@ -121,12 +133,12 @@ struct Worker {
     share: usize,
 }
 
-impl Worker {
-    fn new(node: Arc<Node>, endpoints: Endpoints) -> Self {
+impl HookWorker {
+    fn new(node: Arc<Node>, endpoints: Endpoints, find_user: FindUser) -> Self {
         let settings = &node.settings.hooks;
         let calls_max = settings.calls_max;
         let share = if endpoints.all.len() > 1 { calls_max.div_ceil(4) * 3 } else { calls_max };
-        Worker {
+        HookWorker {
             backends: endpoints.all.iter().map(|_| BackendState::default()).collect(),
             endpoints: Arc::new(endpoints),
             tasks: JoinSet::new(),
@@ -136,6 +148,10 @@ impl Worker {
             next: 0,
             calls_max,
             share: share.clamp(1, calls_max),
+            find_user,
+            conflicts: HashMap::new(),
+            last_conflict: 0,
+            finding: JoinSet::new(),
             node,
         }
     }
@@ -146,6 +162,11 @@ impl Worker {
         loop {
             tokio::select! {
                 Some(ended) = self.tasks.join_next_with_id(), if !self.tasks.is_empty() => self.handle_end(ended),
+                Some(found) = self.finding.join_next(), if !self.finding.is_empty() => {
+                    if let Ok(job) = found {
+                        self.enter(Box::new(job));
+                    }
+                }
                 message = messages.recv() => {
                     let rest = std::iter::from_fn(|| messages.try_recv().ok()).take(MESSAGES);
                     for message in message.into_iter().chain(rest) {
@@ -167,14 +188,10 @@ impl Worker {
 
     fn handle(&mut self, message: HookMessage) {
         match message {
-            HookMessage::Call(job) => {
-                self.calls.insert((job.connection, job.call.serial), CallState::Waiting);
-                let since_ms = self.node.clock.now_ms();
-                let waiting = Waiting { job, since_ms, question: None, is_first: false, has_waited: false };
-                self.admit(waiting);
-            }
+            HookMessage::Call(job) => self.enter(job),
+            HookMessage::Conflict(conflict) => self.find_users(*conflict),
             HookMessage::Cancel { connection, serial } => {
-                if let Some(CallState::Running(task)) = self.calls.remove(&(connection, serial)) {
+                if let Some(CallState::Running(task)) = self.calls.remove(&(Asker::Session(connection), serial)) {
                     task.abort();
                 }
             }
@@ -189,6 +206,58 @@ impl Worker {
                 }
             }
             HookMessage::Stop => {}
+        }
+    }
+
+    fn enter(&mut self, job: Box<HookJob>) {
+        self.calls.insert((job.asker, job.call.serial), CallState::Waiting);
+        let since_ms = self.node.clock.now_ms();
+        self.admit(Waiting { job, since_ms, question: None, is_first: false, has_waited: false });
+    }
+
+    /// Finds the users of two claims; then the backend is asked. A user that is not found in half the time is left out.
+    fn find_users(&mut self, conflict: NameConflict) {
+        self.last_conflict = self.last_conflict.wrapping_add(1);
+        let (serial, node, find) = (self.last_conflict, Arc::clone(&self.node), self.find_user);
+        let (scope, name) = (Box::from(&*conflict.scope), Box::from(conflict.mine.key()));
+        let claims = [conflict.mine.clone(), conflict.other.clone()];
+        self.conflicts.insert(serial, conflict);
+        let limit = self.node.settings.registry.proxy.conflict.timeout / 2;
+        self.finding.spawn_local(async move {
+            let user = |owner| tokio::time::timeout(limit, find(Arc::clone(&node), owner));
+            let users = tokio::join!(user(claims[0].owner()), user(claims[1].owner()));
+            let users = [users.0.ok().flatten(), users.1.ok().flatten()];
+            let mut users = users.into_iter();
+            let claims = claims.map(|claim| ConflictClaim {
+                client: client_text(claim.owner()).into(),
+                user: users.next().flatten(),
+                node: Arc::clone(claim.node()),
+                meta: Bytes::copy_from_slice(claim.meta()),
+                time_ms: claim.stamp().millis(),
+            });
+            let request = HookRequest::Conflict { scope, name, claims };
+            let (user, meta, labels, emulated_headers) = Default::default();
+            let call = HookCall { serial, user, meta, labels, emulated_headers, request };
+            let (transport, protocol, forwarded) = ("", "", None);
+            HookJob { asker: Asker::Registry, client: OwnerId([0; 16]), transport, protocol, call, forwarded }
+        });
+    }
+
+    /// Passes an outcome to who has asked.
+    fn deliver(&mut self, (asker, serial): CallKey, outcome: HookOutcome) {
+        match asker {
+            Asker::Session(connection) => self.node.enqueue_hook_answer(connection, serial, outcome),
+            Asker::Registry => {
+                let Some(NameConflict { scope, mine, other }) = self.conflicts.remove(&serial) else { return };
+                let (of_mine, of_other) = (client_text(mine.owner()), client_text(other.owner()));
+                let keeps_mine = match outcome {
+                    HookOutcome::Result(HookResult::Conflict(keep)) if *keep == *of_mine => Some(true),
+                    HookOutcome::Result(HookResult::Conflict(keep)) if *keep == *of_other => Some(false),
+                    _ => None,
+                };
+                let name = mine.key().into();
+                self.node.send_to_registry(RegistryMessage::ConflictResolved { scope, name, keeps_mine });
+            }
         }
     }
 
@@ -246,7 +315,7 @@ impl Worker {
         let answer_max = self.node.settings.hooks.answer_size_max;
         let task = self.tasks.spawn(ask_in_time(Arc::clone(&self.endpoints), endpoint, waiting.job, answer_max));
         self.backends[endpoint].under_way += 1;
-        let running = Running {
+        let running = RunningCall {
             key,
             kind,
             endpoint,
@@ -300,13 +369,13 @@ impl Worker {
             _ => Some(SubscribeAnswer::default()),
         };
         if is_wanted {
-            self.node.enqueue_hook_answer(call.key.0, call.key.1, outcome);
+            self.deliver(call.key, outcome);
         }
         self.note_answer(call, answer, now_ms);
     }
 
     /// Keeps an answer if it says so, and lets the calls go on that have waited for it.
-    fn note_answer(&mut self, call: Running, answer: Option<SubscribeAnswer>, now_ms: u64) {
+    fn note_answer(&mut self, call: RunningCall, answer: Option<SubscribeAnswer>, now_ms: u64) {
         let Some(question) = call.question else { return };
         let channel = question.channel.clone();
         self.cache.note(question, &call.user, answer.as_ref(), (call.may_hold, call.is_first), now_ms);
@@ -323,10 +392,10 @@ impl Worker {
 
     /// Ends a call that has not begun.
     fn finish_waiting(&mut self, waiting: Waiting, outcome: HookOutcome, counted: CallOutcome) {
-        let (connection, serial) = waiting.key();
+        let key = waiting.key();
         self.count(waiting.job.call.request.kind(), counted, waiting.job.size());
-        if self.calls.remove(&(connection, serial)).is_some() {
-            self.node.enqueue_hook_answer(connection, serial, outcome);
+        if self.calls.remove(&key).is_some() {
+            self.deliver(key, outcome);
         }
         if let (true, Some(question)) = (waiting.is_first, waiting.question) {
             let (endpoint, channel) = (question.endpoint, question.channel.clone());
@@ -384,7 +453,8 @@ async fn ask_in_time(endpoints: Arc<Endpoints>, endpoint: usize, job: Box<HookJo
             Backend::Handler(handler) => {
                 let HookJob { client, transport, protocol, call, .. } = *job;
                 let client = HookClient { id: client_text(client), transport, protocol };
-                Asked::answered(handler.answer(client, call).await)
+                let kind = call.request.kind();
+                Asked::read(kind, handler.answer(client, call).await.json().as_bytes())
             }
         }
     };

@@ -29,7 +29,7 @@ pub(crate) struct HttpClient {
 
 /// A whole answer.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct OutboundAnswer {
     pub(crate) status: StatusCode,
     pub(crate) body: Bytes,
 }
@@ -89,7 +89,7 @@ impl HttpClient {
     ///
     /// # Errors
     /// See [`OutboundError`].
-    pub(crate) async fn send(&self, request: Request<Full<Bytes>>, answer_max: usize) -> Result<Answer, OutboundError> {
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>, answer_max: usize) -> Result<OutboundAnswer, OutboundError> {
         let response = self.client.request(request).await.map_err(|error| {
             let text = causes(&error);
             if error.is_connect() { OutboundError::Connect(text) } else { OutboundError::Broken(text) }
@@ -104,7 +104,7 @@ impl HttpClient {
             }
             whole.extend_from_slice(&data);
         }
-        Ok(Answer { status: head.status, body: whole.freeze() })
+        Ok(OutboundAnswer { status: head.status, body: whole.freeze() })
     }
 }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use touchline_cluster::Cluster;
 use touchline_engine::directory::{Directory, DirectoryEffect, DirectoryRequest, Requester};
+use touchline_engine::hook::HookKind;
 use touchline_engine::request::Publish;
 use touchline_engine::{ChannelRequest, Response, ShardId};
 use touchline_protocol::Disconnect;
@@ -24,6 +25,7 @@ use super::clock_jumps::ClockJumps;
 use super::walks::Walks;
 use crate::backend::store;
 use crate::node::Node;
+use crate::runtime::hook_mailbox::{CALL_SIZE as CONFLICT_SIZE, HookMailbox, HookMessage, NameConflict};
 use crate::runtime::mailbox::{ClientCommand, Message};
 use crate::runtime::registry_mailbox::{RegistryMessage, RegistryMetrics, route};
 use crate::runtime::reply_to::ReplyTo;
@@ -205,6 +207,9 @@ impl RegistryActor {
                 self.awaited.iter_mut().for_each(|awaited| awaited.retain(|other| *other != node));
                 self.directory.gone(&node, now_ms);
             }
+            RegistryMessage::ConflictResolved { scope, name, keeps_mine } => {
+                self.directory.resolve_conflict(&scope, &name, keeps_mine, now_ms);
+            }
             RegistryMessage::Probed => self.directory.probed(now_ms),
             RegistryMessage::Stop => self.directory.goodbye(),
         }
@@ -215,6 +220,17 @@ impl RegistryActor {
         let RegistryActor { node, directory, .. } = self;
         for effect in directory.effects() {
             match effect {
+                DirectoryEffect::ResolveConflict { scope, mine, other } => {
+                    let may_ask = |hooks: &&HookMailbox| hooks.begin(CONFLICT_SIZE, HookKind::Conflict);
+                    match node.hooks.as_ref().filter(may_ask) {
+                        Some(hooks) => hooks.send(HookMessage::Conflict(Box::new(NameConflict { scope, mine, other }))),
+                        None => {
+                            let name = mine.key().into();
+                            let resolved = RegistryMessage::ConflictResolved { scope, name, keeps_mine: None };
+                            node.send_to_registry(resolved);
+                        }
+                    }
+                }
                 DirectoryEffect::Reply(reply_to, reply) => {
                     node.reply(reply_to, reply.map_or_else(Response::Refused, Response::Directory))
                 }

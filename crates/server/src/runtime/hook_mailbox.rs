@@ -1,23 +1,25 @@
 //! The mailbox of the thread that asks backends, and what other threads see of it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use touchline_engine::ConnectionId;
 use touchline_engine::hook::{HookCall, HookKind, HooksSettings};
-use touchline_registry::OwnerId;
+use touchline_registry::{Entry, OwnerId};
 
-use super::metrics::{Counter, Gauge, Latency};
+use super::hook_metrics::{CallOutcome, HookMetrics};
 use crate::net::forwarded::ForwardedHeaders;
 
 /// What a call costs besides its payload and header fields, bytes.
-const CALL_SIZE: usize = 512;
+pub(crate) const CALL_SIZE: usize = 512;
 
 /// A message to the thread that asks backends.
 pub(crate) enum HookMessage {
     /// Ask.
     Call(Box<HookJob>),
+    /// Ask which of two clients keeps a name.
+    Conflict(Box<NameConflict>),
     /// The answer is not wanted any more.
     Cancel { connection: ConnectionId, serial: u32 },
     /// A backend has ended something of a user: forget the answers that would let it begin again. `channel`: None =
@@ -27,9 +29,28 @@ pub(crate) enum HookMessage {
     Stop,
 }
 
-/// A question of a session to a backend.
+/// Two claims of a name.
+pub(crate) struct NameConflict {
+    pub(crate) scope: Arc<str>,
+    /// The claim of a client of this node.
+    pub(crate) mine: Entry,
+    /// The later claim.
+    pub(crate) other: Entry,
+}
+
+/// Who has asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Asker {
+    /// A session.
+    Session(ConnectionId),
+    /// The registry.
+    Registry,
+}
+
+/// A question to a backend.
 pub(crate) struct HookJob {
-    pub(crate) connection: ConnectionId,
+    pub(crate) asker: Asker,
+    /// The client that it is about; zeros = it is about two.
     pub(crate) client: OwnerId,
     /// The name of the client's transport.
     pub(crate) transport: &'static str,
@@ -49,83 +70,6 @@ impl HookJob {
             + self.call.request.data().map_or(0, |data| data.len())
             + headers.map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>()
             + emulated.map(|(name, value)| name.len() + value.len()).sum::<usize>()
-    }
-}
-
-/// The outcomes of calls, in metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CallOutcome {
-    /// The backend has answered with a result, or `{}`.
-    Answered,
-    /// The backend has refused.
-    Refused,
-    /// There was no answer, or none that can be used.
-    Failed,
-    /// Nothing was asked, because the backend has failed too often.
-    Open,
-    /// Nothing was asked, because too many calls wait.
-    Busy,
-    /// Nothing was asked, because an earlier answer holds.
-    Cached,
-    /// The client has gone.
-    Cancelled,
-}
-
-impl CallOutcome {
-    /// All outcomes, in the order of their numbers.
-    pub(crate) const ALL: [CallOutcome; 7] = [
-        CallOutcome::Answered,
-        CallOutcome::Refused,
-        CallOutcome::Failed,
-        CallOutcome::Open,
-        CallOutcome::Busy,
-        CallOutcome::Cached,
-        CallOutcome::Cancelled,
-    ];
-
-    /// The name in metrics.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            CallOutcome::Answered => "answered",
-            CallOutcome::Refused => "refused",
-            CallOutcome::Failed => "failed",
-            CallOutcome::Open => "open",
-            CallOutcome::Busy => "busy",
-            CallOutcome::Cached => "cached",
-            CallOutcome::Cancelled => "cancelled",
-        }
-    }
-}
-
-/// The metrics of hooks.
-#[derive(Debug, Default)]
-pub(crate) struct HookMetrics {
-    /// Calls by kind of hook and outcome.
-    pub(crate) calls: [[Counter; CallOutcome::ALL.len()]; HookKind::ALL.len()],
-    /// Time from the first byte of a call to the end of its answer, by kind of hook.
-    pub(crate) latency: [Latency; HookKind::ALL.len()],
-    /// Calls under way.
-    pub(crate) under_way: Gauge,
-    /// The backends, and whether each is not asked because it has failed too often.
-    pub(crate) endpoints: Vec<(String, AtomicBool)>,
-}
-
-impl HookMetrics {
-    /// Metrics that have counted nothing. `endpoints`: the names of the backends.
-    pub(crate) fn of(endpoints: Vec<String>) -> Self {
-        let endpoints = endpoints.into_iter().map(|name| (name, AtomicBool::new(false))).collect();
-        HookMetrics { endpoints, ..HookMetrics::default() }
-    }
-
-    /// The backends that are not asked, because they have failed too often.
-    pub(crate) fn open_backends(&self) -> Vec<&str> {
-        let open = self.endpoints.iter().filter(|(_, is_open)| is_open.load(Relaxed));
-        open.map(|(name, _)| name.as_str()).collect()
-    }
-
-    /// Counts a call. Any thread may call this.
-    pub(crate) fn count(&self, kind: HookKind, outcome: CallOutcome) {
-        self.calls[kind as usize][outcome as usize].add_shared(1);
     }
 }
 
@@ -158,15 +102,22 @@ impl HookMailbox {
 
     /// Sends a call, unless too many wait. Returns whether it was sent.
     pub(crate) fn call(&self, job: HookJob) -> bool {
-        let size = job.size();
+        let is_free = self.begin(job.size(), job.call.request.kind());
+        if is_free {
+            self.send(HookMessage::Call(Box::new(job)));
+        }
+        is_free
+    }
+
+    /// Counts a call of this size, bytes, unless too many wait. Returns whether it may be made.
+    pub(crate) fn begin(&self, size: usize, kind: HookKind) -> bool {
         let calls = self.outstanding.fetch_add(1, Relaxed) + 1;
         let bytes = self.outstanding_size.fetch_add(size, Relaxed) + size;
         if calls > self.calls_limit || bytes > self.size_limit {
             self.end(size);
-            self.metrics.count(job.call.request.kind(), CallOutcome::Busy);
+            self.metrics.count(kind, CallOutcome::Busy);
             return false;
         }
-        self.send(HookMessage::Call(Box::new(job)));
         true
     }
 

@@ -53,6 +53,9 @@ pub(crate) enum Message {
     /// An operation that another node broadcasts to every node. `reply`: called with the result; None = no reply is
     /// expected.
     Broadcast { message: Bytes, reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>> },
+    /// An operation that the program asks for that embeds the server. `reply`: called with the answer; None = the
+    /// operation does not have these fields.
+    Operate { operation: Box<str>, params: Bytes, reply: Box<dyn FnOnce(Option<Vec<u8>>) + Send> },
     /// A command for one client, if it is still connected. `slot`: where its connection was.
     Client { owner: OwnerId, slot: u32, command: ClientCommand },
     /// One push for many clients, each with its slot; clients that are gone do not get it.
@@ -92,6 +95,8 @@ pub(crate) enum ClientCommand {
     Commands(Bytes),
     /// End its connection.
     Disconnect(Disconnect),
+    /// Tell its user.
+    TellUser(oneshot::Sender<Box<str>>),
     /// Send the registry a request in the client's name.
     Directory { request: DirectoryRequest, reply_to: ReplyTo },
 }

@@ -1,10 +1,10 @@
 //! The metrics. Each shard has metrics of its own, which only the thread that runs it writes; a scrape sums them.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -12,79 +12,12 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use std::sync::Arc;
 
 use touchline_engine::directory::ScopeMetrics;
-use touchline_engine::hook::HookKind;
 use touchline_store::stats::StatsMetrics;
 
 use crate::net::transport::Transport;
-use crate::runtime::hook_mailbox::{CallOutcome, HookMetrics};
+use crate::runtime::meters::{Counter, Gauge, Latency, SummedLatency, counter, gauge};
 use crate::runtime::programs::Programs;
 use crate::runtime::registry_mailbox::RegistryMetrics;
-
-/// A number that only grows. One thread at a time adds, any thread reads.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds. One thread at a time writes, so a load and a store do, without a locked instruction.
-    pub(crate) fn add(&self, n: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
-    }
-
-    /// Adds, where several threads may add at a time.
-    pub(crate) fn add_shared(&self, n: u64) {
-        self.0.fetch_add(n, Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-}
-
-/// A number that grows and shrinks. One thread at a time writes, as with [`Counter::add`]; any thread reads.
-#[derive(Debug, Default)]
-pub(crate) struct Gauge(AtomicU64);
-
-impl Gauge {
-    pub(crate) fn set(&self, n: u64) {
-        self.0.store(n, Relaxed);
-    }
-
-    pub(crate) fn add(&self, n: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
-    }
-
-    pub(crate) fn subtract(&self, n: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_sub(n), Relaxed);
-    }
-
-    /// Replaces one part of the sum that this gauge is: the part was `before` and is `now`.
-    pub(crate) fn replace(&self, before: u64, now: u64) {
-        self.add(now.wrapping_sub(before));
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-}
-
-/// Upper bounds of the latency buckets, microseconds.
-const BOUNDS_US: [u64; 14] =
-    [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000];
-
-/// A latency histogram with one writer.
-#[derive(Debug, Default)]
-pub(crate) struct Latency {
-    buckets: [Counter; BOUNDS_US.len() + 1],
-    sum_us: Counter,
-}
-
-impl Latency {
-    /// Counts one latency, microseconds.
-    pub(crate) fn observe_us(&self, us: u64) {
-        self.buckets[BOUNDS_US.partition_point(|bound| *bound < us)].add(1);
-        self.sum_us.add(us);
-    }
-}
 
 /// The first codes of the ranges of errors that are counted each: 100–119 and 4000–4019.
 const ERROR_RANGES: [u32; 2] = [100, 4_000];
@@ -384,46 +317,6 @@ impl Collector for StoreCollector {
     }
 }
 
-/// The metrics of hooks.
-#[derive(Debug)]
-pub(crate) struct HookCollector {
-    pub(crate) metrics: Arc<HookMetrics>,
-    /// Calls that wait or are under way.
-    pub(crate) outstanding: usize,
-}
-
-impl Collector for HookCollector {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        let metrics = &self.metrics;
-        gauge(&mut encoder, "hooks_outstanding", "Calls of hooks that wait or are under way", self.outstanding as u64)?;
-        gauge(&mut encoder, "hooks_under_way", "Calls of hooks that are under way", metrics.under_way.get())?;
-        let help = "Calls of hooks by outcome";
-        let mut family = encoder.encode_descriptor("hook_calls", help, None, MetricType::Counter)?;
-        for kind in HookKind::ALL {
-            for outcome in CallOutcome::ALL {
-                let count = metrics.calls[kind as usize][outcome as usize].get();
-                if count > 0 {
-                    let labels = [("hook", kind.name()), ("outcome", outcome.as_str())];
-                    ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
-                }
-            }
-        }
-        let help = "From the first byte of a hook's call to the end of its answer";
-        let mut family = encoder.encode_descriptor("hook_seconds", help, None, MetricType::Histogram)?;
-        for kind in HookKind::ALL {
-            let latency = SummedLatency::of(std::iter::once(&metrics.latency[kind as usize]));
-            latency.encode(family.encode_family(&[("hook", kind.name())])?)?;
-        }
-        let help = "1 while a backend is not asked, because it has failed too often";
-        let mut family = encoder.encode_descriptor("hook_breaker_open", help, None, MetricType::Gauge)?;
-        for (name, is_open) in &metrics.endpoints {
-            let is_open = ConstGauge::new(i64::from(is_open.load(Relaxed)));
-            is_open.encode(family.encode_family(&[("backend", name.as_str())])?)?;
-        }
-        Ok(())
-    }
-}
-
 /// The metrics of the statistics database.
 #[derive(Debug)]
 pub(crate) struct StatsCollector(pub(crate) Arc<StatsMetrics>);
@@ -449,48 +342,5 @@ impl Collector for StatsCollector {
             ("stats_healthy", "1 while the last batch of statistics was written", u64::from(metrics.is_healthy())),
         ];
         gauges.into_iter().try_for_each(|(name, help, value)| gauge(&mut encoder, name, help, value))
-    }
-}
-
-/// Encodes a counter without labels; both formats add `_total` to its name.
-fn counter(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    value: impl EncodeCounterValue,
-) -> std::fmt::Result {
-    let metric = ConstCounter::new(value);
-    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
-}
-
-/// Encodes a gauge without labels.
-fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> std::fmt::Result {
-    let metric = ConstGauge::new(value as i64);
-    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
-}
-
-/// A latency histogram of all shards: the count of each bucket by its upper bound (seconds), and the sum.
-struct SummedLatency {
-    buckets: Vec<(f64, u64)>,
-    sum_us: u64,
-}
-
-impl SummedLatency {
-    fn of<'l>(all: impl Iterator<Item = &'l Latency> + Clone) -> Self {
-        let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
-        let counts = (0..=BOUNDS_US.len()).map(|i| all.clone().map(|latency| latency.buckets[i].get()).sum());
-        let sum_us = all.clone().map(|latency| latency.sum_us.get()).sum();
-        SummedLatency { buckets: bounds.zip(counts).collect(), sum_us }
-    }
-}
-
-impl EncodeMetric for SummedLatency {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
-        let count = self.buckets.iter().map(|(_, n)| n).sum();
-        encoder.encode_histogram::<NoLabelSet>(self.sum_us as f64 / 1e6, count, &self.buckets, None)
-    }
-
-    fn metric_type(&self) -> MetricType {
-        MetricType::Histogram
     }
 }

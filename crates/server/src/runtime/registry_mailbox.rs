@@ -34,6 +34,8 @@ pub(crate) enum RegistryMessage {
     Suspected(Arc<str>, bool),
     /// Another node is dead.
     NodeDead(Arc<str>),
+    /// The backend has chosen between two claims of a name; None = it has not answered.
+    ConflictResolved { scope: Arc<str>, name: Box<str>, keeps_mine: Option<bool> },
     /// All shards have probed their connections.
     Probed,
     /// The node stops.

@@ -6,7 +6,7 @@ use touchline_protocol::message::Encoding;
 
 use super::queue::OutputKind;
 use super::state::Shard;
-use crate::runtime::hook_mailbox::{HookJob, HookMessage};
+use crate::runtime::hook_mailbox::{Asker, HookJob, HookMessage};
 
 impl Shard {
     /// Sends the questions of a session to the thread that asks backends, and cancels those that it has dropped.
@@ -24,7 +24,8 @@ impl Shard {
         let forwarded = self.forwarded.get(&slot);
         for call in calls {
             let serial = call.serial;
-            let job = HookJob { connection, client, transport, protocol, call, forwarded: forwarded.cloned() };
+            let asker = Asker::Session(connection);
+            let job = HookJob { asker, client, transport, protocol, call, forwarded: forwarded.cloned() };
             if !hooks.call(job) {
                 // By the mailbox: the session has just decided something else.
                 self.node.enqueue_hook_answer(connection, serial, HookOutcome::Busy);

@@ -12,6 +12,9 @@ use crate::transport::http::HttpCaller;
 /// Called with the result of an operation; None = nobody waits for it.
 pub(crate) type OperationReplySink = Option<Box<dyn FnOnce(Vec<u8>) + Send>>;
 
+/// Called with the answer to an operation; None = it does not have these fields.
+pub(crate) type EmbedderReplySink = Box<dyn FnOnce(Option<Vec<u8>>) + Send>;
+
 /// Work that begins on the thread that runs the shard, and that the shard does not wait for.
 pub(crate) trait ShardServices: Sync {
     /// Serves the requests of one connection by HTTP. `prefix`: the bytes that have been read from it already.
@@ -24,6 +27,10 @@ pub(crate) trait ShardServices: Sync {
     /// Runs an operation that another node broadcasts to every node. `message`: see
     /// [`crate::runtime::mailbox::Message::Broadcast`].
     fn run_broadcast(&self, node: &Arc<Node>, message: Bytes, reply: OperationReplySink);
+
+    /// Runs an operation for the program that embeds the server, on all nodes that it concerns. See
+    /// [`crate::runtime::mailbox::Message::Operate`].
+    fn run_operation(&self, node: &Arc<Node>, operation: Box<str>, params: Bytes, reply: EmbedderReplySink);
 }
 
 /// The implementation, which lives as long as the process.

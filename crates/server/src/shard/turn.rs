@@ -208,6 +208,9 @@ impl Shard {
                 self.run_backend_commands();
             }
             Message::Broadcast { message, reply } => self.services.run_broadcast(&self.node, message, reply),
+            Message::Operate { operation, params, reply } => {
+                self.services.run_operation(&self.node, operation, params, reply);
+            }
             Message::Adopt(connection) => self.adopt(*connection),
             Message::Introduced { socket, remote, side, is_for_lines } => {
                 self.serve_introduced(socket, remote, side, is_for_lines)

@@ -5,6 +5,7 @@ mod backend;
 mod bad_input;
 mod drain;
 mod edge;
+mod embedding;
 mod hooks;
 mod hosts;
 mod http2;

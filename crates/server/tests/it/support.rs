@@ -73,7 +73,11 @@ impl TestServer {
     pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = settings();
         change(&mut settings);
-        let running = Server::bind(settings).expect("the settings are good").start().expect("the server starts");
+        Self::of(Server::bind(settings).expect("the settings are good").start().expect("the server starts"))
+    }
+
+    /// One that has been started in another way.
+    pub(crate) fn of(running: Running) -> Self {
         TestServer { address: running.address(), running: Some(running) }
     }
 

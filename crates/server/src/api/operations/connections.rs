@@ -2,10 +2,10 @@
 //!
 //! `user` always selects (empty = the anonymous user); `client` and `session` narrow within that user.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use touchline_engine::claims::Overrides;
-use touchline_engine::directory::client_text;
+use touchline_engine::directory::{client_from_text, client_text};
 use touchline_engine::request::ClientPosition;
 use touchline_engine::session::ServerSubscription;
 use touchline_protocol::data::{object, object_or_default};
@@ -223,6 +223,43 @@ impl Operation for DisconnectOperation {
         };
         let action = UserAction::Disconnect { why, except: request.whitelist };
         selection.command(node, action).await
+    }
+}
+
+/// A client of this node or of another one.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+#[serde(expecting = "an object")]
+pub(crate) struct ClientUserRequest {
+    #[serde(deserialize_with = "nullable")]
+    client: String,
+}
+
+/// The user of a client.
+#[derive(Serialize)]
+pub(crate) struct ClientUserReply {
+    user: Box<str>,
+}
+
+/// `client_user`.
+pub(crate) struct ClientUserOperation;
+
+impl Operation for ClientUserOperation {
+    const NAME: &'static str = "client_user";
+    const SUMMARY: &'static str = "Tells the user of a connected client";
+    const RESULT: &'static str = "`user`, empty for an anonymous client";
+    const EXAMPLE: &'static str = r#"{"client": "9336a229-2400-4ebc-8c50-0a643d22e8a0"}"#;
+    const ERRORS: &'static [Error] = &[Error::NOT_REGISTERED, Error::CLUSTER_UNREACHABLE];
+    const SCOPE: OperationScope = OperationScope::ClientNode;
+    const IS_IDEMPOTENT: bool = true;
+
+    type Request<'a> = ClientUserRequest;
+    type Reply = ClientUserReply;
+
+    async fn run(node: &Node, request: ClientUserRequest) -> Result<ClientUserReply, OperationError> {
+        let owner = client_from_text(&request.client).ok_or(OperationError::bad("client"))?;
+        let user = node.user_of(owner).await.ok_or(Error::NOT_REGISTERED)?;
+        Ok(ClientUserReply { user })
     }
 }
 

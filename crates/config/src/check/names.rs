@@ -1,0 +1,26 @@
+//! Names of namespaces, backends and methods.
+
+/// As Centrifugo has it, so that a name is good on both.
+pub(super) fn is_namespace_name(name: &str) -> bool {
+    name.len() >= 2 && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespace_names_are_those_of_centrifugo() {
+        for (name, expected) in [
+            ("match", true),
+            ("a.b-c_1", true),
+            ("a", false),
+            ("", false),
+            ("a b", false),
+            ("чат", false),
+            ("a:b", false),
+        ] {
+            assert_eq!(is_namespace_name(name), expected, "{name}");
+        }
+    }
+}

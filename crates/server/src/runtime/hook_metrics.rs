@@ -1,0 +1,131 @@
+//! The metrics of hooks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use touchline_engine::hook::HookKind;
+
+use super::meters::{Counter, Gauge, Latency, SummedLatency, gauge};
+
+/// The outcomes of calls, in metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallOutcome {
+    /// The backend has answered with a result, or `{}`.
+    Answered,
+    /// The backend has refused.
+    Refused,
+    /// There was no answer, or none that can be used.
+    Failed,
+    /// Nothing was asked, because the backend has failed too often.
+    Open,
+    /// Nothing was asked, because too many calls wait.
+    Busy,
+    /// Nothing was asked, because an earlier answer holds.
+    Cached,
+    /// The client has gone.
+    Cancelled,
+}
+
+impl CallOutcome {
+    /// All outcomes, in the order of their numbers.
+    pub(crate) const ALL: [CallOutcome; 7] = [
+        CallOutcome::Answered,
+        CallOutcome::Refused,
+        CallOutcome::Failed,
+        CallOutcome::Open,
+        CallOutcome::Busy,
+        CallOutcome::Cached,
+        CallOutcome::Cancelled,
+    ];
+
+    /// The name in metrics.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            CallOutcome::Answered => "answered",
+            CallOutcome::Refused => "refused",
+            CallOutcome::Failed => "failed",
+            CallOutcome::Open => "open",
+            CallOutcome::Busy => "busy",
+            CallOutcome::Cached => "cached",
+            CallOutcome::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// The metrics of hooks.
+#[derive(Debug, Default)]
+pub(crate) struct HookMetrics {
+    /// Calls by kind of hook and outcome.
+    pub(crate) calls: [[Counter; CallOutcome::ALL.len()]; HookKind::ALL.len()],
+    /// Time from the first byte of a call to the end of its answer, by kind of hook.
+    pub(crate) latency: [Latency; HookKind::ALL.len()],
+    /// Calls under way.
+    pub(crate) under_way: Gauge,
+    /// The backends, and whether each is not asked because it has failed too often.
+    pub(crate) endpoints: Vec<(String, AtomicBool)>,
+}
+
+impl HookMetrics {
+    /// Metrics that have counted nothing. `endpoints`: the names of the backends.
+    pub(crate) fn of(endpoints: Vec<String>) -> Self {
+        let endpoints = endpoints.into_iter().map(|name| (name, AtomicBool::new(false))).collect();
+        HookMetrics { endpoints, ..HookMetrics::default() }
+    }
+
+    /// The backends that are not asked, because they have failed too often.
+    pub(crate) fn open_backends(&self) -> Vec<&str> {
+        let open = self.endpoints.iter().filter(|(_, is_open)| is_open.load(Relaxed));
+        open.map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// Counts a call. Any thread may call this.
+    pub(crate) fn count(&self, kind: HookKind, outcome: CallOutcome) {
+        self.calls[kind as usize][outcome as usize].add_shared(1);
+    }
+}
+
+/// The metrics of hooks, for a scrape.
+#[derive(Debug)]
+pub(crate) struct HookCollector {
+    pub(crate) metrics: Arc<HookMetrics>,
+    /// Calls that wait or are under way.
+    pub(crate) outstanding: usize,
+}
+
+impl Collector for HookCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let metrics = &self.metrics;
+        gauge(&mut encoder, "hooks_outstanding", "Calls of hooks that wait or are under way", self.outstanding as u64)?;
+        gauge(&mut encoder, "hooks_under_way", "Calls of hooks that are under way", metrics.under_way.get())?;
+        let help = "Calls of hooks by outcome";
+        let mut family = encoder.encode_descriptor("hook_calls", help, None, MetricType::Counter)?;
+        for kind in HookKind::ALL {
+            for outcome in CallOutcome::ALL {
+                let count = metrics.calls[kind as usize][outcome as usize].get();
+                if count > 0 {
+                    let labels = [("hook", kind.name()), ("outcome", outcome.as_str())];
+                    ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+                }
+            }
+        }
+        let help = "From the first byte of a hook's call to the end of its answer";
+        let mut family = encoder.encode_descriptor("hook_seconds", help, None, MetricType::Histogram)?;
+        for kind in HookKind::ALL {
+            let latency = SummedLatency::of(std::iter::once(&metrics.latency[kind as usize]));
+            latency.encode(family.encode_family(&[("hook", kind.name())])?)?;
+        }
+        let help = "1 while a backend is not asked, because it has failed too often";
+        let mut family = encoder.encode_descriptor("hook_breaker_open", help, None, MetricType::Gauge)?;
+        for (name, is_open) in &metrics.endpoints {
+            let is_open = ConstGauge::new(i64::from(is_open.load(Relaxed)));
+            is_open.encode(family.encode_family(&[("backend", name.as_str())])?)?;
+        }
+        Ok(())
+    }
+}
+

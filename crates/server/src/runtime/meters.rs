@@ -1,0 +1,118 @@
+//! Counters, gauges and histograms, and how they are encoded.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+/// A number that only grows. One thread at a time adds, any thread reads.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds. One thread at a time writes, so a load and a store do, without a locked instruction.
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// Adds, where several threads may add at a time.
+    pub(crate) fn add_shared(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A number that grows and shrinks. One thread at a time writes, as with [`Counter::add`]; any thread reads.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge(AtomicU64);
+
+impl Gauge {
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    pub(crate) fn subtract(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_sub(n), Relaxed);
+    }
+
+    /// Replaces one part of the sum that this gauge is: the part was `before` and is `now`.
+    pub(crate) fn replace(&self, before: u64, now: u64) {
+        self.add(now.wrapping_sub(before));
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Upper bounds of the latency buckets, microseconds.
+const BOUNDS_US: [u64; 14] =
+    [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000];
+
+/// A latency histogram with one writer.
+#[derive(Debug, Default)]
+pub(crate) struct Latency {
+    buckets: [Counter; BOUNDS_US.len() + 1],
+    sum_us: Counter,
+}
+
+impl Latency {
+    /// Counts one latency, microseconds.
+    pub(crate) fn observe_us(&self, us: u64) {
+        self.buckets[BOUNDS_US.partition_point(|bound| *bound < us)].add(1);
+        self.sum_us.add(us);
+    }
+}
+
+/// Encodes a counter without labels; both formats add `_total` to its name.
+pub(super) fn counter(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: impl EncodeCounterValue,
+) -> std::fmt::Result {
+    let metric = ConstCounter::new(value);
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+}
+
+/// Encodes a gauge without labels.
+pub(super) fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> std::fmt::Result {
+    let metric = ConstGauge::new(value as i64);
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+}
+
+/// A latency histogram of all shards: the count of each bucket by its upper bound (seconds), and the sum.
+pub(super) struct SummedLatency {
+    buckets: Vec<(f64, u64)>,
+    sum_us: u64,
+}
+
+impl SummedLatency {
+    /// The sum of these.
+    pub(super) fn of<'l>(all: impl Iterator<Item = &'l Latency> + Clone) -> Self {
+        let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
+        let counts = (0..=BOUNDS_US.len()).map(|i| all.clone().map(|latency| latency.buckets[i].get()).sum());
+        let sum_us = all.clone().map(|latency| latency.sum_us.get()).sum();
+        SummedLatency { buckets: bounds.zip(counts).collect(), sum_us }
+    }
+}
+
+impl EncodeMetric for SummedLatency {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
+        let count = self.buckets.iter().map(|(_, n)| n).sum();
+        encoder.encode_histogram::<NoLabelSet>(self.sum_us as f64 / 1e6, count, &self.buckets, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
+}
