@@ -9,7 +9,8 @@ use super::{Mention, Page, judge, made_up, page, present_pages};
 use crate::files::report;
 
 /// Numbers of the shape that mean something else.
-const EXCEPTIONS: &[(&str, &str)] = &[("2014", "the year of a paper")];
+const EXCEPTIONS: &[(&str, &str)] =
+    &[("2014", "the year of a paper"), ("4501", "a code that the backend of an example chooses")];
 
 /// Words before a number that say that it is no code.
 const OTHERS: &[&str] = &[
