@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use touchline_engine::directory::DirectoryRequest;
-use touchline_engine::hook::RpcSettings;
 use touchline_engine::request::{ChannelRequest, Publish};
 use touchline_engine::session::{Room, SessionSettings, SessionSigner, Ticket, TransportMode, Weight};
 use touchline_engine::tracker::{TrackLimits, Tracker};
@@ -64,9 +63,7 @@ fn node() -> SessionSettings {
         namespaces: Arc::new(Namespaces::new(settings)),
         verifier: Box::new(Trusting),
         scopes: Default::default(),
-        rpc: RpcSettings::default(),
-        emulated_header_names: Vec::new(),
-        keeps_meta: true,
+        hooks: Default::default(),
         version: "test",
         id: "node".into(),
         signer: Arc::new(Trusting),

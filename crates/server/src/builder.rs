@@ -109,9 +109,7 @@ impl Server {
             users: users_of(client),
             line_idle: settings.tcp.idle_timeout,
             deferred_max: deferred_max(&settings),
-            rpc: settings.rpc.clone(),
-            emulated_header_names: endpoints.emulated_names(),
-            keeps_meta: endpoints.includes_meta(),
+            hooks: hook_needs(&settings, &endpoints),
             track: TrackLimits { rate: if stats.enabled { stats.track_rate } else { 0 }, props_max: stats.track_size },
         };
         let databases = store::opening(&settings, &session.namespaces, &id)?;
@@ -136,6 +134,15 @@ impl Server {
         }
         let services: Services = &ApiServices;
         Ok(Server { node, shards, directory, registry_messages, joining, renewal, worker, services, addresses })
+    }
+}
+
+/// What the hooks need of sessions.
+fn hook_needs(settings: &Settings, endpoints: &Endpoints) -> session::HookNeeds {
+    session::HookNeeds {
+        rpc: settings.rpc.clone(),
+        emulated_header_names: endpoints.emulated_names(),
+        keeps_meta: endpoints.includes_meta(),
     }
 }
 

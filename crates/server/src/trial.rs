@@ -38,6 +38,7 @@ pub fn try_token(
     now_ms: u64,
 ) -> Result<Option<RefusalReport>, StartError> {
     let mut client = settings.client.clone();
+    client.proxy.connect.enabled = false;
     if channel.is_some() {
         // The connection is not what is tried.
         client.subscribe_to_user_personal_channel.enabled = false;
@@ -56,9 +57,7 @@ pub fn try_token(
     let node = session::SessionSettings {
         verifier: Box::new(TokenVerifier::new(&client)?),
         namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
-        rpc: settings.rpc.clone(),
-        emulated_header_names: Vec::new(),
-        keeps_meta: false,
+        hooks: session::HookNeeds::default(),
         scopes: directory.scopes(),
         version: crate::runtime::process::VERSION,
         id: String::new(),

@@ -112,7 +112,7 @@ impl Session {
                 }
             }
         }
-        let meta = meta.filter(|_| context.node.keeps_meta);
+        let meta = meta.filter(|_| context.node.hooks.keeps_meta);
         if meta.is_some() || caps.is_some() || labels.is_some() {
             let state = self.hooks_mut();
             (state.meta, state.caps, state.labels) = (meta, caps, labels);

@@ -29,12 +29,8 @@ pub struct SessionSettings {
     pub verifier: Box<dyn Verifier + Send + Sync>,
     /// The registry's scopes.
     pub scopes: Scopes,
-    /// Methods that a backend answers.
-    pub rpc: RpcSettings,
-    /// Names, in lower case, of header fields that clients may claim because some hook passes them on.
-    pub emulated_header_names: Vec<String>,
-    /// Some hook is sent the `meta` of connections.
-    pub keeps_meta: bool,
+    /// What hooks need of sessions.
+    pub hooks: HookNeeds,
     /// The server's version, for connect replies.
     pub version: &'static str,
     /// The node's id, for clients whose commands come in separate HTTP requests.
@@ -49,6 +45,17 @@ pub struct SessionSettings {
     pub track: TrackLimits,
     /// How long a client that sends lines may be silent; zero = for ever.
     pub line_idle: Duration,
+}
+
+/// What the hooks of a node need of its sessions.
+#[derive(Debug, Default)]
+pub struct HookNeeds {
+    /// Methods that a backend answers.
+    pub rpc: RpcSettings,
+    /// Names, in lower case, of header fields that clients may claim because some hook passes them on.
+    pub emulated_header_names: Vec<String>,
+    /// Some hook is sent the `meta` of connections.
+    pub keeps_meta: bool,
 }
 
 /// Signs client ids, so that `/emulation` can authenticate them.

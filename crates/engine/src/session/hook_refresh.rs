@@ -82,7 +82,7 @@ impl Session {
 
     fn prolong(&mut self, answer: RefreshAnswer, context: &mut Context<'_>) {
         self.expire_at_s = u32::try_from(answer.expire_at).unwrap_or(u32::MAX);
-        let keeps_meta = context.node.keeps_meta;
+        let keeps_meta = context.node.hooks.keeps_meta;
         let state = self.hooks_mut();
         state.refresh = RetryPlan::default();
         if let Some(meta) = answer.meta.filter(|_| keeps_meta) {

@@ -85,7 +85,7 @@ impl Session {
         let Ok(data) = request.data.map(data::checked_payload).transpose() else {
             return self.refuse_connect(command, Error::BAD_REQUEST, context);
         };
-        let names = &context.node.emulated_header_names;
+        let names = &context.node.hooks.emulated_header_names;
         let claimed = request.headers.into_iter().filter_map(|(name, value)| {
             let name = name.to_ascii_lowercase();
             names.contains(&name).then(|| (Box::from(name), Box::from(value)))

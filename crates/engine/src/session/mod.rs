@@ -33,7 +33,7 @@ mod weight;
 use bytes::Bytes;
 use touchline_protocol::message::Push;
 
-pub use context::{Context, SessionSettings, SessionSigner};
+pub use context::{Context, HookNeeds, SessionSettings, SessionSigner};
 pub use counted::UserCounter;
 pub use effects::{Effects, Outbound, RefusalReport};
 pub use server::ServerSubscription;

@@ -61,7 +61,7 @@ impl Session {
     fn rpc_of_backend(&mut self, command: u32, rpc: &RpcCommand<'_>, context: &mut Context<'_>) {
         let node = context.node;
         let data = rpc.data.map(data::checked_payload).transpose();
-        match (node.rpc.resolve(&rpc.method), data) {
+        match (node.hooks.rpc.resolve(&rpc.method), data) {
             (Some(options), Ok(data)) if options.proxy_enabled => {
                 self.ask_rpc(command, &rpc.method, &options.proxy_name, data, context);
             }

@@ -296,11 +296,6 @@ impl Session {
         let request = Subscribe { connection: context.id, recover: recover.clone() };
         self.next_serial += 1;
         let is_refreshed_by_hook = options.sub_refresh_proxy_enabled && grant.expire_at_s > 0;
-        let has_extra = grant.chan_info.is_some()
-            || grant.data.is_some()
-            || grant.filter.is_some()
-            || grant.allow != Capability::default()
-            || is_refreshed_by_hook;
         let local = context.hub.acquire(channel);
         if self.subscriptions.capacity() == 0 {
             // Most clients have one subscription, so the memory is for one.
@@ -321,10 +316,7 @@ impl Session {
             is_refreshed_by_hook,
             is_by_caps: grant.is_by_caps,
             recover_offset: recover.map(|r| r.offset.0),
-            extra: has_extra.then(|| {
-                let Grant { chan_info, data, filter, allow, .. } = grant;
-                Box::new(Extra { chan_info, data, filter, allow, refresh: RetryPlan::default() })
-            }),
+            extra: grant.extra(is_refreshed_by_hook),
         });
         let name = context.hub.name(local).clone();
         context.request(name, Some(make_ticket(self.next_serial)), ChannelRequest::Subscribe(Box::new(request)));
@@ -451,6 +443,14 @@ fn refuse(command: u32, why: SubscribeRefusal, context: &mut Context<'_>) {
 }
 
 impl Grant {
+    /// The fields that few subscriptions have; `None` = this one has none of them.
+    fn extra(self, is_refreshed_by_hook: bool) -> Option<Box<Extra>> {
+        let Grant { chan_info, data, filter, allow, .. } = self;
+        let has_any = chan_info.is_some() || data.is_some() || filter.is_some() || allow != Capability::default();
+        (has_any || is_refreshed_by_hook)
+            .then(|| Box::new(Extra { chan_info, data, filter, allow, refresh: RetryPlan::default() }))
+    }
+
     /// What the backend has allowed.
     ///
     /// # Errors

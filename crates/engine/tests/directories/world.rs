@@ -197,6 +197,9 @@ impl World {
             DirectoryEffect::PublishChanges(channel, message) => {
                 format!("{from} publishes in {channel}: {}", shown(&message))
             }
+            DirectoryEffect::ResolveConflict { scope, mine, .. } => {
+                format!("{from} asks who keeps {} of {scope}", mine.key())
+            }
             DirectoryEffect::Probe => format!("{from} looks at its connections"),
             DirectoryEffect::OptionsDiffer { scope, node } => {
                 format!("{from} has other options of {scope} than {node}")

@@ -169,9 +169,7 @@ impl Story {
             namespaces: Arc::new(Namespaces::new(settings.channel)),
             verifier: Box::new(Claims),
             scopes: directory.scopes(),
-            rpc: touchline_engine::hook::RpcSettings::default(),
-            emulated_header_names: Vec::new(),
-            keeps_meta: true,
+            hooks: Default::default(),
             version: "1.0",
             id: "node".into(),
             signer: Arc::new(Claims),
@@ -499,7 +497,6 @@ impl Story {
                     previous.is_some(),
                     || publication.tags(),
                     |slot, giving| {
-                        use touchline_engine::hook::RpcSettings;
                         use touchline_engine::hub::DeliveryForm;
                         let change = match (giving, previous) {
                             (DeliveryForm::Delta, Some(previous)) => Delta::From(previous),

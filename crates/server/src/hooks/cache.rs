@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn others_wait_for_the_first_question_about_a_channel_only() {
         let mut cache = AnswerCache::new(10);
-        let mut advise = |cache: &mut AnswerCache, user: &str| cache.advise(&question("a"), user, false, 0);
+        let advise = |cache: &mut AnswerCache, user: &str| cache.advise(&question("a"), user, false, 0);
         assert!(matches!(advise(&mut cache, "ann"), Advice::AskFirst));
         assert!(matches!(advise(&mut cache, "bob"), Advice::Wait));
         cache.note(question("a"), "ann", Some(&answer(0, false)), (true, true), 0);

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use hyper::Uri;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use touchline_config::Settings;
@@ -245,6 +247,9 @@ impl HttpBackend {
         let is_http = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some();
         let uri = uri.filter(is_http).ok_or_else(|| EndpointFault::Address(section.to_owned()))?;
         let mut static_headers = HeaderMap::new();
+        if let Some(value) = basic_authorization(&uri) {
+            static_headers.insert(header::AUTHORIZATION, value);
+        }
         for (name, value) in &proxy.http.static_headers.0 {
             let fault = || EndpointFault::Header { section: section.to_owned(), name: name.clone() };
             let field = field_names(section, std::slice::from_ref(name))?;
@@ -266,6 +271,17 @@ impl HttpBackend {
     }
 }
 
+/// The `Authorization` (RFC 7617) of an address with a user and a password. None = it has none.
+fn basic_authorization(uri: &Uri) -> Option<HeaderValue> {
+    let (user, _) = uri.authority()?.as_str().rsplit_once('@')?;
+    // In a form a plus is a space and an ampersand separates; here both stand for themselves.
+    let form = format!("user={}", user.replace('+', "%2B").replace('&', "%26").replace(';', "%3B"));
+    let (_, user) = form_urlencoded::parse(form.as_bytes()).next()?;
+    let mut value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(user.as_bytes()))).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
 /// The names of header fields that may be passed on.
 fn field_names(section: &str, names: &[String]) -> Result<Vec<HeaderName>, EndpointFault> {
     let mut fields = Vec::new();
@@ -277,4 +293,22 @@ fn field_names(section: &str, names: &[String]) -> Result<Vec<HeaderName>, Endpo
         }
     }
     Ok(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_of_an_address_is_sent_as_authorization() {
+        for (address, expected) in [
+            ("http://b/x", None),
+            ("http://ann:se%63ret@b/x", Some("Basic YW5uOnNlY3JldA==")),
+            ("http://a+b:c%26d@b", Some("Basic YStiOmMmZA==")),
+        ] {
+            let uri = address.parse().expect("an address");
+            let value = basic_authorization(&uri);
+            assert_eq!(value.as_ref().map(|value| value.to_str().expect("ASCII")), expected, "{address}");
+        }
+    }
 }

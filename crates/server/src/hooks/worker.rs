@@ -53,7 +53,9 @@ pub(crate) fn start(node: Arc<Node>, start: WorkerStart) -> io::Result<JoinHandl
     std::thread::Builder::new().name("hooks".into()).spawn(move || {
         // The runtime must not leave its thread.
         match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
-            Ok(runtime) => runtime.block_on(HookWorker::new(node, start.endpoints, start.find_user).run(start.messages)),
+            Ok(runtime) => {
+                runtime.block_on(HookWorker::new(node, start.endpoints, start.find_user).run(start.messages))
+            }
             Err(error) => tracing::error!(%error, "the system refused what asking backends needs: every hook fails"),
         }
     })

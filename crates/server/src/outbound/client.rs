@@ -89,7 +89,11 @@ impl HttpClient {
     ///
     /// # Errors
     /// See [`OutboundError`].
-    pub(crate) async fn send(&self, request: Request<Full<Bytes>>, answer_max: usize) -> Result<OutboundAnswer, OutboundError> {
+    pub(crate) async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+        answer_max: usize,
+    ) -> Result<OutboundAnswer, OutboundError> {
         let response = self.client.request(request).await.map_err(|error| {
             let text = causes(&error);
             if error.is_connect() { OutboundError::Connect(text) } else { OutboundError::Broken(text) }

@@ -128,4 +128,3 @@ impl Collector for HookCollector {
         Ok(())
     }
 }
-

@@ -4,8 +4,10 @@ use touchline_engine::ConnectionId;
 use touchline_engine::hook::HookOutcome;
 use touchline_protocol::message::Encoding;
 
+use super::connections::ConnectionStage;
 use super::queue::OutputKind;
 use super::state::Shard;
+use crate::net::transport::Transport;
 use crate::runtime::hook_mailbox::{Asker, HookJob, HookMessage};
 
 impl Shard {
@@ -35,6 +37,16 @@ impl Shard {
         for serial in cancelled {
             hooks.send(HookMessage::Cancel { connection, serial });
         }
+    }
+
+    /// Whether a client has closed its side while a backend is asked who it is: its input is not read meanwhile. One
+    /// that sends lines may close its side and still wait for the answers.
+    pub(super) fn has_left_authentication(&self, slot: u32) -> bool {
+        self.connections.get(slot).is_some_and(|connection| {
+            connection.transport != Transport::Tcp
+                && connection.stage == ConnectionStage::Open
+                && connection.session.is_authenticating()
+        })
     }
 
     /// Passes the answer of a backend to the session that has asked.

@@ -166,6 +166,9 @@ impl Shard {
         if event.is_writable() {
             self.flush_writable(slot);
         }
+        if event.is_read_closed() && self.has_left_authentication(slot) {
+            return self.guarded(slot, Shard::remove);
+        }
         if event.is_readable() || event.is_read_closed() || event.is_error() {
             self.read(slot, event.is_read_closed() || event.is_error());
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use touchline_config::keys::{KEYS, NAMESPACES, OPTIONS, SCOPE_OPTIONS, SCOPES, find};
+use touchline_config::keys::{KEYS, LISTS, PROXY_OPTIONS, find};
 use touchline_config::{ConfigOutcome, Flags, Severity, Sources};
 use touchline_engine::directory::RegistryMethod;
 use touchline_server::PROBES;
@@ -75,11 +75,14 @@ fn paths(page: &Page) -> Vec<Mention> {
 /// Whether a configuration takes a key, or has a section, of this path.
 fn is_key(path: &str) -> bool {
     let beneath = |list: &str| path.strip_prefix(list).and_then(|rest| rest.strip_prefix("[]."));
-    if let Some(option) = beneath(NAMESPACES) {
-        return option == "name" || find(&OPTIONS, option).is_some();
+    for (list, options) in LISTS {
+        if let Some(option) = beneath(list) {
+            return option == "name" || find(options, option).is_some();
+        }
     }
-    if let Some(option) = beneath(SCOPES) {
-        return find(&SCOPE_OPTIONS, option).is_some();
+    // The reference names the keys of a backend without the place of the backend.
+    if find(&PROXY_OPTIONS, path).is_some() || path == "http.tls.client_ca_pem" {
+        return true;
     }
     let path = path.trim_start_matches('[').trim_end_matches(']');
     let flags = Flags { keys: vec![(path.to_owned(), "1".to_owned())], ..Flags::default() };
