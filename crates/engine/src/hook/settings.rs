@@ -21,7 +21,7 @@ settings! {
         key timeout: Duration = Duration::from_secs(1);
         /// Header fields of the client's own HTTP request that are passed on.
         key http_headers: Vec<String> = &[];
-        /// Header fields that the client claims in its connect command and that are passed on. They prove nothing: where
+        /// Header fields that the client claims in its connect command and that are passed on. They prove nothing. If
         /// the transport has the same field, and `http_headers` names it, that one counts.
         key emulated_headers: Vec<String> = &[];
         /// Fields of the metadata of a client of gRPC that are passed on.

@@ -178,7 +178,7 @@ impl HookWorker {
                         self.handle(message);
                     }
                 }
-                _ = ticks.tick(), if self.backends.iter().any(|backend| !backend.queue.is_empty()) => self.drop_overdue(),
+                _ = ticks.tick(), if self.has_queue() => self.drop_overdue(),
             }
             self.begin_calls();
             self.node.wake();
@@ -186,6 +186,11 @@ impl HookWorker {
                 hooks.metrics.under_way.set(self.running.len() as u64);
             }
         }
+    }
+
+    /// Whether calls wait.
+    fn has_queue(&self) -> bool {
+        self.backends.iter().any(|backend| !backend.queue.is_empty())
     }
 
     fn handle(&mut self, message: HookMessage) {

@@ -18,7 +18,7 @@ use touchline_engine::request::Publish;
 use touchline_engine::{ChannelRequest, Response, ShardId};
 use touchline_protocol::Disconnect;
 use touchline_protocol::publication::{Content, EncodedPush};
-use touchline_registry::OwnerId;
+use touchline_registry::{Entry, OwnerId};
 use touchline_store::InboxMessage;
 
 use super::clock_jumps::ClockJumps;
@@ -220,17 +220,7 @@ impl RegistryActor {
         let RegistryActor { node, directory, .. } = self;
         for effect in directory.effects() {
             match effect {
-                DirectoryEffect::ResolveConflict { scope, mine, other } => {
-                    let may_ask = |hooks: &&HookMailbox| hooks.begin(CONFLICT_SIZE, HookKind::Conflict);
-                    match node.hooks.as_ref().filter(may_ask) {
-                        Some(hooks) => hooks.send(HookMessage::Conflict(Box::new(NameConflict { scope, mine, other }))),
-                        None => {
-                            let name = mine.key().into();
-                            let resolved = RegistryMessage::ConflictResolved { scope, name, keeps_mine: None };
-                            node.send_to_registry(resolved);
-                        }
-                    }
-                }
+                DirectoryEffect::ResolveConflict { scope, mine, other } => ask_backend(node, scope, mine, other),
                 DirectoryEffect::Reply(reply_to, reply) => {
                     node.reply(reply_to, reply.map_or_else(Response::Refused, Response::Directory))
                 }
@@ -301,5 +291,17 @@ fn push_many(node: &Node, clients: &[OwnerId], push: &Arc<EncodedPush>) {
     }
     for (shard, clients) in by_shard {
         node.send(shard, Message::PushMany { clients, push: Arc::clone(push) });
+    }
+}
+
+/// Has the backend asked which of two clients keeps a name. If too many calls wait, the later claim stays.
+fn ask_backend(node: &Node, scope: Arc<str>, mine: Entry, other: Entry) {
+    let may_ask = |hooks: &&HookMailbox| hooks.begin(CONFLICT_SIZE, HookKind::Conflict);
+    match node.hooks.as_ref().filter(may_ask) {
+        Some(hooks) => hooks.send(HookMessage::Conflict(Box::new(NameConflict { scope, mine, other }))),
+        None => {
+            let name = mine.key().into();
+            node.send_to_registry(RegistryMessage::ConflictResolved { scope, name, keeps_mine: None });
+        }
     }
 }

@@ -4,11 +4,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
-
-use super::support::PATIENCE;
 
 /// A question that the backend was asked.
 #[derive(Debug, Clone)]
@@ -91,19 +89,6 @@ impl Backend {
     /// What it was asked so far.
     pub(crate) fn questions(&self) -> Vec<Question> {
         self.questions.lock().expect("no thread panics with it").clone()
-    }
-
-    /// Waits until it was asked so often.
-    pub(crate) fn wait_for(&self, count: usize) -> Vec<Question> {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let questions = self.questions();
-            if questions.len() >= count {
-                return questions;
-            }
-            assert!(Instant::now() < until, "asked {} times, not {count}", questions.len());
-            std::thread::sleep(Duration::from_millis(5));
-        }
     }
 }
 

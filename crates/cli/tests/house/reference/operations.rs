@@ -128,6 +128,8 @@ fn methods(page: &Page) -> Vec<Mention> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
         let called = part.text.split("rpc('").skip(1).filter_map(|rest| rest.split('\'').next());
         let named = words(&part.text, is_part).filter(|word| word.starts_with("registry.") && !word.ends_with(".md"));
+        // A section of the configuration, whose keys another rule compares.
+        let named = named.filter(|word| !word.starts_with("registry.proxy."));
         found.extend(called.chain(named).map(|name| Mention::new(page, part, name)));
     }
     found
