@@ -143,7 +143,7 @@ impl BanTable {
         {
             return Some(BanReason::Revoked);
         }
-        let is_early = |known: &UserBans| holds(known.invalid_until_s) && token.iat_s < known.issued_before_s;
+        let is_early = |known: &UserBans| holds(known.invalid_until_s) && token.iat_s() < known.issued_before_s;
         (token.is_shown() && known.is_some_and(is_early)).then_some(BanReason::Invalidated)
     }
 

@@ -13,18 +13,18 @@ pub struct ShownToken<'a> {
     pub iat_s: Option<u64>,
 }
 
-/// The mark of a token: small, because each session has one.
+/// The mark of a token. Each session has one, so it is bytes, which fit between the other fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenMark {
     /// A hash of the `jti`; zeros = there is none.
     jti: [u8; JTI_BYTES],
     /// When the token was issued, Unix seconds; [`u32::MAX`] = there is no token.
-    pub(super) iat_s: u32,
+    iat_s: [u8; 4],
 }
 
 impl TokenMark {
     /// The mark of a client that has shown no token: no ban of tokens concerns it.
-    pub const NONE: TokenMark = TokenMark { jti: [0; JTI_BYTES], iat_s: u32::MAX };
+    pub const NONE: TokenMark = TokenMark { jti: [0; JTI_BYTES], iat_s: u32::MAX.to_ne_bytes() };
 
     /// The mark of a token. `jti_hash`: `None` = it has no id.
     pub(super) fn new(jti_hash: Option<u64>, iat_s: Option<u64>) -> Self {
@@ -33,7 +33,12 @@ impl TokenMark {
         if let Some(hash) = jti_hash {
             jti.copy_from_slice(&mark_of(hash).to_le_bytes()[..JTI_BYTES]);
         }
-        TokenMark { jti, iat_s }
+        TokenMark { jti, iat_s: iat_s.to_ne_bytes() }
+    }
+
+    /// When the token was issued, Unix seconds; 0 = it does not say; [`u32::MAX`] = there is no token.
+    pub(super) fn iat_s(self) -> u32 {
+        u32::from_ne_bytes(self.iat_s)
     }
 
     /// The hash of the token's id, as [`mark_of`] it; `None` = it has none.
@@ -45,7 +50,7 @@ impl TokenMark {
 
     /// Whether a client has shown it.
     pub(super) fn is_shown(self) -> bool {
-        self.iat_s != u32::MAX
+        self.iat_s() != u32::MAX
     }
 }
 
@@ -61,12 +66,12 @@ mod tests {
     #[test]
     fn a_mark_keeps_what_is_judged() {
         let mark = TokenMark::new(Some(0x1234_5678_9abc_def0), Some(17));
-        assert_eq!((mark.jti(), mark.iat_s, mark.is_shown()), (Some(0x0012_3456_789a_bcde), 17, true));
+        assert_eq!((mark.jti(), mark.iat_s(), mark.is_shown()), (Some(0x0012_3456_789a_bcde), 17, true));
         assert_eq!(TokenMark::new(Some(7), None).jti(), Some(1), "a hash of zeros is an id too");
         let bare = TokenMark::new(None, None);
-        assert_eq!((bare.jti(), bare.iat_s, bare.is_shown()), (None, 0, true));
+        assert_eq!((bare.jti(), bare.iat_s(), bare.is_shown()), (None, 0, true));
         assert!(TokenMark::new(None, Some(u64::MAX)).is_shown());
         assert_eq!((TokenMark::NONE.jti(), TokenMark::NONE.is_shown()), (None, false));
-        assert_eq!(std::mem::size_of::<TokenMark>(), 12);
+        assert_eq!((size_of::<TokenMark>(), align_of::<TokenMark>()), (11, 1));
     }
 }
