@@ -72,7 +72,7 @@ pub use schema::json_schema;
 pub use settings::{
     AutocertSettings, ClientAuth, ClientUser, ClusterSettings, EmulationSettings, EndpointSettings, HttpApiSettings,
     HttpServerSettings, HttpStreamSettings, InternalTlsSettings, LogSettings, NodeSettings, Page, PrimarySettings,
-    RegistrySettings, Settings, ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings,
-    UniWebSocketSettings, WebSocketSettings, resolve,
+    RegistrySettings, SecuritySettings, Settings, ShutdownSettings, StatsSettings, StoreSettings, TcpSettings,
+    TlsSettings, UniWebSocketSettings, WebSocketSettings, WhenCutOff, resolve,
 };
 pub use touchline_engine::hook::ClientTlsSettings;

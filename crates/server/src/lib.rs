@@ -95,8 +95,8 @@ pub use tls::{TlsError, read_pem};
 pub use touchline_config::{
     AutocertSettings, BadNetwork, ClientAuth, ClientTlsSettings, ClientUser, ClusterSettings, EmulationSettings,
     EndpointSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings, NodeSettings, Page,
-    PrimarySettings, RegistrySettings, Settings, ShutdownSettings, StatsSettings, StoreSettings, TcpSettings,
-    TlsSettings, UniWebSocketSettings, WebSocketSettings, is_inline_pem,
+    PrimarySettings, RegistrySettings, SecuritySettings, Settings, ShutdownSettings, StatsSettings, StoreSettings,
+    TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings, WhenCutOff, is_inline_pem,
 };
 pub use touchline_engine::directory::{ConflictPolicy, ScopeOptions};
 pub use touchline_engine::hook::{

@@ -4,6 +4,7 @@
 mod address;
 mod connection;
 mod directory;
+mod facts;
 pub(crate) mod failure;
 mod inbox;
 mod lease;
@@ -83,7 +84,7 @@ impl PostgresPrimary {
                 if !settings.notifier.is_empty() {
                     tokio::spawn(listener::serve(
                         address.clone(),
-                        settings.notifier.clone(),
+                        (settings.notifier.clone(), settings.has_facts),
                         Arc::clone(&events),
                         Arc::clone(&metrics),
                     ));
