@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use touchline_engine::directory::DirectoryRequest;
 use touchline_engine::bans::Bans;
+use touchline_engine::directory::DirectoryRequest;
 use touchline_engine::request::{ChannelRequest, Publish};
 use touchline_engine::session::{Room, SessionSettings, SessionSigner, Ticket, TransportMode, Weight};
 use touchline_engine::tracker::{TrackLimits, Tracker};

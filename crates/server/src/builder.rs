@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use aws_lc_rs::rand;
-use touchline_config::{Settings, TlsSettings};
+use touchline_config::{Settings, TlsSettings, WhenCutOff};
+use touchline_engine::bans::Bans;
 use touchline_engine::directory::Directory;
 use touchline_engine::session::UserCounter;
 use touchline_engine::tracker::TrackLimits;
@@ -13,7 +14,7 @@ use touchline_store::stats::Stats;
 
 use crate::api::{services::ApiServices, user_of};
 use crate::auth::TokenVerifier;
-use crate::backend::{nats, store};
+use crate::backend::{facts, nats, store};
 use crate::hooks::{Endpoints, HookHandler, WorkerStart};
 use crate::listening::listen_on_each;
 use crate::net::origin::Origins;
@@ -102,6 +103,7 @@ impl Server {
             client: client.clone(),
             namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
             verifier: Box::new(verifier),
+            bans: Arc::new(bans_of(&settings)?),
             scopes: directory.scopes(),
             version: process::VERSION,
             id: id.clone(),
@@ -125,6 +127,7 @@ impl Server {
             id,
             NodeHandles { shards: handles, registry, cluster, signer, proxies, origins, hooks, forwarded_names },
         ));
+        facts::begin(&node);
         if let Some(databases) = databases {
             store::open(&node, &databases).map_err(|source| StartError::Database { database: "primary", source })?;
         }
@@ -135,6 +138,12 @@ impl Server {
         let services: Services = &ApiServices;
         Ok(Server { node, shards, directory, registry_messages, joining, renewal, worker, services, addresses })
     }
+}
+
+/// The bans, which wait to be loaded.
+fn bans_of(settings: &Settings) -> Result<Bans, StartError> {
+    let seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
+    Ok(Bans::new(seed, settings.security.when_cut_off == WhenCutOff::RefuseNew))
 }
 
 /// What the hooks need of sessions.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use touchline_config::Settings;
+use touchline_engine::bans::Bans;
 use touchline_engine::directory::Directory;
 use touchline_engine::session::{self, Room, SessionSigner, TransportMode};
 use touchline_engine::tracker::{TrackLimits, Tracker};
@@ -27,7 +28,8 @@ impl SessionSigner for NoSigner {
 }
 
 /// Connects with a token at a time (Unix milliseconds) to a node with these settings; with a channel and the token's
-/// user, subscribes with it. Returns why this is refused; None = it is not. Other connections are not known.
+/// user, subscribes with it. Returns why this is refused; None = it is not. Other connections and bans are not
+/// known.
 ///
 /// # Errors
 /// When a configured public key can't be used.
@@ -56,6 +58,7 @@ pub fn try_token(
     );
     let node = session::SessionSettings {
         verifier: Box::new(TokenVerifier::new(&client)?),
+        bans: Arc::new(Bans::none(hash_seed)),
         namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
         hooks: session::HookNeeds::default(),
         scopes: directory.scopes(),

@@ -118,7 +118,8 @@ impl BanTable {
 
     /// Removes what has ended.
     pub(super) fn expire(&mut self, now_s: u64) {
-        while let Some((end_s, kind, hash)) = self.ends.first().copied().filter(|(end_s, ..)| u64::from(*end_s) <= now_s)
+        while let Some((end_s, kind, hash)) =
+            self.ends.first().copied().filter(|(end_s, ..)| u64::from(*end_s) <= now_s)
         {
             self.ends.remove(&(end_s, kind, hash));
             self.remove_at(kind, hash);
@@ -172,7 +173,9 @@ impl BanTable {
         match kind {
             EndKind::User => self.user(hash).map_or(0, |known| known.blocked_until_s),
             EndKind::TokensOfUser => self.user(hash).map_or(0, |known| known.invalid_until_s),
-            EndKind::Token => self.tokens.find(spread(hash), |known| known.jti == hash).map_or(0, |known| known.until_s),
+            EndKind::Token => {
+                self.tokens.find(spread(hash), |known| known.jti == hash).map_or(0, |known| known.until_s)
+            }
         }
     }
 
@@ -188,8 +191,7 @@ impl BanTable {
                 let vacant = UserBans { hash, blocked_until_s: 0, invalid_until_s: 0, issued_before_s: 0 };
                 let entry = self.users.entry(hash, |known| known.hash == hash, |known| known.hash);
                 let known = entry.or_insert(vacant).into_mut();
-                let end_s =
-                    if kind == EndKind::User { &mut known.blocked_until_s } else { &mut known.invalid_until_s };
+                let end_s = if kind == EndKind::User { &mut known.blocked_until_s } else { &mut known.invalid_until_s };
                 std::mem::replace(end_s, until_s)
             }
         };
@@ -210,9 +212,8 @@ impl BanTable {
                 }
             }
             EndKind::User | EndKind::TokensOfUser => {
-                let is_empty = |known: &UserBans| {
-                    known.hash == hash && known.blocked_until_s == 0 && known.invalid_until_s == 0
-                };
+                let is_empty =
+                    |known: &UserBans| known.hash == hash && known.blocked_until_s == 0 && known.invalid_until_s == 0;
                 if let Ok(entry) = self.users.find_entry(hash, is_empty) {
                     entry.remove();
                 }
@@ -242,7 +243,8 @@ mod tests {
     #[test]
     fn each_ban_concerns_whom_it_names() {
         let mut table = table();
-        let (one, two) = (ShownToken { jti: Some("1"), iat_s: Some(90) }, ShownToken { jti: Some("2"), iat_s: Some(100) });
+        let (one, two) =
+            (ShownToken { jti: Some("1"), iat_s: Some(90) }, ShownToken { jti: Some("2"), iat_s: Some(100) });
         let (one, two, bare) = (mark(&table, one), mark(&table, two), mark(&table, ShownToken::default()));
         table.put(&Ban::User("ann".into()), 0);
         table.put(&Ban::Token("1".into()), 0);

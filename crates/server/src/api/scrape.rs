@@ -6,13 +6,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
+use touchline_engine::bans::Bans;
 use touchline_engine::directory::ScopeMetrics;
 use touchline_engine::hook::HookKind;
 use touchline_protocol::{Disconnect, Error};
-use touchline_registry::Counters;
+use touchline_registry::{Counters, HashSeed};
 
 use super::metrics_text::text_format;
 use crate::node::Node;
+use crate::runtime::ban_metrics::BanCollector;
 use crate::runtime::hook_metrics::{CallOutcome, HookCollector, HookMetrics};
 use crate::runtime::metrics::{
     ClusterStatus, NodeCollector, RegistryCollector, ShardMetrics, StatsCollector, StoreCollector,
@@ -29,6 +31,7 @@ pub(super) struct Scrape {
     stats: Option<StatsCollector>,
     /// None = no hook is switched on.
     hooks: Option<HookCollector>,
+    bans: BanCollector,
     http_buffered_bytes: usize,
 }
 
@@ -48,6 +51,7 @@ impl Scrape {
                 .hooks
                 .as_ref()
                 .map(|hooks| HookCollector { metrics: Arc::clone(&hooks.metrics), outstanding: hooks.outstanding() }),
+            bans: BanCollector(Arc::clone(&node.session.bans)),
             http_buffered_bytes: node.shards.iter().map(|shard| shard.http_buffered()).sum(),
         }
     }
@@ -70,6 +74,7 @@ impl Scrape {
             store: Some(StoreCollector(Arc::default())),
             stats: Some(StatsCollector(Arc::default())),
             hooks: Some(HookCollector { metrics: Arc::new(hooks), outstanding: 0 }),
+            bans: BanCollector(Arc::new(Bans::none(HashSeed::repeatable(0)))),
             http_buffered_bytes: 0,
         }
     }
@@ -91,6 +96,7 @@ impl Scrape {
         if let Some(hooks) = self.hooks {
             registry.register_collector(Box::new(hooks));
         }
+        registry.register_collector(Box::new(self.bans));
         let buffered = ConstGauge::new(self.http_buffered_bytes as i64);
         registry.register("http_buffered_bytes", "Bytes held for requests and streams of HTTP", buffered);
         let mut text = String::new();
@@ -145,6 +151,7 @@ mod tests {
         assert!(described("touchline_store_commits_total", "counter", &[]));
         assert!(described("touchline_stats_healthy", "gauge", &[]));
         assert!(described("touchline_cluster_linked", "gauge", &[]));
+        assert!(described("touchline_bans", "gauge", &["kind"]));
         assert!(described("touchline_http_buffered_bytes", "gauge", &[]));
     }
 }

@@ -13,6 +13,7 @@ use touchline_engine::{Channels, Effects, Hub, ShardId};
 use touchline_protocol::stream::ChannelName;
 
 use super::acceptor::{Acceptor, BoundListener};
+use super::bans::BanSweep;
 use super::connections::Connections;
 use super::minute_stats::{Audience, MinuteStats};
 use super::outbox::Outbox;
@@ -94,6 +95,7 @@ pub(crate) struct Shard {
     pub(super) drain: Option<Drain>,
     /// A probe of all connections that is under way.
     pub(super) probe_progress: Option<ProbeProgress>,
+    pub(super) ban_sweep: BanSweep,
 }
 
 /// A drain under way: the shard disconnects some connections at each tick.
@@ -181,6 +183,7 @@ impl Shard {
             now_us: 0,
             drain: None,
             probe_progress: None,
+            ban_sweep: BanSweep::default(),
             services,
             node,
         })

@@ -83,9 +83,7 @@ fn facts_survive_a_restart_and_each_change_is_reported_before_it_is_acknowledged
         let (sender, reply) = channel();
         stage.store.change_fact(put("told"), tells(&sender));
         let events = stage.events.lock().expect("no test thread panics while it holds the lock");
-        let is_told = |event: &StoreEvent| {
-            matches!(event, StoreEvent::Facts(FactsEvent::Written { change, .. }) if &*change.key().name == "told")
-        };
+        let is_told = |event: &StoreEvent| matches!(event, StoreEvent::Facts(FactsEvent::Written { change, .. }) if &*change.key().name == "told");
         while !is_told(&events.recv_timeout(TIMEOUT).expect("it is reported")) {}
         assert_eq!(reply.recv_timeout(TIMEOUT), Ok(Ok(())));
         drop(events);
