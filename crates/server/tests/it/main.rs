@@ -3,6 +3,8 @@
 mod addresses;
 mod backend;
 mod bad_input;
+mod bans;
+mod bans_of_nodes;
 mod drain;
 mod edge;
 mod embedding;
@@ -11,10 +13,14 @@ mod hosts;
 mod http2;
 mod libraries;
 mod lines;
+mod link;
+mod nats;
 mod operations;
 mod ordering;
 mod pages;
 mod ports;
+#[path = "../../../lab/src/postgres.rs"]
+mod postgres;
 mod refusals;
 mod registry;
 mod sessions;
