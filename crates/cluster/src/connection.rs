@@ -162,6 +162,7 @@ pub(crate) struct ConnectedNode {
     log: LinkLog,
     /// Why publications are not stored.
     outages: Arc<OutageLog>,
+    facts: FactBucket,
     /// Why shared facts are neither read nor written.
     fact_outages: Arc<OutageLog>,
     /// Follows the shared facts while NATS can be reached.
@@ -193,14 +194,16 @@ impl ConnectedNode {
             grace_ms: ms(settings.cluster.suspect_grace),
         };
         let log = LinkLog::new(&settings);
+        let (subjects, settings) = (Subjects::new(&settings.cluster.name), Arc::new(settings));
         ConnectedNode {
+            facts: FactBucket::new(client.clone(), subjects.clone(), Arc::clone(&settings)),
             members: Members::new(me, timing),
             began: Instant::now(),
             signal_sender,
             is_joined: Arc::default(),
-            subjects: Subjects::new(&settings.cluster.name),
+            subjects,
             client,
-            settings: Arc::new(settings),
+            settings,
             events,
             streams: None,
             marks: Arc::default(),
@@ -349,15 +352,11 @@ impl ConnectedNode {
         }
     }
 
-    fn bucket(&self) -> FactBucket {
-        FactBucket::new(self.client.clone(), self.subjects.clone(), Arc::clone(&self.settings))
-    }
-
     /// Loads the shared facts, and follows them until the connection is lost.
     fn follow_facts(&mut self) {
         if self.settings.has_facts {
             let follower = BucketFollower {
-                bucket: self.bucket(),
+                bucket: self.facts.clone(),
                 client: self.client.clone(),
                 events: Arc::clone(&self.events),
                 outages: Arc::clone(&self.fact_outages),
@@ -511,7 +510,7 @@ impl ConnectedNode {
             },
             ClusterCommand::ChangeFact { change, done } if self.client.connection_state() == State::Connected => {
                 let (events, outages) = (Arc::clone(&self.events), Arc::clone(&self.fact_outages));
-                drop(tokio::spawn(change_fact(self.bucket(), (events, outages), change, done)));
+                drop(tokio::spawn(change_fact(self.facts.clone(), (events, outages), change, done)));
             }
             ClusterCommand::ChangeFact { done, .. } => done(Err(FactError::NotConnected)),
             ClusterCommand::Leave { .. } => {}

@@ -4,13 +4,12 @@
 //! A bucket is a stream that keeps the last message of each subject; a removal is a message too.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, ReplayPolicy, pull};
-use async_nats::jetstream::context::{
-    CreateStreamErrorKind, GetStreamErrorKind, PublishErrorKind, RequestError, RequestErrorKind,
-};
+use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind, RequestError, RequestErrorKind};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, LastRawMessageErrorKind, RawMessageErrorKind, StorageType};
 use async_nats::jetstream::stream::{RawMessageError, Stream};
 use async_nats::jetstream::{self, Context, ErrorCode};
@@ -45,6 +44,8 @@ pub(crate) struct FactBucket {
     context: Context,
     subjects: Subjects,
     settings: Arc<JoinOptions>,
+    /// The bucket was seen, and nothing has failed since.
+    is_made: Arc<AtomicBool>,
 }
 
 /// What is seen of the bucket.
@@ -70,7 +71,7 @@ impl FactBucket {
     pub(crate) fn new(client: async_nats::Client, subjects: Subjects, settings: Arc<JoinOptions>) -> Self {
         let mut context = jetstream::new(client);
         context.set_timeout(ANSWER_TIMEOUT);
-        FactBucket { context, subjects, settings }
+        FactBucket { context, subjects, settings, is_made: Arc::default() }
     }
 
     /// The subjects of all facts.
@@ -154,8 +155,12 @@ impl FactBucket {
             }
             headers.insert(OPERATION, REMOVALS[0]);
         }
+        // Where there is no bucket nobody says so: the nodes that follow it would hear the change.
+        if !self.is_made.load(Relaxed) && self.look().await?.is_none() {
+            self.make().await?;
+        }
+        self.is_made.store(true, Relaxed);
         let subject = self.subjects.fact(change.key());
-        let mut failure = FactError::Unconfirmed { bucket: self.name() };
         for _ in 0..TRIES {
             let published = self.context.publish_with_headers(subject.clone(), headers.clone(), payload.clone()).await;
             let acknowledged = match published {
@@ -166,16 +171,13 @@ impl FactBucket {
                 // Without a sequence it is not known to be on a majority of the replicas.
                 Ok(acknowledged) if acknowledged.sequence > 0 => return Ok(Some(acknowledged.sequence)),
                 Ok(_) => tokio::time::sleep(AGAIN).await,
-                Err(error) if error.kind() == PublishErrorKind::StreamNotFound => {
-                    self.make().await?;
-                    failure = FactError::Write { bucket: self.name(), source: error };
-                    // A bucket that was just made may have no leader yet.
-                    tokio::time::sleep(AGAIN).await;
+                Err(source) => {
+                    self.is_made.store(false, Relaxed);
+                    return Err(FactError::Write { bucket: self.name(), source });
                 }
-                Err(source) => return Err(FactError::Write { bucket: self.name(), source }),
             }
         }
-        Err(failure)
+        Err(FactError::Unconfirmed { bucket: self.name() })
     }
 
     /// Whether there is a fact of this key, by the leader of the bucket.

@@ -186,7 +186,11 @@ fn a_node_waits_for_nats() {
 fn a_cluster_without_jetstream_has_no_bans_and_serves() {
     let nats = Nats::start("plain", false);
     let link = Link::to(nats.port);
-    let server = node("plain", &link, in_cluster);
+    let without_history = |settings: &mut Settings, link: &Link| {
+        in_cluster(settings, link);
+        settings.channel.namespaces.retain(|namespace| namespace.options.history_size == 0);
+    };
+    let server = node("plain", &link, without_history);
     let mut ann = connected(&server, json!({"sub": "ann"}));
     assert_eq!(server.api("block_user", json!({"user": "ann"}))["error"]["code"], 4009);
     is_served(&mut ann);
