@@ -66,7 +66,11 @@ impl Session {
         };
         if let Some(at) = expiry(claims.exp, claims.expire_at) {
             if at <= context.now_s() {
-                context.because("expire_at of the client has passed", "");
+                let cause = match is_of_hook {
+                    false => "expire_at of the token has passed",
+                    true => "expire_at of the backend's answer has passed",
+                };
+                context.because(cause, "");
                 return self.refuse_connect(command, Error::EXPIRED, context);
             }
             self.expire_at_s = u32::try_from(at).unwrap_or(u32::MAX);
@@ -430,10 +434,7 @@ enum ChannelRefusal {
 }
 
 /// Checks the channels that the backend names before the first subscription begins: a refused client has none.
-fn check_channels(
-    subs: &BTreeMap<String, SubscribeOptions>,
-    context: &Context<'_>,
-) -> Result<(), ChannelRefusal> {
+fn check_channels(subs: &BTreeMap<String, SubscribeOptions>, context: &Context<'_>) -> Result<(), ChannelRefusal> {
     for (count, channel) in subs.keys().enumerate() {
         let error = match context.node.namespaces.resolve(channel) {
             Err(error) => error,
