@@ -18,9 +18,10 @@ use super::server::ServerSubscription;
 use super::state::{Connecting, Phase, Session};
 use super::ticket::Ticket;
 use super::transport::TransportMode;
-use crate::claims::{ConnectionClaims, SubscribeOptions, TokenError, connection_claims, expiry};
+use crate::caps::Capabilities;
+use crate::claims::{ConnectionClaims, SubscribeOptions, TokenError, connection_claims, expiry, labels_of};
 use crate::duration::millis;
-use crate::hook::{Capabilities, ConnectAnswer};
+use crate::hook::ConnectAnswer;
 use crate::request::{ClientPosition, Response};
 
 /// How long a refused client may take to close the connection, milliseconds.
@@ -111,7 +112,18 @@ impl Session {
     /// Keeps what the token or the backend says of the connection for later. Returns the claims; `None` = they cannot
     /// be used, and the connect is refused.
     fn keep_facts(&mut self, admission: ClientAdmission, context: &mut Context<'_>) -> Option<ConnectionClaims> {
-        let ClientAdmission { mut claims, mut meta, caps, labels, .. } = admission;
+        let ClientAdmission { mut claims, mut meta, mut caps, mut labels, is_of_hook, .. } = admission;
+        if !is_of_hook {
+            let of_token = context.node.hooks.caps.read(std::mem::take(&mut claims.caps));
+            match of_token.and_then(|caps| Ok((caps, labels_of(&claims.labels)?))) {
+                Ok(of_token) => (caps, labels) = of_token,
+                Err(cause) => {
+                    context.because(cause, "");
+                    context.disconnect(Disconnect::INVALID_TOKEN);
+                    return None;
+                }
+            }
+        }
         if let Some(json) = claims.meta.take() {
             match data::checked_payload(&json) {
                 Ok(json) if json.first() == Some(&b'{') => meta = Some(json),

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use touchline_protocol::command::SubscribeCommand;
 use touchline_protocol::filter::FilterNode;
 
+use crate::caps::Capabilities;
 use crate::duration::millis;
-use crate::hook::Capabilities;
 use crate::settings::ClientSettings;
 
 /// Bytes of commands that may wait behind hooks before the next commands wait too.
