@@ -62,6 +62,7 @@ pub mod setting;
 
 pub mod bans;
 pub mod base64_text;
+pub mod caps;
 pub mod channels;
 pub mod claims;
 pub mod directory;

@@ -4,6 +4,7 @@ mod bans;
 mod connect;
 mod flow;
 mod heartbeat;
+mod hooks;
 mod lines;
 mod permissions;
 mod refusals;
