@@ -471,9 +471,7 @@ impl ConnectedNode {
             }
             ClusterCommand::SetInterest { channel, is_wanted: true } => self.subscribe_channel(channel).await,
             ClusterCommand::SetInterest { channel, is_wanted: false } => {
-                if let Some(task) = self.channels.remove(&channel) {
-                    task.abort();
-                }
+                self.channels.remove(&channel).iter().for_each(JoinHandle::abort);
             }
             ClusterCommand::Load(load) => self.load(load),
             ClusterCommand::BeginRun { namespace, lost } => {
@@ -508,13 +506,18 @@ impl ConnectedNode {
                 }
                 None => done(Err(StreamError::NotOpen)),
             },
-            ClusterCommand::ChangeFact { change, done } if self.client.connection_state() == State::Connected => {
-                let (events, outages) = (Arc::clone(&self.events), Arc::clone(&self.fact_outages));
-                drop(tokio::spawn(change_fact(self.facts.clone(), (events, outages), change, done)));
-            }
-            ClusterCommand::ChangeFact { done, .. } => done(Err(FactError::NotConnected)),
+            ClusterCommand::ChangeFact { change, done } => self.change_fact(change, done),
             ClusterCommand::Leave { .. } => {}
         }
+    }
+
+    /// Changes a shared fact, and reports the result.
+    fn change_fact(&self, change: FactChange, done: OnFactChanged) {
+        if self.client.connection_state() != State::Connected {
+            return done(Err(FactError::NotConnected));
+        }
+        let (events, outages) = (Arc::clone(&self.events), Arc::clone(&self.fact_outages));
+        drop(tokio::spawn(change_fact(self.facts.clone(), (events, outages), change, done)));
     }
 
     /// Runs a load, or keeps it until the streams are opened again. A check is not kept.

@@ -47,15 +47,8 @@ pub fn try_token(
         client.allow_anonymous_connect_without_token = true;
     }
     let hash_seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
-    let directory = Directory::<ReplyTo>::new(
-        "",
-        &settings.registry.scopes,
-        &ReplicaTiming::default(),
-        0,
-        hash_seed,
-        false,
-        now_ms,
-    );
+    let (scopes, timing) = (&settings.registry.scopes, ReplicaTiming::default());
+    let directory = Directory::<ReplyTo>::new("", scopes, &timing, 0, hash_seed, false, now_ms);
     let node = session::SessionSettings {
         verifier: Box::new(TokenVerifier::new(&client)?),
         bans: Arc::new(Bans::none(hash_seed)),

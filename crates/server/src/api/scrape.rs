@@ -6,11 +6,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use touchline_engine::bans::Bans;
 use touchline_engine::directory::ScopeMetrics;
 use touchline_engine::hook::HookKind;
 use touchline_protocol::{Disconnect, Error};
-use touchline_registry::{Counters, HashSeed};
+use touchline_registry::Counters;
 
 use super::metrics_text::text_format;
 use crate::node::Node;
@@ -51,7 +50,7 @@ impl Scrape {
                 .hooks
                 .as_ref()
                 .map(|hooks| HookCollector { metrics: Arc::clone(&hooks.metrics), outstanding: hooks.outstanding() }),
-            bans: BanCollector(Arc::clone(&node.session.bans)),
+            bans: BanCollector::of(&node.session.bans),
             http_buffered_bytes: node.shards.iter().map(|shard| shard.http_buffered()).sum(),
         }
     }
@@ -74,7 +73,7 @@ impl Scrape {
             store: Some(StoreCollector(Arc::default())),
             stats: Some(StatsCollector(Arc::default())),
             hooks: Some(HookCollector { metrics: Arc::new(hooks), outstanding: 0 }),
-            bans: BanCollector(Arc::new(Bans::none(HashSeed::repeatable(0)))),
+            bans: BanCollector::nothing(),
             http_buffered_bytes: 0,
         }
     }

@@ -1,9 +1,9 @@
-//! Ends connections that bans concern, when bans have changed: those of named users at once, and all others by a sweep, a
+//! Ends connections that bans concern, when bans have changed: those of named users at once, all others by a sweep, a
 //! part in each turn.
 
 use touchline_engine::Session;
 
-use super::state::Shard;
+use super::state::{BanSweep, Shard};
 
 /// Connections that a sweep judges in one turn, and those that it ends.
 const SWEEP_STEP: u32 = 4_096;
@@ -12,24 +12,6 @@ const ENDED_IN_TURN: usize = 256;
 const SWEEP_PAUSE_MS: u64 = 200;
 /// Users whose connections are looked for one by one; for more a sweep costs less.
 const FEW_USERS: usize = 64;
-
-/// A sweep over all connections.
-#[derive(Debug, Default)]
-pub(super) struct BanSweep {
-    /// The slot that is next; None = no sweep is under way.
-    next: Option<u32>,
-    /// Bans have come that need another one.
-    is_wanted: bool,
-    /// Before this time no other one begins, Unix milliseconds.
-    not_before_ms: u64,
-}
-
-impl BanSweep {
-    /// Whether connections are to be judged in this turn.
-    pub(super) fn is_under_way(&self) -> bool {
-        self.next.is_some()
-    }
-}
 
 impl Shard {
     /// Ends the connections of users that bans concern.

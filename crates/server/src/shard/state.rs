@@ -13,7 +13,6 @@ use touchline_engine::{Channels, Effects, Hub, ShardId};
 use touchline_protocol::stream::ChannelName;
 
 use super::acceptor::{Acceptor, BoundListener};
-use super::bans::BanSweep;
 use super::connections::Connections;
 use super::minute_stats::{Audience, MinuteStats};
 use super::outbox::Outbox;
@@ -111,6 +110,17 @@ pub(super) struct ProbeProgress {
     pub(super) slots: Vec<u32>,
     /// The registry actor is told when the last shard drops this.
     pub(super) _done: Arc<Probe>,
+}
+
+/// A sweep over all connections, for bans that have come.
+#[derive(Debug, Default)]
+pub(super) struct BanSweep {
+    /// The slot that is next; None = no sweep is under way.
+    pub(super) next: Option<u32>,
+    /// Bans have come that need another one.
+    pub(super) is_wanted: bool,
+    /// Before this time no other one begins, Unix milliseconds.
+    pub(super) not_before_ms: u64,
 }
 
 impl Shard {

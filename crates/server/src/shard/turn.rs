@@ -125,7 +125,7 @@ impl Shard {
             || !self.unread.is_empty()
             || !self.sliced.is_empty()
             || self.has_ready_listener()
-            || self.ban_sweep.is_under_way()
+            || self.ban_sweep.next.is_some()
     }
 
     fn begin_turn(&mut self) {

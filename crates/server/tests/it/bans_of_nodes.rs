@@ -137,6 +137,9 @@ fn postgres_shares_bans() {
     let scratch = Scratch::new("bans-postgres");
     let postgres = Postgres::start(&scratch.0);
     bans_reach_every_node(port_of(&postgres), on_postgres);
+    // What an operator sees there.
+    let kept = "SELECT string_agg(kind || ' ' || name, ', ' ORDER BY kind) FROM touchline.fact WHERE value IS NOT NULL";
+    assert_eq!(postgres.sql(kept), "token_revoke t2, user_block ann, user_tokens_invalidate bob");
 }
 
 #[test]

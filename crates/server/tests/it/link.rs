@@ -1,5 +1,5 @@
-//! A link to a server that a test can cut: what is sent over a cut link waits and never arrives, as behind a network that
-//! is gone, and nobody is told.
+//! A link to a server that a test can cut: what is sent over a cut link never arrives, as behind a network that is
+//! gone, and nobody is told.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -6,7 +6,6 @@ use tokio_postgres::{Client, Error, Row};
 use touchline_protocol::fact::{Fact, FactChange, FactKey, FactsEvent};
 
 use super::failure::PostgresError;
-use super::parts::signed;
 use crate::events::{EventSink, StoreEvent};
 use crate::rows::readable;
 
@@ -17,7 +16,7 @@ const PAGE_ROWS: i64 = 10_000;
 pub(super) async fn change(client: &Client, change: &FactChange) -> Result<u64, Error> {
     let FactKey { kind, name } = change.key();
     let (value, until_s) = match change {
-        FactChange::Put(fact) => (Some(&*fact.value), signed(fact.expires_s)),
+        FactChange::Put(fact) => (Some(&*fact.value), i64::try_from(fact.expires_s).unwrap_or(i64::MAX)),
         FactChange::Remove(_) => (None, 0),
     };
     let change = "SELECT touchline.change_fact($1, $2, $3, $4)";
@@ -27,7 +26,7 @@ pub(super) async fn change(client: &Client, change: &FactChange) -> Result<u64, 
 
 /// Deletes facts that do not hold any more, at most `limit`; returns how many.
 pub(super) async fn expire(client: &Client, limit: u64) -> Result<u64, Error> {
-    let row = client.query_one("SELECT touchline.trim_facts($1)", &[&signed(limit)]).await?;
+    let row = client.query_one("SELECT touchline.trim_facts($1)", &[&(limit as i64)]).await?;
     Ok(row.get::<_, i64>(0) as u64)
 }
 

@@ -74,7 +74,7 @@ fn facts_survive_a_restart_and_each_change_is_reported_before_it_is_acknowledged
     on_both("facts", |settings| {
         let stage = node("one", settings);
         assert_eq!(loaded(&stage), [""; 0]);
-        for name in ["ann", "bob", "eve \"e\" \u{1f600}"] {
+        for name in ["ann", "bob", "e\"v\u{e9}"] {
             change(&stage, put(name));
         }
         change(&stage, FactChange::Remove(key("bob")));
@@ -83,7 +83,10 @@ fn facts_survive_a_restart_and_each_change_is_reported_before_it_is_acknowledged
         let (sender, reply) = channel();
         stage.store.change_fact(put("told"), tells(&sender));
         let events = stage.events.lock().expect("no test thread panics while it holds the lock");
-        let is_told = |event: &StoreEvent| matches!(event, StoreEvent::Facts(FactsEvent::Written { change, .. }) if &*change.key().name == "told");
+        let is_told = |event: &StoreEvent| match event {
+            StoreEvent::Facts(FactsEvent::Written { change, .. }) => &*change.key().name == "told",
+            _ => false,
+        };
         while !is_told(&events.recv_timeout(TIMEOUT).expect("it is reported")) {}
         assert_eq!(reply.recv_timeout(TIMEOUT), Ok(Ok(())));
         drop(events);
@@ -93,7 +96,7 @@ fn facts_survive_a_restart_and_each_change_is_reported_before_it_is_acknowledged
         let mut facts = facts;
         facts.sort_by(|one, other| one.key.cmp(&other.key));
         let ann = Fact { value: r#"{"again":1}"#.into(), ..fact("ann", 5_000_000_000) };
-        assert_eq!(facts, [ann, fact("eve \"e\" \u{1f600}", 0), fact("told", 0)]);
+        assert_eq!(facts, [ann, fact("e\"v\u{e9}", 0), fact("told", 0)]);
         stage.store.close();
     });
 }
@@ -151,9 +154,9 @@ fn every_node_follows_the_changes_of_the_others_in_their_order() {
 fn a_node_that_was_away_loads_everything() {
     on_postgres("facts-away", |url, postgres| {
         let (one, two) = (node("one", &settings(url)), node("two", &settings(url)));
-        (loaded(&one), loaded(&two));
+        assert_eq!((loaded(&one).len(), loaded(&two).len()), (0, 0));
         change(&one, put("ann"));
-        (changes(&one, 1), changes(&two, 1));
+        assert_eq!(changes(&one, 1), changes(&two, 1));
         two.store.close();
         postgres.kill();
         assert_eq!(next(&one), FactsEvent::CutOff);
