@@ -57,6 +57,11 @@ fn loaded(stage: &Stage) -> Vec<String> {
     }
 }
 
+/// Waits until a node follows the changes of others: it has loaded the facts when it was opened, and when it listens.
+fn following(stage: &Stage) {
+    assert_eq!((loaded(stage).len(), loaded(stage).len()), (0, 0));
+}
+
 /// The changes that are reported next, so many.
 fn changes(stage: &Stage, count: usize) -> Vec<FactChange> {
     let mut all = Vec::new();
@@ -130,7 +135,8 @@ fn facts_that_have_expired_are_deleted() {
 fn every_node_follows_the_changes_of_the_others_in_their_order() {
     on_postgres("shared-facts", |url, _| {
         let (one, two) = (node("one", &settings(url)), node("two", &settings(url)));
-        assert_eq!((loaded(&one).len(), loaded(&two).len()), (0, 0));
+        following(&one);
+        following(&two);
         let mut expected = Vec::new();
         for number in 0..50 {
             let put = put(&format!("user-{number}"));
@@ -154,7 +160,8 @@ fn every_node_follows_the_changes_of_the_others_in_their_order() {
 fn a_node_that_was_away_loads_everything() {
     on_postgres("facts-away", |url, postgres| {
         let (one, two) = (node("one", &settings(url)), node("two", &settings(url)));
-        assert_eq!((loaded(&one).len(), loaded(&two).len()), (0, 0));
+        following(&one);
+        following(&two);
         change(&one, put("ann"));
         assert_eq!(changes(&one, 1), changes(&two, 1));
         two.store.close();
