@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::hook::ClientProxySettings;
+use crate::limit::RateLimitSettings;
 use crate::setting::{SOME, ValueKind};
 
 settings! {
@@ -48,6 +49,8 @@ settings! {
         own command_rate_limit: usize = 10_000;
         /// Bytes that a connection may send in a second; one that sends more is read more slowly. 0 is any number.
         own byte_rate_limit: usize = 0;
+        /// Rates of single commands, of errors and of failed connects, by connection, user and address.
+        section rate_limit: RateLimitSettings = RateLimitSettings::default();
         /// Bytes of publications and messages that may wait for one slow connection until it is ended with 3008.
         /// Answers to its own commands do not count: they are made only when there is room.
         key queue_max_size: usize = 1_048_576, SOME;

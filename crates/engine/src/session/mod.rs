@@ -16,6 +16,7 @@ mod heartbeat;
 mod hook_refresh;
 mod hook_state;
 mod hooks;
+mod limits;
 mod lines;
 mod permission;
 mod pings;
