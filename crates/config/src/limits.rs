@@ -32,6 +32,7 @@ const fn fixed(file: &'static str, name: &'static str, what: &'static str, told:
 }
 
 const STREAM_BODY: &str = "memory of a request that opens a stream";
+const ABOVE_RATE: &str = "error 111; or nothing: the command waits (`on_limit`)";
 const SERVED_413: &str = "413";
 const SLOWER: &str = "nothing: it is read more slowly; over `/emulation` it ends with 3013";
 
@@ -56,6 +57,15 @@ pub(crate) const LIMITS: &[Limit] = &[
     limit("client.answer_max_size", "memory of one answer to a client", "a shorter page of history; no `recovered`"),
     limit("client.command_rate_limit", "time of the shard", SLOWER),
     limit("client.byte_rate_limit", "time of the shard, and the network", SLOWER),
+    limit("client.rate_limit.client_command.enabled", "each command of a connection, by rates of its own", ABOVE_RATE),
+    limit("client.rate_limit.user_command.enabled", "each command of a user on a node", ABOVE_RATE),
+    limit("client.rate_limit.address_command.enabled", "each command of a client address on a node", ABOVE_RATE),
+    limit("client.rate_limit.client_error.enabled", "errors that a connection causes", "3509"),
+    limit("client.rate_limit.failed_connect.enabled", "tokens and passwords that are guessed from one address", "429; over bare TCP the connection is closed"),
+    limit("client.rate_limit.slow_wait_max", "commands that wait for their rate (`on_limit = \"slow\"`)", "error 111"),
+    limit("client.rate_limit.escalation.enabled", "clients that do not heed 111", "3013, then 111 (a user) or 429 (an address) for a while"),
+    limit("client.rate_limit.users_max_entries", "memory for the rates of users; as many that are refused", "nothing: the oldest is forgotten, and begins with full buckets"),
+    limit("client.rate_limit.addresses_max_entries", "memory for the rates of addresses; as many that have failed, and as many that are refused", "nothing: the oldest is forgotten, and begins with full buckets"),
     limit("client.queue_max_size", "memory for a connection that does not read", "3008"),
     limit("client.queue_max_entries", "messages that wait for a connection that does not read", "3008"),
     limit("client.pong_timeout", "connections whose peer is gone", "3012"),
@@ -211,6 +221,8 @@ pub(crate) const FIXED: &[Fixed] = &[
 /// Constants that are called as limits are, and bound no input: (file, name).
 pub(crate) const NO_FIXED: &[(&str, &str)] = &[
     ("engine/src/session/refusal.rs", "CHANNEL_SHOWN_MAX"),
+    ("config/src/check/limits.rs", "RATE_MAX"),
+    ("config/src/check/limits.rs", "BUCKETS_MAX"),
     ("engine/src/session/hook_refresh.rs", "SPREAD_MAX"),
     ("engine/src/session/hook_state.rs", "RETRY_DELAY_MAX"),
     ("engine/src/hook/settings.rs", "TEXT_LEN_MAX"),

@@ -71,6 +71,7 @@ fn node() -> SessionSettings {
         deferred_max: 1_000_000,
         track: TrackLimits { rate: 0, props_max: 0 },
         users: None,
+        limits: None,
     }
 }
 
@@ -117,6 +118,7 @@ impl World {
             &mut self.session,
             &mut Context {
                 now_ms: 1,
+                now_us: 0,
                 random: 7,
                 id: ConnectionId { shard: 0, slot: 0, generation: 0 },
                 ping_interval: self.node.client.ping_interval,

@@ -63,6 +63,7 @@ pub fn try_token(
         id: String::new(),
         signer: Arc::new(NoSigner),
         users: None,
+        limits: None,
         line_idle: Duration::ZERO,
         deferred_max: 0,
         track: TrackLimits { rate: 0, props_max: 0 },
@@ -80,6 +81,7 @@ pub fn try_token(
     let (mut hub, mut tracker) = (Hub::new(hash_seed), Tracker::default());
     let mut context = Context {
         now_ms,
+        now_us: 0,
         random: 0,
         id: ConnectionId { shard: 0, slot: 0, generation: 0 },
         ping_interval: node.client.ping_interval,

@@ -79,7 +79,8 @@ fn row(text: &mut String, key: &Key) {
         ValueKind::Pem => "PEM".to_owned(),
         ValueKind::Texts => "list of texts".to_owned(),
         ValueKind::StringMap => "table of texts".to_owned(),
-        ValueKind::Transforms => "list of tables".to_owned(),
+        ValueKind::Transforms | ValueKind::Buckets | ValueKind::Overrides(_) => "list of tables".to_owned(),
+        ValueKind::OverrideTable => "table of tables".to_owned(),
         ValueKind::Path => "path".to_owned(),
         ValueKind::Text | ValueKind::Pattern => key.kind.name(),
     };

@@ -84,7 +84,8 @@ impl CommandRules {
         let commands = LimitedCommand::ALL.map(|command| {
             let Some(block) = block_of(settings, connect, command) else { return CommandEntry::default() };
             let default = (settings.default.enabled, &settings.default.buckets);
-            let (is_on, rates) = if block.enabled && !block.buckets.0.is_empty() { (true, block.buckets) } else { default };
+            let (is_on, rates) =
+                if block.enabled && !block.buckets.0.is_empty() { (true, block.buckets) } else { default };
             let base = is_on.then(|| add(rates)).unwrap_or_default();
             let counts = |item: &&RateOverride| item.enabled && !item.buckets.0.is_empty();
             let overrides = block.overrides.into_iter().flatten().filter(counts);
@@ -212,7 +213,8 @@ impl EscalationRules {
     /// The rules; `None` = they are switched off.
     pub fn of(settings: &EscalationSettings) -> Option<Self> {
         // The last of the refusals finds no token.
-        let refusals = BucketSpec::with_burst(settings.interval, settings.refusals, settings.refusals.saturating_sub(1));
+        let refusals =
+            BucketSpec::with_burst(settings.interval, settings.refusals, settings.refusals.saturating_sub(1));
         settings.enabled.then(|| EscalationRules { refusals, refused_for_ns: nanos(settings.refused_for) })
     }
 
@@ -267,8 +269,11 @@ mod tests {
     fn an_override_replaces_the_block() {
         let mut settings = CommandLimitSettings { default: block(3), ..on() };
         let item = |name: &str, enabled, buckets| RateOverride { name: name.into(), enabled, buckets };
-        settings.subscribe.namespace_overrides.0 =
-            vec![item("chat", true, rates(9)), item("off", false, rates(9)), item("none", true, RateBuckets::default())];
+        settings.subscribe.namespace_overrides.0 = vec![
+            item("chat", true, rates(9)),
+            item("off", false, rates(9)),
+            item("none", true, RateBuckets::default()),
+        ];
         settings.rpc.method_override.0 = vec![item("price", true, rates(1))];
         let rules = CommandRules::of_client(&settings).expect("they are on");
         let mut levels = BucketLevels::default();
@@ -298,8 +303,7 @@ mod tests {
     fn an_unsubscribe_is_charged_and_never_refused() {
         let rules = CommandRules::of_client(&CommandLimitSettings { total: block(3), default: block(1), ..on() });
         let (rules, mut levels) = (rules.expect("they are on"), BucketLevels::default());
-        let charge =
-            CommandCharge { command: LimitedCommand::Unsubscribe, detail: "", now_ns: 1, patience_ns: 0 };
+        let charge = CommandCharge { command: LimitedCommand::Unsubscribe, detail: "", now_ns: 1, patience_ns: 0 };
         assert_eq!(rules.charge(&mut levels, &charge), LimitVerdict::Allowed(0));
         for _ in 0..9 {
             assert_eq!(rules.charge(&mut levels, &charge), LimitVerdict::Over);

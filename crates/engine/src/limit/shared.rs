@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use super::command::{LimitLayer, LimitOutcome, LimitedCommand};
-use super::rules::{
-    BlockRules, CommandCharge, CommandRules, EscalationRules, FailedConnectRules, LimitVerdict, nanos,
-};
+use super::rules::{BlockRules, CommandCharge, CommandRules, EscalationRules, FailedConnectRules, LimitVerdict, nanos};
 use super::settings::{OnLimit, RateLimitSettings};
 
 /// A client address as a key of tables: of IPv6 a /64, an IPv4 address in its mapped form.

@@ -174,6 +174,7 @@ impl Story {
             id: "node".into(),
             signer: Arc::new(Claims),
             users: settings.users,
+            limits: None,
             deferred_max: settings.deferred_max,
             track: settings.track,
             line_idle: settings.line_idle,
@@ -393,6 +394,7 @@ impl Story {
             &mut person.session,
             &mut Context {
                 now_ms: self.now_ms,
+                now_us: 0,
                 random: self.random,
                 id: ConnectionId { shard: 0, slot: index as u32, generation: 0 },
                 ping_interval: self.node.client.ping_interval,
