@@ -49,8 +49,6 @@ settings! {
         own command_rate_limit: usize = 10_000;
         /// Bytes that a connection may send in a second; one that sends more is read more slowly. 0 is any number.
         own byte_rate_limit: usize = 0;
-        /// Rates of single commands, of errors and of failed connects, by connection, user and address.
-        section rate_limit: RateLimitSettings = RateLimitSettings::default();
         /// Bytes of publications and messages that may wait for one slow connection until it is ended with 3008.
         /// Answers to its own commands do not count: they are made only when there is room.
         key queue_max_size: usize = 1_048_576, SOME;
@@ -93,6 +91,8 @@ settings! {
         section proxy: ClientProxySettings = ClientProxySettings::default();
         /// The connect reply carries the server's time.
         key connect_include_server_time: bool = false;
+        /// Rates of single commands, of errors and of failed connects, by connection, user and address.
+        section rate_limit: RateLimitSettings = RateLimitSettings::default();
     }
 }
 
