@@ -222,6 +222,7 @@ pub(crate) const FIXED: &[Fixed] = &[
 /// Constants that are called as limits are, and bound no input: (file, name).
 pub(crate) const NO_FIXED: &[(&str, &str)] = &[
     ("engine/src/session/refusal.rs", "CHANNEL_SHOWN_MAX"),
+    ("config/src/check/limits.rs", "WAIT_MAX"),
     ("config/src/check/limits.rs", "RATE_MAX"),
     ("config/src/check/limits.rs", "BUCKETS_MAX"),
     ("engine/src/session/hook_refresh.rs", "SPREAD_MAX"),

@@ -14,6 +14,8 @@ use crate::settings::Settings;
 const SECTION: &str = "client.rate_limit";
 /// Shortest and longest interval of a rate.
 const INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_hours(24)];
+/// Longest time for which a command may wait: its connection is not read meanwhile.
+const WAIT_MAX: Duration = Duration::from_hours(1);
 /// Greatest rate.
 const RATE_MAX: u32 = 1_000_000;
 /// Rates of one block, all of which are looked at for each command.
@@ -34,6 +36,9 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     let failed = &limits.failed_connect;
     checker.rates("failed_connect", failed.enabled, &failed.buckets);
     escalation(limits, &mut checker);
+    if !(INTERVALS[0]..=WAIT_MAX).contains(&limits.slow_wait_max) {
+        checker.error("slow_wait_max: expected 1ms to 1h");
+    }
 }
 
 fn escalation(limits: &RateLimitSettings, checker: &mut LimitChecker<'_>) {

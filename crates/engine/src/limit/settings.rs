@@ -32,8 +32,8 @@ settings! {
         /// What happens to a command for which a bucket has no token: `error` refuses it with 111, `slow` lets it wait
         /// until a token is there, and reads no more of the connection meanwhile.
         own on_limit: OnLimit = OnLimit::Error;
-        /// With `on_limit = "slow"`: the longest time for which a command waits; one that would wait longer is refused
-        /// with 111.
+        /// With `on_limit = "slow"`: the longest time for which a command waits, 1ms to 1h; one that would wait longer
+        /// is refused with 111.
         own slow_wait_max: Duration = Duration::from_secs(10);
         /// What follows when commands of a connection are refused again and again.
         section escalation: EscalationSettings = EscalationSettings::default() => own {};

@@ -190,9 +190,16 @@ impl Session {
 
     /// Charges the errors that the client has just got to its connection; too many of them end it. The shard calls it
     /// after each decision.
+    #[inline]
     pub fn charge_errors(&mut self, context: &mut Context<'_>) {
+        if !context.effects.errors.is_empty() {
+            self.charge_new_errors(context);
+        }
+    }
+
+    fn charge_new_errors(&mut self, context: &mut Context<'_>) {
         let node = context.node;
-        let Some(limits) = node.limits.as_ref().filter(|_| !context.effects.errors.is_empty()) else { return };
+        let Some(limits) = &node.limits else { return };
         for index in 0..context.effects.errors.len() {
             if is_of_client(context.effects.errors[index]) {
                 self.charge_error(limits, context);
