@@ -17,10 +17,11 @@ use crate::auth::TokenVerifier;
 use crate::backend::{nats, store};
 use crate::hooks::{Endpoints, HookHandler, WorkerStart};
 use crate::listening::listen_on_each;
+use crate::net::forwarded::KeptFields;
 use crate::net::origin::Origins;
 use crate::net::port::{Port, PortRole};
 use crate::node::{Node, NodeHandles};
-use crate::preparation::{Ports, prepare, proxies_of};
+use crate::preparation::{Ports, prepare, proxies_of, user_field};
 use crate::runtime::clock::Clock;
 use crate::runtime::hook_mailbox::HookMailbox;
 use crate::runtime::limit_tables::LimitTables;
@@ -120,24 +121,15 @@ impl Server {
         let statistics = store::stats_opening(&settings)?;
         let (handles, shards) = shard_parts(listeners)?;
         let (cluster, joining) = nats::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
-        let forwarded_names = endpoints.forwarded_names();
+        let user = user_field(&settings)?;
+        let kept_fields = KeptFields { forwarded: endpoints.forwarded_names(), user };
         let (hooks, worker) = hooks_of(&settings, endpoints).unzip();
         let node = Arc::new(Node::new(
             settings,
             session,
             clock,
             id,
-            NodeHandles {
-                shards: handles,
-                registry,
-                cluster,
-                signer,
-                proxies,
-                origins,
-                hooks,
-                forwarded_names,
-                limits,
-            },
+            NodeHandles { shards: handles, registry, cluster, signer, proxies, origins, hooks, kept_fields, limits },
         ));
         if let Some(databases) = databases {
             store::open(&node, &databases).map_err(|source| StartError::Database { database: "primary", source })?;
@@ -157,6 +149,7 @@ fn hook_needs(settings: &Settings, endpoints: &Endpoints) -> session::HookNeeds 
         rpc: settings.rpc.clone(),
         emulated_header_names: endpoints.emulated_names(),
         keeps_meta: endpoints.includes_meta(),
+        caps: Arc::clone(&endpoints.caps),
     }
 }
 

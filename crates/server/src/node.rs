@@ -17,7 +17,7 @@ use touchline_engine::{ConnectionId, Response, ShardId, session};
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::{HeaderMap, HeaderName, ORIGIN};
+use hyper::header::{HeaderMap, ORIGIN};
 use touchline_protocol::Error;
 use touchline_protocol::stream::ChannelName;
 use touchline_registry::OwnerId;
@@ -25,6 +25,7 @@ use touchline_store::Store;
 use touchline_store::stats::Stats;
 
 use crate::net::admission::{Admission, AdmissionControl, Denial, address_key};
+use crate::net::forwarded::KeptFields;
 use crate::net::headers::Headers as _;
 use crate::net::origin::Origins;
 use crate::net::port::PortRole;
@@ -53,7 +54,7 @@ pub(crate) struct NodeHandles {
     pub(crate) proxies: Proxies,
     pub(crate) origins: Origins,
     pub(crate) hooks: Option<HookMailbox>,
-    pub(crate) forwarded_names: Vec<HeaderName>,
+    pub(crate) kept_fields: KeptFields,
     pub(crate) limits: Option<Arc<LimitTables>>,
 }
 
@@ -96,7 +97,7 @@ pub(crate) struct Node {
     /// The mailbox of the thread that asks backends; None = no hook is switched on.
     pub(crate) hooks: Option<HookMailbox>,
     /// Header fields of clients' requests that backends are sent.
-    pub(crate) forwarded_names: Vec<HeaderName>,
+    pub(crate) kept_fields: KeptFields,
     /// The connection to the other nodes; None = the node runs alone.
     pub(crate) cluster: Option<Cluster>,
     /// The primary database; empty = nothing needs it.
@@ -130,8 +131,7 @@ impl Node {
         handles: NodeHandles,
     ) -> Self {
         let draining = watch::Sender::new(false);
-        let NodeHandles { shards, registry, cluster, signer, proxies, origins, hooks, forwarded_names, limits } =
-            handles;
+        let NodeHandles { shards, registry, cluster, signer, proxies, origins, hooks, kept_fields, limits } = handles;
         let buffer_max_size =
             if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         let buffer_slice = buffer_max_size / shards.len().max(1);
@@ -153,7 +153,7 @@ impl Node {
             registry,
             registry_metrics: Mutex::default(),
             hooks,
-            forwarded_names,
+            kept_fields,
             cluster,
             store: OnceLock::new(),
             stats: OnceLock::new(),

@@ -23,6 +23,7 @@ use super::input::Input;
 use super::queue::OutputKind;
 use super::state::{SCRATCH_SIZE, Shard, WHEEL_TICKS, take_one};
 use super::unauthenticated::UnauthenticatedEntry;
+use crate::net::forwarded::RequestFields;
 use crate::net::negotiated::Negotiated;
 use crate::net::socket::{AcceptedSocket, Socket};
 use crate::net::transport::Transport;
@@ -58,6 +59,8 @@ impl Shard {
             // One of many streams of an HTTP/2 connection: no room has been made for it yet.
             self.limit_unauthenticated();
         }
+        // A proxy that names the user shows its own certificate.
+        let user = user.filter(|_| negotiated.fields.user.is_none());
         let Some(slot) = self.insert_connection(socket.into(), false, negotiated) else { return };
         if let (Some(user), Some(connection)) = (user, self.connections.get_mut(slot)) {
             connection.session.certify(user);
@@ -104,6 +107,10 @@ impl Shard {
         if self.node.session.limits.as_ref().is_some_and(RateLimits::need_addresses) {
             session.set_address(negotiated.admission.address);
         }
+        let RequestFields { forwarded, user } = negotiated.fields;
+        if let Some(user) = user {
+            session.certify(user);
+        }
         self.connections.insert(Connection {
             socket,
             session,
@@ -131,7 +138,7 @@ impl Shard {
         if let Some(address_slot) = negotiated.admission.address_slot {
             self.address_slots.insert(slot, address_slot);
         }
-        if let Some(headers) = negotiated.forwarded {
+        if let Some(headers) = forwarded {
             self.forwarded.insert(slot, headers);
         }
         self.unauthenticated.sessions += 1;
