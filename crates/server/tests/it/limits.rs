@@ -403,6 +403,36 @@ fn an_address_whose_connects_fail_is_refused_for_a_while() {
 }
 
 #[test]
+fn refusals_of_the_connect_hook_are_failures_and_its_faults_are_not() {
+    let backend = Backend::start(|question| match question.body["data"].as_str() {
+        Some("busy") => Answer::Json(json!({"error": {"code": 450, "message": "later", "temporary": true}})),
+        Some("error") => Answer::Json(json!({"error": {"code": 401, "message": "who are you"}})),
+        Some("end") => Answer::Json(json!({"disconnect": {"code": 4501, "reason": "banned"}})),
+        _ => Answer::Status(500, String::new()),
+    });
+    let server = start(|settings| {
+        settings.client.proxy.connect.enabled = true;
+        settings.client.proxy.connect.proxy.endpoint = backend.url("/connect");
+        let failed = &mut settings.client.rate_limit.failed_connect;
+        failed.enabled = true;
+        failed.buckets = rate(1);
+    });
+    let mut waiting = server.websocket();
+    let connect = |data: &str| {
+        let mut socket = server.websocket();
+        socket.send_json(json!({"id": 1, "connect": {"data": data}}));
+        socket.next().map(|reply| code(&reply))
+    };
+    for _ in 0..3 {
+        assert_eq!((connect("busy"), connect("fault")), (Ok(450), Ok(100)));
+    }
+    assert_eq!(connect("end"), Err(Heard::Close(4501, "banned".into())));
+    assert_eq!(connect("error"), Ok(401));
+    assert_eq!(code(&waiting.ask(json!({"id": 1, "connect": {"data": "busy"}}))), 111, "the backend is not asked");
+    assert_eq!(counted(&server, "rate_limit_measures_total", "cause=\"failed_connect\""), 1);
+}
+
+#[test]
 fn a_refused_address_is_closed_before_its_tls_handshake_where_only_clients_come() {
     let certificate = certificate("limits");
     let server = certificate.server(|settings| {
