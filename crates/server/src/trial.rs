@@ -94,12 +94,12 @@ pub fn try_token(
     for command in commands {
         session.receive(command.to_string().as_bytes(), &mut context);
     }
-    let code = effects.disconnect.map(|why| why.code.into()).or(effects.errors.first().copied());
-    let unknown = "the server would not say why";
-    Ok(code.map(|code| {
-        effects
-            .refusals
-            .pop()
-            .map_or(RefusalReport { code, cause: unknown, channel: "".into() }, |why| RefusalReport { code, ..why })
-    }))
+    Ok(refusal_of(effects))
+}
+
+/// Why a session has refused something; None = it has not.
+fn refusal_of(mut effects: Effects) -> Option<RefusalReport> {
+    let code = effects.disconnect.map(|why| why.code.into()).or(effects.errors.first().copied())?;
+    let unknown = || RefusalReport { code, cause: "the server would not say why", channel: "".into() };
+    Some(effects.refusals.pop().map_or_else(unknown, |why| RefusalReport { code, ..why }))
 }

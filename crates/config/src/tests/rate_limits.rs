@@ -64,7 +64,8 @@ fn what_contradicts_itself_is_told() {
         ),
         (
             format!(
-                "user_command = {{rpc = {{method_overrides = [{{method = \"m\", {rate}}}, {{method = \"m\", {rate}}}]}}}}"
+                "user_command = {{rpc = {{method_overrides = [{{method = \"m\", {rate}}}, \
+                 {{method = \"m\", {rate}}}]}}}}"
             ),
             "there twice",
         ),

@@ -159,7 +159,9 @@ mod tests {
     proptest! {
         /// Against a list in the order of use.
         #[test]
-        fn it_holds_what_was_used_last(entries_max in 1_usize..20, uses in prop::collection::vec((0_u128..40, any::<bool>()), 0..400)) {
+        fn it_holds_what_was_used_last(
+            entries_max in 1_usize..20, uses in prop::collection::vec((0_u128..40, any::<bool>()), 0..400),
+        ) {
             let mut table = table(entries_max);
             let mut known: Vec<(u128, u64)> = Vec::new();
             for (key, is_look) in uses {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::flow::Deferred;
 use super::hook_state::HookState;
-use super::limits::LimitState;
+use super::limit_state::LimitState;
 
 /// Counts the connections of each user on all shards of a node.
 pub trait UserCounter {

@@ -7,23 +7,9 @@ use touchline_protocol::command::{Command, CommandKind};
 use touchline_protocol::{Disconnect, Error};
 
 use super::context::Context;
+use super::limit_state::LimitState;
 use super::state::Session;
-use crate::limit::{
-    AddressKey, BucketLevels, CommandCharge, LimitLayer, LimitOutcome, LimitVerdict, LimitedCommand, RateLimits,
-};
-
-/// What rates need of a session.
-#[derive(Debug, Default)]
-pub(super) struct LimitState {
-    /// The address of the client; `None` = no rate of addresses is switched on.
-    address: Option<AddressKey>,
-    /// The buckets of the connection's commands.
-    commands: BucketLevels,
-    /// The buckets of the connection's errors.
-    errors: BucketLevels,
-    /// The bucket of the connection's refused commands.
-    refusals: BucketLevels,
-}
+use crate::limit::{AddressKey, CommandCharge, LimitLayer, LimitOutcome, LimitVerdict, LimitedCommand, RateLimits};
 
 /// What becomes of a command by its rates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,6 +16,7 @@ mod heartbeat;
 mod hook_refresh;
 mod hook_state;
 mod hooks;
+mod limit_state;
 mod limits;
 mod lines;
 mod permission;

@@ -1,5 +1,5 @@
-//! Rates of commands, of errors and of failed connects: each layer, what replaces a rate, what follows when nobody heeds
-//! a refusal, and that nothing of it grows.
+//! Rates of commands, of errors and of failed connects: each layer, what replaces a rate, what follows when nobody
+//! heeds a refusal, and that nothing of it grows.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
