@@ -80,13 +80,13 @@ impl CommandRules {
             buckets.extend(rates.0.iter().map(|bucket| BucketSpec::new(*bucket)));
             first..buckets.len()
         };
-        let total = settings.total.enabled.then(|| add(&settings.total.buckets)).unwrap_or_default();
+        let total = if settings.total.enabled { add(&settings.total.buckets) } else { 0..0 };
         let commands = LimitedCommand::ALL.map(|command| {
             let Some(block) = block_of(settings, connect, command) else { return CommandEntry::default() };
             let default = (settings.default.enabled, &settings.default.buckets);
             let (is_on, rates) =
                 if block.enabled && !block.buckets.0.is_empty() { (true, block.buckets) } else { default };
-            let base = is_on.then(|| add(rates)).unwrap_or_default();
+            let base = if is_on { add(rates) } else { 0..0 };
             let counts = |item: &&RateOverride| item.enabled && !item.buckets.0.is_empty();
             let overrides = block.overrides.into_iter().flatten().filter(counts);
             let overrides = overrides.map(|item| (Box::from(item.name.as_str()), add(&item.buckets))).collect();
