@@ -7,7 +7,7 @@ pub enum LimitedCommand {
     Connect,
     /// `subscribe`.
     Subscribe,
-    /// `unsubscribe`: charged, and never refused.
+    /// `unsubscribe`: charged; it is never refused and never waits.
     Unsubscribe,
     /// `publish`.
     Publish,

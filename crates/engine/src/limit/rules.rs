@@ -100,11 +100,12 @@ impl CommandRules {
     pub fn charge(&self, levels: &mut BucketLevels, charge: &CommandCharge<'_>) -> LimitVerdict {
         let entry = &self.commands[charge.command as usize];
         let own = entry.overrides.get(charge.detail).unwrap_or(&entry.base);
+        let is_never_refused = charge.command == LimitedCommand::Unsubscribe;
+        let patience_ns = if is_never_refused { 0 } else { charge.patience_ns };
         let mut take = |range: &Range<usize>| {
             let specs = &self.buckets[range.clone()];
-            levels.take(specs, range.start as u32, charge.now_ns, charge.patience_ns)
+            levels.take(specs, range.start as u32, charge.now_ns, patience_ns)
         };
-        let is_never_refused = charge.command == LimitedCommand::Unsubscribe;
         let own_wait_ns = take(own);
         let total_wait_ns = if own_wait_ns.is_some() || is_never_refused { take(&self.total) } else { None };
         match (own_wait_ns, total_wait_ns) {
@@ -300,10 +301,11 @@ mod tests {
     }
 
     #[test]
-    fn an_unsubscribe_is_charged_and_never_refused() {
+    fn an_unsubscribe_is_charged_and_is_never_refused_and_never_waits() {
         let rules = CommandRules::of_client(&CommandLimitSettings { total: block(3), default: block(1), ..on() });
         let (rules, mut levels) = (rules.expect("they are on"), BucketLevels::default());
-        let charge = CommandCharge { command: LimitedCommand::Unsubscribe, detail: "", now_ns: 1, patience_ns: 0 };
+        let charge =
+            CommandCharge { command: LimitedCommand::Unsubscribe, detail: "", now_ns: 1, patience_ns: u64::MAX };
         assert_eq!(rules.charge(&mut levels, &charge), LimitVerdict::Allowed(0));
         for _ in 0..9 {
             assert_eq!(rules.charge(&mut levels, &charge), LimitVerdict::Over);

@@ -33,8 +33,8 @@ settings! {
         /// until a token is there, and reads no more of the connection meanwhile.
         own on_limit: OnLimit = OnLimit::Error;
         /// With `on_limit = "slow"`: the longest time for which a command waits, 1ms to 1h; one that would wait longer
-        /// is refused with 111.
-        own slow_wait_max: Duration = Duration::from_secs(10);
+        /// is refused with 111. Keep it below the time after which clients give up: 5s in the SDKs.
+        own slow_wait_max: Duration = Duration::from_secs(4);
         /// What follows when commands of a connection are refused again and again.
         section escalation: EscalationSettings = EscalationSettings::default() => own {};
         /// Users whose buckets this node remembers, and as many that it refuses; of more, the one that was seen the
@@ -66,8 +66,8 @@ settings! {
         section subscribe: ChannelCommandBlock = ChannelCommandBlock::default();
         /// The rate of `unsubscribe`.
         section unsubscribe: ChannelCommandBlock = ChannelCommandBlock::default() => with {
-            enabled: "`unsubscribe` has rates of its own. It is charged and never refused: a client that may not \
-                leave a channel connects anew, which costs more.";
+            enabled: "`unsubscribe` has rates of its own. It is charged, never refused and never waits: a client that \
+                may not leave a channel connects anew, which costs more.";
         };
         /// The rate of `publish`.
         section publish: ChannelCommandBlock = ChannelCommandBlock::default();
