@@ -27,7 +27,7 @@ pub(super) struct HookState {
     last_serial: u32,
     waits: Vec<HookWait>,
     /// Commands that have waited behind a hook, each whole, in order: they are executed once there is room.
-    pub(super) ready: VecDeque<Box<[u8]>>,
+    ready: VecDeque<Box<[u8]>>,
     /// Bytes of the commands behind hooks and of `ready`.
     held_size: usize,
     /// Waiting commands among `waits`.
@@ -187,6 +187,18 @@ impl HookState {
         wait.behind.push_back(command.into());
         self.held_size += command.len();
         true
+    }
+
+    /// Lets the commands behind a question go on. They came before those that are ready: each was looked at earlier.
+    pub(super) fn put_back(&mut self, behind: VecDeque<Box<[u8]>>) {
+        for command in behind.into_iter().rev() {
+            self.ready.push_front(command);
+        }
+    }
+
+    /// Whether commands that have waited may go on.
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// Takes the next command that has waited.

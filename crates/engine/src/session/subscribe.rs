@@ -399,6 +399,7 @@ impl Session {
             self.remove(index, context);
         }
         context.effects.messages.reply(command, &Reply::Unsubscribe);
+        self.run_ready(context);
     }
 
     /// Ends a subscription without a push to the client.
