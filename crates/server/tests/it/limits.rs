@@ -231,6 +231,33 @@ fn a_refused_command_never_reaches_the_backend() {
     assert_eq!(backend.questions().len(), 2);
 }
 
+#[test]
+fn a_command_that_waits_behind_a_hook_is_charged_once() {
+    let backend = Backend::start(|_| {
+        Answer::Late(Duration::from_millis(200), Box::new(Answer::Json(json!({"result": {"allow": ["pub"]}}))))
+    });
+    let server = start(|settings| {
+        settings.channel.proxy.subscribe.endpoint = backend.url("/subscribe");
+        settings.channel.proxy.subscribe.timeout = Duration::from_secs(30);
+        let options = ChannelOptions { subscribe_proxy_enabled: true, ..ChannelOptions::default() };
+        settings.channel.namespaces.push(Namespace { name: "chat".into(), options });
+        settings.client.rate_limit.client_command = each(2);
+    });
+    let (mut socket, _) = connected(&server, "ann");
+    socket.send_json(json!({"id": 2, "subscribe": {"channel": "chat:1"}}));
+    for id in 3..6 {
+        socket.send_json(json!({"id": id, "publish": {"channel": "chat:1", "data": id}}));
+    }
+    let mut found = BTreeMap::new();
+    while found.len() < 4 {
+        let message = socket.message();
+        if let Some(id) = message["id"].as_u64() {
+            found.insert(id, code(&message));
+        }
+    }
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), [(2, 0), (3, 0), (4, 0), (5, 111)]);
+}
+
 fn slow(settings: &mut Settings, wait: Duration) {
     let limits = &mut settings.client.rate_limit;
     limits.on_limit = OnLimit::Slow;
