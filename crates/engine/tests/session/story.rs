@@ -177,6 +177,7 @@ impl Story {
             id: "node".into(),
             signer: Arc::new(Claims),
             users: settings.users,
+            limits: None,
             deferred_max: settings.deferred_max,
             track: settings.track,
             line_idle: settings.line_idle,
@@ -410,6 +411,7 @@ impl Story {
             &mut person.session,
             &mut Context {
                 now_ms: self.now_ms,
+                now_us: 0,
                 random: self.random,
                 id: ConnectionId { shard: 0, slot: index as u32, generation: 0 },
                 ping_interval: self.node.client.ping_interval,
