@@ -6,6 +6,7 @@ use aws_lc_rs::rand;
 use touchline_config::{Settings, TlsSettings, WhenCutOff};
 use touchline_engine::bans::Bans;
 use touchline_engine::directory::Directory;
+use touchline_engine::limit::RateLimits;
 use touchline_engine::session::UserCounter;
 use touchline_engine::tracker::TrackLimits;
 use touchline_engine::{ClientSettings, Namespaces, ShardId, session};
@@ -24,6 +25,7 @@ use crate::node::{Node, NodeHandles};
 use crate::preparation::{Ports, prepare, proxies_of, user_field};
 use crate::runtime::clock::Clock;
 use crate::runtime::hook_mailbox::HookMailbox;
+use crate::runtime::limit_tables::LimitTables;
 use crate::runtime::shard_handle::ShardHandle;
 use crate::runtime::signer::HmacSigner;
 use crate::runtime::user_counts::UserCounts;
@@ -100,6 +102,7 @@ impl Server {
         let mut key = [0; 32];
         rand::fill(&mut key).map_err(|_| StartError::no_random_numbers())?;
         let signer = Arc::new(HmacSigner::new(key));
+        let limits = limits_of(client)?;
         let session = session::SessionSettings {
             client: client.clone(),
             namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
@@ -110,6 +113,7 @@ impl Server {
             id: id.clone(),
             signer: signer.clone(),
             users: users_of(client),
+            limits: limits.as_ref().map(|tables| RateLimits::new(&client.rate_limit, Arc::clone(tables) as _)),
             line_idle: settings.tcp.idle_timeout,
             deferred_max: deferred_max(&settings),
             hooks: hook_needs(&settings, &endpoints),
@@ -127,7 +131,7 @@ impl Server {
             session,
             clock,
             id,
-            NodeHandles { shards: handles, registry, cluster, signer, proxies, origins, hooks, kept_fields },
+            NodeHandles { shards: handles, registry, cluster, signer, proxies, origins, hooks, kept_fields, limits },
         ));
         facts::begin(&node);
         if let Some(databases) = databases {
@@ -171,6 +175,15 @@ fn hooks_of(settings: &Settings, endpoints: Endpoints) -> Option<(HookMailbox, W
 fn users_of(client: &ClientSettings) -> Option<Arc<dyn UserCounter + Send + Sync>> {
     let limit = client.user_connection_limit;
     if limit == 0 { None } else { Some(Arc::new(UserCounts::new(limit))) }
+}
+
+/// The rates of users and addresses; None = no rate is switched on.
+fn limits_of(client: &ClientSettings) -> Result<Option<Arc<LimitTables>>, StartError> {
+    if !RateLimits::are_on(&client.rate_limit) {
+        return Ok(None);
+    }
+    let seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
+    Ok(Some(Arc::new(LimitTables::new(&client.rate_limit, seed))))
 }
 
 /// The times by which the registry tells that another node is dead.

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use touchline_engine::{ChannelOptions, ClientSettings, TokenSettings};
 
 use super::names::{is_field_name, is_namespace_name};
-use super::{doubts, hooks, paths};
+use super::{doubts, hooks, limits, paths};
 use crate::finding::Finding;
 use crate::keys::{NAMESPACES, WITHOUT_NAMESPACE};
 use crate::probes::Probes;
@@ -32,6 +32,7 @@ pub(crate) fn check(settings: &Settings, probes: &Probes, findings: &mut Vec<Fin
     paths::check(settings, findings);
     doubts::check(settings, findings);
     hooks::check(settings, findings);
+    limits::check(settings, findings);
 }
 
 fn pings(settings: &Settings, findings: &mut Vec<Finding>) {

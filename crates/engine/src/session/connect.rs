@@ -32,6 +32,9 @@ impl Session {
         if !matches!(self.phase, Phase::AwaitingConnect) || command == 0 {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
+        if context.node.limits.is_some() && !self.may_try_connect(command, context) {
+            return;
+        }
         if !request.name.is_empty() {
             context.effects.program = Some(((*request.name).into(), (*request.version).into()));
         }
@@ -44,7 +47,10 @@ impl Session {
             }
             Ok(claims) => self.admit(command, request.subs, ClientAdmission::of_token(claims), context),
             Err(ConnectRefusal::Error(error)) => self.refuse_connect(command, error, context),
-            Err(ConnectRefusal::Disconnect(why)) => context.disconnect(why),
+            Err(ConnectRefusal::Disconnect(why)) => {
+                self.note_failed_connect(context);
+                context.disconnect(why);
+            }
         }
     }
 
@@ -63,6 +69,9 @@ impl Session {
         // First: a ban that comes later is noticed before the reply.
         let bans_version = context.node.bans.version();
         if !self.passes_bans(command, is_by_token.then(|| claims.shown()), context) {
+            return;
+        }
+        if context.node.limits.is_some() && !self.may_connect_as_user(command, context) {
             return;
         }
         let info = claims.info.as_deref().or(claims.b64info.as_ref().map(|packed| &*packed.0));

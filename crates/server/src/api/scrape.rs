@@ -15,6 +15,7 @@ use super::metrics_text::text_format;
 use crate::node::Node;
 use crate::runtime::ban_metrics::BanCollector;
 use crate::runtime::hook_metrics::{CallOutcome, HookCollector, HookMetrics};
+use crate::runtime::limit_metrics::{LimitCollector, LimitMetrics, TableSizes};
 use crate::runtime::metrics::{
     ClusterStatus, NodeCollector, RegistryCollector, ShardMetrics, StatsCollector, StoreCollector,
 };
@@ -31,6 +32,8 @@ pub(super) struct Scrape {
     /// None = no hook is switched on.
     hooks: Option<HookCollector>,
     bans: BanCollector,
+    /// None = no rate is switched on.
+    limits: Option<LimitCollector>,
     http_buffered_bytes: usize,
 }
 
@@ -51,6 +54,10 @@ impl Scrape {
                 .as_ref()
                 .map(|hooks| HookCollector { metrics: Arc::clone(&hooks.metrics), outstanding: hooks.outstanding() }),
             bans: BanCollector::of(&node.session.bans),
+            limits: node.limits.as_ref().map(|tables| LimitCollector {
+                metrics: Arc::clone(&tables.metrics),
+                sizes: tables.sizes(node.clock.elapsed_us() * 1_000),
+            }),
             http_buffered_bytes: node.shards.iter().map(|shard| shard.http_buffered()).sum(),
         }
     }
@@ -63,6 +70,8 @@ impl Scrape {
         shard.programs.enter("program", "1");
         let hooks = HookMetrics::of(vec!["backend".to_owned()]);
         hooks.count(HookKind::Connect, CallOutcome::Answered);
+        let limits = LimitMetrics::default();
+        limits.commands[0][0][0].add_shared(1);
         let scope = ScopeMetrics { scope: "scope".into(), names: 0, members: 0, counters: Counters::default() };
         Scrape {
             registry: RegistryCollector {
@@ -74,6 +83,7 @@ impl Scrape {
             stats: Some(StatsCollector(Arc::default())),
             hooks: Some(HookCollector { metrics: Arc::new(hooks), outstanding: 0 }),
             bans: BanCollector::nothing(),
+            limits: Some(LimitCollector { metrics: Arc::new(limits), sizes: TableSizes::default() }),
             http_buffered_bytes: 0,
         }
     }
@@ -96,6 +106,9 @@ impl Scrape {
             registry.register_collector(Box::new(hooks));
         }
         registry.register_collector(Box::new(self.bans));
+        if let Some(limits) = self.limits {
+            registry.register_collector(Box::new(limits));
+        }
         let buffered = ConstGauge::new(self.http_buffered_bytes as i64);
         registry.register("http_buffered_bytes", "Bytes held for requests and streams of HTTP", buffered);
         let mut text = String::new();

@@ -12,6 +12,7 @@ mod hooks;
 mod hosts;
 mod http2;
 mod libraries;
+mod limits;
 mod lines;
 mod link;
 mod nats;
