@@ -123,8 +123,7 @@ impl Server {
         let statistics = store::stats_opening(&settings)?;
         let (handles, shards) = shard_parts(listeners)?;
         let (cluster, joining) = nats::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
-        let user = user_field(&settings)?;
-        let kept_fields = KeptFields { forwarded: endpoints.forwarded_names(), user };
+        let kept_fields = KeptFields { forwarded: endpoints.forwarded_names(), user: user_field(&settings)? };
         let (hooks, worker) = hooks_of(&settings, endpoints).unzip();
         let node = Arc::new(Node::new(
             settings,
