@@ -115,7 +115,7 @@ fn what_does_not_hold_any_more_leaves_the_bucket() {
     let (one, events) = join(&nats, "one");
     loaded(&events);
     let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970").as_secs();
-    change(&one, [put("old", now_s - 100), put("young", now_s + 1_000), put("ageless", 0)]);
+    change(&one, [put("old", now_s - 4_000), put("young", now_s + 1_000), put("ageless", 0)]);
     let began = Instant::now();
     let messages = || {
         ask(&nats, async |jetstream| {
