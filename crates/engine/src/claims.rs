@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use touchline_protocol::data::{is_plain_text, object, object_or_default};
+use touchline_protocol::data::{is_plain_text, object, object_list, object_map, object_or_default};
 
 use crate::base64_text::Base64Json;
 use crate::caps::CapsEntry;
@@ -80,16 +80,20 @@ pub struct ConnectionClaims {
     /// Channels to subscribe the connection to.
     pub channels: Vec<String>,
     /// The same, with options.
+    #[serde(deserialize_with = "object_map")]
     pub subs: BTreeMap<String, SubscribeOptions>,
     /// JSON object for hooks.
     pub meta: Option<Box<RawValue>>,
     /// What the client may do in channels besides what their namespaces allow.
+    #[serde(deserialize_with = "object_list")]
     pub caps: Vec<CapsEntry>,
     /// Labels of the connection, for hooks.
     pub labels: BTreeMap<String, String>,
     /// Names to register for the connection.
+    #[serde(deserialize_with = "object_list")]
     pub names: Vec<EntryClaim>,
     /// Groups to join.
+    #[serde(deserialize_with = "object_list")]
     pub groups: Vec<EntryClaim>,
     /// Names that it may register by itself: patterns, by scope.
     pub register: BTreeMap<String, Vec<String>>,

@@ -380,9 +380,9 @@ impl Node {
     }
 
     /// Lets the thread that asks backends forget what would let a user into a channel again; None = into any.
-    pub(crate) fn forget_hook_answers(&self, user: &str, channel: Option<&str>) {
+    pub(crate) fn forget_hook_answers(&self, user: &str, channel: Option<&str>, is_shared: bool) {
         if let Some(hooks) = &self.hooks {
-            hooks.send(HookMessage::Forget { user: user.into(), channel: channel.map(Box::from) });
+            hooks.send(HookMessage::Forget { user: user.into(), channel: channel.map(Box::from), is_shared });
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use touchline_protocol::command::{Command, CommandKind, Commands, ConnectCommand, SubscribeCommand};
-use touchline_protocol::message::Reply;
+use touchline_protocol::message::{Encoding, Reply};
 use touchline_protocol::{Disconnect, Error, data};
 
 use super::connect::ClientAdmission;
@@ -45,9 +45,9 @@ impl Session {
         self.rare.get_or_insert_default().hooks.get_or_insert_default()
     }
 
-    /// Whether the backend is being asked about commands of the client.
-    pub fn awaits_hooks(&self) -> bool {
-        self.hooks().is_some_and(HookState::has_commands)
+    /// Whether the backend is being asked about commands, or what it has permitted is being carried out.
+    pub fn owes_answers(&self) -> bool {
+        self.hooks().is_some_and(|state| usize::from(self.flow.in_flight) > state.held_commands())
     }
 
     /// Executes no more commands: the connection is about to end, once the backend has answered.
@@ -174,8 +174,9 @@ impl Session {
             return false;
         };
         let Some(channel) = command.operation.as_ref().and_then(channel_of) else { return false };
-        let cancels = matches!(command.operation, Some(CommandKind::Unsubscribe(_)));
-        if cancels && state.subscribe_to(channel).is_some() || !state.keep_behind(channel, input) {
+        // An unsubscribe waits for nothing: SDKs give a connection up whose unsubscribe is not answered.
+        let is_unsubscribe = matches!(command.operation, Some(CommandKind::Unsubscribe(_)));
+        if is_unsubscribe || !state.keep_behind(channel, input) {
             return false;
         }
         self.flow.hold();
@@ -186,7 +187,7 @@ impl Session {
     pub fn handle_hook(&mut self, serial: u32, outcome: HookOutcome, context: &mut Context<'_>) {
         let Some(state) = self.rare.as_mut().and_then(|rare| rare.hooks.as_mut()) else { return };
         let Some((wait, is_command)) = state.take(serial) else { return };
-        if is_command {
+        if is_command && !matches!(wait.action, WaitingAction::Abandoned) {
             self.flow.release();
         }
         let HookWait { channel, action, behind, .. } = wait;
@@ -201,6 +202,7 @@ impl Session {
                 self.publish_answered(command, &channel, data, outcome, context);
             }
             WaitingAction::Rpc { command } => rpc_answered(command, outcome, context),
+            WaitingAction::Abandoned => {}
             WaitingAction::SubRefresh => self.sub_refresh_answered(&channel, outcome, context),
         }
         if !behind.is_empty() && self.is_listening() {
@@ -212,7 +214,7 @@ impl Session {
     /// Executes commands that have waited behind hooks while there is room. Returns how many.
     pub(super) fn run_ready(&mut self, context: &mut Context<'_>) -> usize {
         let mut count = 0;
-        while context.effects.disconnect.is_none() && self.is_listening() && self.has_room(context) {
+        while context.effects.disconnect.is_none() && self.is_listening() && self.has_room_for_ready(context) {
             let state = self.rare.as_mut().and_then(|rare| rare.hooks.as_mut());
             let Some(input) = state.and_then(|state| state.next_ready()) else { break };
             self.flow.release();
@@ -224,20 +226,28 @@ impl Session {
         count
     }
 
+    /// Whether a command that has waited behind a hook can be executed. Such commands count as under way themselves, so
+    /// their number and size say nothing here.
+    fn has_room_for_ready(&self, context: &Context<'_>) -> bool {
+        context.effects.messages.bytes().len() < context.room.bytes
+            && !self.flow.has_large
+            && self.hooks().is_some_and(|hooks| !hooks.asks_enough(&context.node.client))
+    }
+
     /// Ends the question whether the client may subscribe to a channel: nothing has permitted it, so the command that
     /// waits gets 103. The commands behind it go on with the next [`Session::run_ready`].
     pub(super) fn cancel_subscribe(&mut self, channel: &str, cause: &'static str, context: &mut Context<'_>) {
-        let Some(serial) = self.hooks().and_then(|state| state.subscribe_to(channel)) else { return };
-        let Some((HookWait { action: WaitingAction::Subscribe { command, .. }, behind, .. }, _)) =
-            self.hooks_mut().take(serial)
-        else {
-            return;
-        };
-        self.flow.release();
-        context.effects.cancelled_hooks.push(serial);
-        context.because(cause, channel);
-        context.effects.refuse(command, Error::PERMISSION_DENIED);
-        self.hooks_mut().put_back(behind);
+        let Some(state) = self.rare.as_mut().and_then(|rare| rare.hooks.as_mut()) else { return };
+        let encoding = context.effects.messages.encoding();
+        let mut refused = state.take_waiting(|input| waiting_subscribe(encoding, input, channel));
+        // Its place is free when the backend has answered: who subscribes and unsubscribes asks no faster than that.
+        refused.extend(state.abandon_subscribe(channel));
+        refused.sort_unstable();
+        for command in refused {
+            self.flow.release();
+            context.because(cause, channel);
+            context.effects.refuse(command, Error::PERMISSION_DENIED);
+        }
     }
 
     /// Ends all questions, because the session ends.
@@ -421,6 +431,14 @@ fn channel_of<'c>(operation: &'c CommandKind<'_>) -> Option<&'c str> {
             Some(&request.channel)
         }
         CommandKind::Connect(_) | CommandKind::Send | CommandKind::Rpc(_) | CommandKind::Refresh(_) => None,
+    }
+}
+
+/// The number of a command that waits, if it is a subscribe to this channel.
+fn waiting_subscribe(encoding: Encoding, input: &[u8], channel: &str) -> Option<u32> {
+    match Commands::read(encoding, input).next()?.ok()? {
+        Command { id, operation: Some(CommandKind::Subscribe(request)) } if *request.channel == *channel => Some(id),
+        _ => None,
     }
 }
 

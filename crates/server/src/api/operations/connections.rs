@@ -54,9 +54,9 @@ impl Selection {
         // Before the connections end: they may come back at once.
         match &action {
             UserAction::Unsubscribe { channel } => {
-                node.forget_hook_answers(&user, Some(channel.as_str()).filter(|channel| !channel.is_empty()));
+                node.forget_hook_answers(&user, Some(channel.as_str()).filter(|channel| !channel.is_empty()), true);
             }
-            UserAction::Disconnect { .. } => node.forget_hook_answers(&user, None),
+            UserAction::Disconnect { .. } => node.forget_hook_answers(&user, None, false),
             UserAction::Subscribe { .. } | UserAction::Refresh { .. } => {}
         }
         node.command_user(&user, &client, action).await?;
