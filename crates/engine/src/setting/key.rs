@@ -29,6 +29,8 @@ pub enum ValueKind {
     StringMap,
     /// Refusals by status of HTTP.
     Transforms,
+    /// Claims of tokens that become fields of something else.
+    ClaimPaths,
 }
 
 /// Any count of things.
@@ -55,6 +57,7 @@ impl ValueKind {
             ValueKind::Texts => "a list of texts".into(),
             ValueKind::StringMap => "a table of texts".into(),
             ValueKind::Transforms => "a list of tables with status_code, and to_error or to_disconnect".into(),
+            ValueKind::ClaimPaths => "a list of tables with key and value".into(),
         }
     }
 }
