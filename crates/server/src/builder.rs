@@ -11,8 +11,8 @@ use touchline_engine::{ClientSettings, Namespaces, ShardId, session};
 use touchline_registry::ReplicaTiming;
 use touchline_store::stats::Stats;
 
-use crate::api::{services::ApiServices, user_of};
-use crate::auth::TokenVerifier;
+use crate::api::{operations_named, services::ApiServices, user_of};
+use crate::auth::{ApiAccess, KeySets, TokenVerifier};
 use crate::backend::{nats, store};
 use crate::hooks::{Endpoints, HookHandler, WorkerStart};
 use crate::listening::listen_on_each;
@@ -74,7 +74,9 @@ impl Server {
         let client = &settings.client;
         let proxies = proxies_of(&settings)?;
         let origins = Origins::parse(&settings.client.allowed_origins)?;
-        let verifier = TokenVerifier::new(client)?;
+        let mut key_sets = KeySets::default();
+        let verifier = TokenVerifier::new(client, &mut key_sets)?;
+        let access = ApiAccess::new(&settings.http_api, operations_named, &mut key_sets)?;
         let (tls, renewal) = tls_of(&settings)?;
         let mut listeners: Vec<_> = std::iter::repeat_with(Vec::new).take(shards_of(&settings)).collect();
         let addresses = listen_everywhere(&settings, &ports, &tls, &mut listeners)?;
@@ -123,7 +125,18 @@ impl Server {
             session,
             clock,
             id,
-            NodeHandles { shards: handles, registry, cluster, signer, proxies, origins, hooks, forwarded_names },
+            NodeHandles {
+                shards: handles,
+                registry,
+                cluster,
+                signer,
+                proxies,
+                origins,
+                hooks,
+                forwarded_names,
+                access,
+                key_sets,
+            },
         ));
         if let Some(databases) = databases {
             store::open(&node, &databases).map_err(|source| StartError::Database { database: "primary", source })?;

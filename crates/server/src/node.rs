@@ -23,6 +23,7 @@ use touchline_registry::OwnerId;
 use touchline_store::Store;
 use touchline_store::stats::Stats;
 
+use crate::auth::{ApiAccess, KeySets};
 use crate::net::admission::{Admission, AdmissionControl, Denial};
 use crate::net::headers::Headers as _;
 use crate::net::origin::Origins;
@@ -51,6 +52,8 @@ pub(crate) struct NodeHandles {
     pub(crate) origins: Origins,
     pub(crate) hooks: Option<HookMailbox>,
     pub(crate) forwarded_names: Vec<HeaderName>,
+    pub(crate) access: ApiAccess,
+    pub(crate) key_sets: KeySets,
 }
 
 /// Four fifths of `bytes`: from there on the node is short of memory.
@@ -91,6 +94,10 @@ pub(crate) struct Node {
     pub(crate) hooks: Option<HookMailbox>,
     /// Header fields of clients' requests that backends are sent.
     pub(crate) forwarded_names: Vec<HeaderName>,
+    /// Who may call the server API.
+    pub(crate) access: ApiAccess,
+    /// Keys that are fetched.
+    pub(crate) key_sets: KeySets,
     /// The connection to the other nodes; None = the node runs alone.
     pub(crate) cluster: Option<Cluster>,
     /// The primary database; empty = nothing needs it.
@@ -124,7 +131,18 @@ impl Node {
         handles: NodeHandles,
     ) -> Self {
         let draining = watch::Sender::new(false);
-        let NodeHandles { shards, registry, cluster, signer, proxies, origins, hooks, forwarded_names } = handles;
+        let NodeHandles {
+            shards,
+            registry,
+            cluster,
+            signer,
+            proxies,
+            origins,
+            hooks,
+            forwarded_names,
+            access,
+            key_sets,
+        } = handles;
         let buffer_max_size =
             if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         let buffer_slice = buffer_max_size / shards.len().max(1);
@@ -146,6 +164,8 @@ impl Node {
             registry_metrics: Mutex::default(),
             hooks,
             forwarded_names,
+            access,
+            key_sets,
             cluster,
             store: OnceLock::new(),
             stats: OnceLock::new(),
@@ -391,6 +411,11 @@ impl Node {
     /// The metrics of all shards.
     pub(crate) fn collector(&self) -> NodeCollector {
         NodeCollector::of(self.shards.iter().map(|shard| &shard.metrics))
+    }
+
+    /// Requests of the server API.
+    pub(crate) fn api_requests(&self) -> u64 {
+        self.access.callers().map(|caller| caller.requests.load(Relaxed)).sum()
     }
 
     /// The counters of the shard whose own thread this is; on other threads those of shard 0.
