@@ -3,11 +3,11 @@
 
 use std::sync::LazyLock;
 
-use touchline_engine::{ChannelOptions, ProviderOptions};
 use touchline_engine::directory::ScopeOptions;
 use touchline_engine::hook::{ProxySettings, RpcOptions};
 use touchline_engine::setting::SettingsTable as _;
 pub use touchline_engine::setting::{Key, ValueKind};
+use touchline_engine::{ChannelOptions, ProviderOptions};
 
 use crate::configuration::Configuration;
 use crate::settings::ApiKeySettings;

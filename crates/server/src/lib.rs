@@ -81,7 +81,8 @@ mod transport;
 mod trial;
 
 pub use api::{
-    BATCH, COMMON_ERRORS, MetricDescription, OperationDescription, OperationScope, metrics, operation_groups, operations,
+    BATCH, COMMON_ERRORS, MetricDescription, OperationDescription, OperationScope, metrics, operation_groups,
+    operations,
 };
 pub use auth::{TokenStage, TokenStep, TokenVerdict, check_token_keys};
 pub use builder::ServerBuilder;
@@ -97,8 +98,9 @@ pub use tls::{TlsError, read_pem};
 pub use touchline_config::{
     ApiJwksSettings, ApiKeySettings, AutocertSettings, BadNetwork, ClientAuth, ClientTlsSettings, ClientUser,
     ClusterSettings, EmulationSettings, EndpointSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings,
-    InternalTlsSettings, NamedApiKey, NodeSettings, Page, PrimarySettings, RegistrySettings, Settings, ShutdownSettings, StatsSettings, StoreSettings, TcpSettings,
-    TlsSettings, UniWebSocketSettings, WebSocketSettings, is_inline_pem,
+    InternalTlsSettings, NamedApiKey, NodeSettings, Page, PrimarySettings, RegistrySettings, Settings,
+    ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings,
+    is_inline_pem,
 };
 pub use touchline_engine::directory::{ConflictPolicy, ScopeOptions};
 pub use touchline_engine::hook::{

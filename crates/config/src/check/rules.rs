@@ -148,6 +148,8 @@ fn client(client: &ClientSettings, probes: &Probes, findings: &mut Vec<Finding>)
             ));
         }
     }
+    tokens::names("client.token", &client.token, findings);
+    tokens::names("client.subscription_token", &client.subscription_token.token, findings);
     tokens::check("client.token", &client.token, findings);
     if client.subscription_token.enabled {
         tokens::check("client.subscription_token", &client.subscription_token.token, findings);

@@ -43,10 +43,8 @@ pub(super) fn check(section: &str, token: &TokenSettings, findings: &mut Vec<Fin
 
 /// Keys that are written in the settings.
 fn keys(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) {
-    let secrets = [
-        ("hmac_secret_key", &token.hmac_secret_key),
-        ("hmac_previous_secret_key", &token.hmac_previous_secret_key),
-    ];
+    let secrets =
+        [("hmac_secret_key", &token.hmac_secret_key), ("hmac_previous_secret_key", &token.hmac_previous_secret_key)];
     for (name, secret) in secrets {
         if !secret.is_empty() && secret.len() < SECRET_LEN_MIN {
             let text =
@@ -74,17 +72,32 @@ fn keys(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) {
 /// What claims must be.
 fn claims(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) {
     let mut error = |text: String| findings.push(Finding::error(format!("{section}.{text}"), None));
-    for (name, text, regex) in [
-        ("audience", &token.audience, &token.audience_regex),
-        ("issuer", &token.issuer, &token.issuer_regex),
-    ] {
+    for (name, text, regex) in
+        [("audience", &token.audience, &token.audience_regex), ("issuer", &token.issuer, &token.issuer_regex)]
+    {
         if !text.is_empty() && regex.is_some() {
             error(format!("{name}_regex: not beside {name}: keep one of them"));
         }
     }
     let claim = &token.user_id_claim;
     if !claim.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_') {
-        error("user_id_claim: expected the name of a claim: letters and \"_\"".to_owned());
+        error("user_id_claim: must be the name of a claim, of letters and \"_\"".to_owned());
+    }
+}
+
+/// Checks the names of issuers, whether they count or not.
+pub(super) fn names(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) {
+    let mut names = HashSet::new();
+    for TokenProvider { name, .. } in &token.jwks.providers {
+        let mut error = |text: &str| {
+            findings.push(Finding::error(format!("{section}.jwks.providers[{name}].name: {text}"), None));
+        };
+        if !is_key_name(name) {
+            error("expected two or more of letters, digits and \"_\"");
+        }
+        if !names.insert(name) {
+            error("used twice");
+        }
     }
 }
 
@@ -106,15 +119,7 @@ fn providers(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) 
     if enabled.is_empty() {
         error("jwks.providers: none is enabled, so no token could be verified".to_owned());
     }
-    let (mut names, mut served) = (HashSet::new(), HashSet::new());
-    for TokenProvider { name, .. } in &token.jwks.providers {
-        if !is_key_name(name) {
-            error(format!("jwks.providers[{name}].name: expected two or more of letters, digits and \"_\""));
-        }
-        if !names.insert(name) {
-            error(format!("jwks.providers[{name}].name: used twice"));
-        }
-    }
+    let mut served = HashSet::new();
     for TokenProvider { name, options } in enabled {
         let token = options.token();
         let path = format!("jwks.providers[{name}]");

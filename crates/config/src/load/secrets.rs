@@ -60,13 +60,7 @@ pub(super) fn apply(variables: &[(String, String)], tree: &mut ConfigNode, findi
 }
 
 /// The same for one key of a table. `shown`: the key for a person.
-fn apply_one(
-    table: &mut ConfigNode,
-    key: &Key,
-    shown: &str,
-    credential: Option<PathBuf>,
-    findings: &mut Vec<Finding>,
-) {
+fn apply_one(table: &mut ConfigNode, key: &Key, shown: &str, credential: Option<PathBuf>, findings: &mut Vec<Finding>) {
     let named = table.take(&file_key(&key.path));
     let is_empty = |node: &ConfigNode| matches!(&node.value, ConfigValue::Text(text) if text.is_empty());
     let named = named.filter(|node| !is_empty(node));
@@ -101,7 +95,9 @@ fn apply_one(
             table.set(&key.path, ConfigNode { location, value: ConfigValue::Text(value) });
         }
         // The path may be a secret in the wrong place.
-        Err(error) => findings.push(Finding::error(format!("{what}: the file cannot be used: {error}"), Some(&location))),
+        Err(error) => {
+            findings.push(Finding::error(format!("{what}: the file cannot be used: {error}"), Some(&location)))
+        }
     }
 }
 
@@ -141,7 +137,8 @@ impl Credentials {
         credentials.directory = directory.into();
         match std::fs::read_dir(directory) {
             Ok(entries) => {
-                credentials.names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+                credentials.names =
+                    entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
                 credentials.names.sort();
             }
             Err(error) => {
@@ -166,7 +163,10 @@ impl Credentials {
             if name.split_once('.').is_some_and(|(section, _)| is_section(section) || section == "proxies") {
                 let known = KEYS.iter().filter(|key| may_be_in_file(key)).map(|key| key.path.as_str());
                 let hint = nearest(name, known).map_or(String::new(), |meant| format!("; did you mean {meant}?"));
-                findings.push(Finding::warning(format!("{name}: no key for a secret has this name{hint}"), Some(&location)));
+                findings.push(Finding::warning(
+                    format!("{name}: no key for a secret has this name{hint}"),
+                    Some(&location),
+                ));
             }
         }
     }

@@ -4,8 +4,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use touchline_engine::setting::{SOME, ValueKind};
 use touchline_engine::hook::ClientTlsSettings;
+use touchline_engine::setting::{SOME, ValueKind};
 use touchline_engine::settings;
 
 use super::addresses::resolve;

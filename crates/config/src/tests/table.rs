@@ -1,9 +1,9 @@
 //! The table of keys against the settings that they fill.
 
-use touchline_engine::{ChannelOptions, ProviderOptions};
 use touchline_engine::directory::ScopeOptions;
 use touchline_engine::hook::{ProxySettings, RpcOptions};
 use touchline_engine::setting::{SettingsTable, WrittenValue};
+use touchline_engine::{ChannelOptions, ProviderOptions};
 
 use crate::keys::{
     API_KEY_OPTIONS, KEYS, Key, OPTIONS, PROVIDER_OPTIONS, PROXY_OPTIONS, RPC_OPTIONS, SCOPE_OPTIONS, ValueKind,

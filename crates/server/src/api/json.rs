@@ -53,7 +53,9 @@ impl From<OperationError> for ErrorJson {
         let message = match denied {
             None => error.message.into(),
             Some((Denied::Operation, name)) => format!("{}: the key may not use {name}", error.message).into(),
-            Some((Denied::Channel, name)) => format!("{}: the key may not use {name} in this channel", error.message).into(),
+            Some((Denied::Channel, name)) => {
+                format!("{}: the key may not use {name} in this channel", error.message).into()
+            }
         };
         ErrorJson { code: error.code, message }
     }

@@ -313,7 +313,8 @@ mod tests {
     #[test]
     fn every_operation_of_a_group_exists_and_every_operation_is_in_a_group() {
         let known: BTreeSet<&str> = operations().map(|operation| operation.name).collect();
-        let grouped: BTreeSet<&str> = operation_groups().flat_map(|(_, operations)| operations.iter().copied()).collect();
+        let grouped: BTreeSet<&str> =
+            operation_groups().flat_map(|(_, operations)| operations.iter().copied()).collect();
         assert_eq!(grouped.difference(&known).count(), 0, "{grouped:?}");
         // What takes away for good, and what this server does not have, a key gets by name only.
         assert_eq!(known.difference(&grouped).copied().collect::<Vec<_>>(), ["history_remove", "rpc"]);

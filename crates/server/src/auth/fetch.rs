@@ -173,7 +173,13 @@ impl FetchLog {
                 tracing::info!(keys, address, known, "the keys of an issuer are fetched again");
             }
             if skipped > 0 && skipped != self.skipped {
-                tracing::warn!(keys, address, known, skipped, "keys of an issuer verify no signatures, or are unreadable");
+                tracing::warn!(
+                    keys,
+                    address,
+                    known,
+                    skipped,
+                    "keys of an issuer verify no signatures, or are unreadable"
+                );
             }
             self.skipped = skipped;
             self.logged = None;

@@ -8,8 +8,8 @@ use regex::Regex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use touchline_config::ClientTlsSettings;
-use touchline_engine::base64_text::decode_base64;
 use touchline_engine::TokenSettings;
+use touchline_engine::base64_text::decode_base64;
 
 use super::fault::{NO_TOKEN, TokenFault, TokenStage};
 use super::key::{Unsigned, VerificationKey};
@@ -154,11 +154,8 @@ impl FetchedSource {
             tls: place.tls,
             may_be_plain: settings.insecure_skip_jwks_endpoint_safety_check,
         };
-        let unusable = |reason: &'static str| StartError::Key {
-            section: place.section.to_owned(),
-            name: place.endpoint,
-            reason,
-        };
+        let unusable =
+            |reason: &'static str| StartError::Key { section: place.section.to_owned(), name: place.endpoint, reason };
         let patterns: Vec<&Regex> = [&settings.issuer_regex, &settings.audience_regex].into_iter().flatten().collect();
         let groups = template::names_of(endpoint).map_err(unusable)?;
         let addresses = template::addresses(endpoint, &groups, &patterns).map_err(unusable)?;

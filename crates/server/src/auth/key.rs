@@ -25,14 +25,8 @@ const ES512: &str = "ES512";
 /// The algorithms of shared secrets.
 const SECRET: &[Algorithm] = &[Algorithm::HS256, Algorithm::HS384, Algorithm::HS512];
 /// The algorithms of RSA. A key of one family never verifies tokens of another.
-const RSA: &[Algorithm] = &[
-    Algorithm::RS256,
-    Algorithm::RS384,
-    Algorithm::RS512,
-    Algorithm::PS256,
-    Algorithm::PS384,
-    Algorithm::PS512,
-];
+const RSA: &[Algorithm] =
+    &[Algorithm::RS256, Algorithm::RS384, Algorithm::RS512, Algorithm::PS256, Algorithm::PS384, Algorithm::PS512];
 
 /// What verifies.
 enum KeyForm {

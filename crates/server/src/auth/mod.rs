@@ -25,5 +25,5 @@ pub use self::fault::TokenStage;
 pub(crate) use self::fetch::{KeyFetcher, fetch_once};
 pub(crate) use self::key_set::KeySets;
 pub use self::report::{TokenStep, TokenVerdict};
-pub use self::verifier::check_token_keys;
 pub(crate) use self::verifier::TokenVerifier;
+pub use self::verifier::check_token_keys;

@@ -103,8 +103,7 @@ fn a_key_that_can_verify_nothing_is_refused_by_its_name() {
         ("", p256.as_str(), Some("client.token.ecdsa_public_key: the point")),
         ("", p521.as_str(), Some("client.token.ecdsa_public_key: the point")),
     ] {
-        let token =
-            TokenSettings { rsa_public_key: rsa.into(), ecdsa_public_key: ecdsa.into(), ..Default::default() };
+        let token = TokenSettings { rsa_public_key: rsa.into(), ecdsa_public_key: ecdsa.into(), ..Default::default() };
         let found =
             check_token_keys(&ClientSettings { token, ..Default::default() }).err().map(|error| error.to_string());
         match (&found, expected) {

@@ -6,9 +6,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use touchline_config::ClientTlsSettings;
 use touchline_engine::base64_text::decode_base64;
-use touchline_engine::{
-    ClientSettings, ConnectionClaims, SubscriptionClaims, TokenError, TokenSettings, Verifier,
-};
+use touchline_engine::{ClientSettings, ConnectionClaims, SubscriptionClaims, TokenError, TokenSettings, Verifier};
 
 use super::fault::{NO_TOKEN, TokenFault, TokenStage};
 use super::issuer::{Issuer, IssuerPlace};
@@ -41,12 +39,8 @@ impl TokenRules {
             let (name, options) = (&provider.name, &provider.options);
             let section = format!("{section}.jwks.providers[{name}]");
             let tls_section = format!("{section}.tls");
-            let place = IssuerPlace {
-                section: &section,
-                endpoint: "endpoint",
-                tls_section: &tls_section,
-                tls: &options.tls,
-            };
+            let place =
+                IssuerPlace { section: &section, endpoint: "endpoint", tls_section: &tls_section, tls: &options.tls };
             issuers.push(Issuer::new(&options.token(), &place, sets)?);
             names.push(name.clone());
         }
