@@ -75,9 +75,13 @@ fn no_key_shows_a_private_key_that_is_written_into_it() {
         {
             tried.extend([(BODY.to_owned(), BODY), (SEED.to_owned(), SEED), (format!("{BODY}\n{BODY}"), BODY)]);
         }
-        for (value, secret) in tried {
+        // A secret may be written where the path of its file belongs.
+        let of_file = tried.iter().map(|(value, secret)| (format!("{}_file", known.path), value.clone(), *secret));
+        let of_file: Vec<_> = of_file.filter(|_| matches!(known.kind, ValueKind::Secret | ValueKind::Pem)).collect();
+        let tried = tried.into_iter().map(|(value, secret)| (known.path.clone(), value, secret));
+        for (path, value, secret) in tried.chain(of_file) {
             let mut keys = flags.clone();
-            keys.push((known.path.clone(), value));
+            keys.push((path, value));
             let flags = Flags { keys, ..Flags::default() };
             let reading = read_to_serve(&Sources { flags, ..Sources::default() });
             let told: String = reading.findings.iter().map(|finding| format!("{finding}\n")).collect();
