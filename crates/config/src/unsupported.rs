@@ -73,7 +73,6 @@ pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
     with("channel.patterns", LeftOut("channels of patterns are in no namespace, so they are refused")),
     left_out("client.channel_position_max_time_lag"),
     left_out("client.insecure_skip_token_signature_verify"),
-    left_out("client.user_id_http_header"),
     left_out("client.subscribe_to_user_personal_channel.single_connection"),
     left_out("client.connect_code_to_unidirectional_disconnect"),
     left_out("client.token.labels_from_claim"),

@@ -61,6 +61,7 @@
 pub mod setting;
 
 pub mod base64_text;
+pub mod caps;
 pub mod channels;
 pub mod claims;
 pub mod directory;

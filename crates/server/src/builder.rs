@@ -16,10 +16,11 @@ use crate::auth::{ApiAccess, KeySets, TokenVerifier};
 use crate::backend::{nats, store};
 use crate::hooks::{Endpoints, HookHandler, WorkerStart};
 use crate::listening::listen_on_each;
+use crate::net::forwarded::KeptFields;
 use crate::net::origin::Origins;
 use crate::net::port::{Port, PortRole};
 use crate::node::{Node, NodeHandles};
-use crate::preparation::{Ports, prepare, proxies_of};
+use crate::preparation::{Ports, prepare, proxies_of, user_field};
 use crate::runtime::clock::Clock;
 use crate::runtime::hook_mailbox::HookMailbox;
 use crate::runtime::shard_handle::ShardHandle;
@@ -118,7 +119,8 @@ impl Server {
         let statistics = store::stats_opening(&settings)?;
         let (handles, shards) = shard_parts(listeners)?;
         let (cluster, joining) = nats::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
-        let forwarded_names = endpoints.forwarded_names();
+        let user = user_field(&settings)?;
+        let kept_fields = KeptFields { forwarded: endpoints.forwarded_names(), user };
         let (hooks, worker) = hooks_of(&settings, endpoints).unzip();
         let node = Arc::new(Node::new(
             settings,
@@ -133,7 +135,7 @@ impl Server {
                 proxies,
                 origins,
                 hooks,
-                forwarded_names,
+                kept_fields,
                 access,
                 key_sets,
             },
@@ -156,6 +158,7 @@ fn hook_needs(settings: &Settings, endpoints: &Endpoints) -> session::HookNeeds 
         rpc: settings.rpc.clone(),
         emulated_header_names: endpoints.emulated_names(),
         keeps_meta: endpoints.includes_meta(),
+        caps: Arc::clone(&endpoints.caps),
     }
 }
 

@@ -16,7 +16,7 @@ use touchline_engine::{ConnectionId, Response, ShardId, session};
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::{HeaderMap, HeaderName, ORIGIN};
+use hyper::header::{HeaderMap, ORIGIN};
 use touchline_protocol::Error;
 use touchline_protocol::stream::ChannelName;
 use touchline_registry::OwnerId;
@@ -25,6 +25,7 @@ use touchline_store::stats::Stats;
 
 use crate::auth::{ApiAccess, KeySets};
 use crate::net::admission::{Admission, AdmissionControl, Denial};
+use crate::net::forwarded::KeptFields;
 use crate::net::headers::Headers as _;
 use crate::net::origin::Origins;
 use crate::net::proxies::Proxies;
@@ -51,7 +52,7 @@ pub(crate) struct NodeHandles {
     pub(crate) proxies: Proxies,
     pub(crate) origins: Origins,
     pub(crate) hooks: Option<HookMailbox>,
-    pub(crate) forwarded_names: Vec<HeaderName>,
+    pub(crate) kept_fields: KeptFields,
     pub(crate) access: ApiAccess,
     pub(crate) key_sets: KeySets,
 }
@@ -93,7 +94,7 @@ pub(crate) struct Node {
     /// The mailbox of the thread that asks backends; None = no hook is switched on.
     pub(crate) hooks: Option<HookMailbox>,
     /// Header fields of clients' requests that backends are sent.
-    pub(crate) forwarded_names: Vec<HeaderName>,
+    pub(crate) kept_fields: KeptFields,
     /// Who may call the server API.
     pub(crate) access: ApiAccess,
     /// Keys that are fetched.
@@ -139,7 +140,7 @@ impl Node {
             proxies,
             origins,
             hooks,
-            forwarded_names,
+            kept_fields,
             access,
             key_sets,
         } = handles;
@@ -163,7 +164,7 @@ impl Node {
             registry,
             registry_metrics: Mutex::default(),
             hooks,
-            forwarded_names,
+            kept_fields,
             access,
             key_sets,
             cluster,

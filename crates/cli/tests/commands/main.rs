@@ -407,7 +407,7 @@ fn a_token_is_good_only_where_a_client_with_it_would_be_let_in() {
     let long = format!(r#"{{"channels": ["news:{}"]}}"#, "x".repeat(300));
     let cases: &[(&[&str], &str)] = &[
         (&["--claims", r#"{"sub": ""}"#], "client.disallow_anonymous_connection_tokens is on (3507)"),
-        (&["--claims", r#"{"expire_at": 5}"#], "expire_at of the client has passed (110)"),
+        (&["--claims", r#"{"expire_at": 5}"#], "expire_at of the token has passed (110)"),
         (&["--claims", r#"{"channels": ["zz:1"]}"#], r#"is not in channel.namespaces: channel "zz:1" (3501)"#),
         (&["--claims", r#"{"subs": {"zz:1": {}}}"#], "(3501)"),
         (&["--claims", &long], "(3501)"),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use touchline_protocol::Disconnect;
 use touchline_protocol::publication::Tags;
 
-use super::caps::{Capabilities, Capability};
+use crate::caps::{Capabilities, Capability};
 use crate::claims::{ConnectionClaims, Overrides};
 
 /// The outcome of a [`super::HookCall`].
@@ -105,6 +105,14 @@ pub struct SubscribeAnswer {
     pub cache_for: u64,
     /// Whether it holds for all users.
     pub is_for_channel: bool,
+}
+
+impl SubscribeAnswer {
+    /// Bytes that it holds.
+    pub fn size(&self) -> usize {
+        let payloads = [&self.info, &self.data].into_iter().flatten();
+        size_of::<Self>() + payloads.map(Bytes::len).sum::<usize>()
+    }
 }
 
 /// A publication that is allowed.

@@ -139,7 +139,7 @@ impl Session {
     /// Whether commands wait for room.
     pub fn is_deferring(&self) -> bool {
         let Some(rare) = &self.rare else { return false };
-        rare.deferred.is_some() || rare.hooks.as_ref().is_some_and(|hooks| !hooks.ready.is_empty())
+        rare.deferred.is_some() || rare.hooks.as_ref().is_some_and(|hooks| hooks.has_ready())
     }
 
     fn deferred(&self) -> Option<&Deferred> {
@@ -162,7 +162,7 @@ impl Session {
             return 0;
         }
         let ready = self.run_ready(context);
-        if self.hooks().is_some_and(|hooks| !hooks.ready.is_empty()) {
+        if self.hooks().is_some_and(|hooks| hooks.has_ready()) {
             return ready;
         }
         let Some(mut deferred) = self.rare.as_mut().and_then(|rare| rare.deferred.take()) else { return ready };

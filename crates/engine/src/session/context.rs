@@ -10,6 +10,7 @@ use super::counted::UserCounter;
 use super::effects::{Effects, Outbound};
 use super::ticket::Ticket;
 use super::weight::Room;
+use crate::caps::CapsCache;
 use crate::claims::Verifier;
 use crate::directory::Scopes;
 use crate::hook::RpcSettings;
@@ -56,6 +57,8 @@ pub struct HookNeeds {
     pub emulated_header_names: Vec<String>,
     /// Some hook is sent the `meta` of connections.
     pub keeps_meta: bool,
+    /// The compiled capabilities of connections.
+    pub caps: Arc<CapsCache>,
 }
 
 /// Signs client ids, so that `/emulation` can authenticate them.

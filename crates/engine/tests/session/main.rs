@@ -3,6 +3,7 @@
 mod connect;
 mod flow;
 mod heartbeat;
+mod hooks;
 mod lines;
 mod permissions;
 mod refusals;

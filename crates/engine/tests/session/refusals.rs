@@ -31,7 +31,7 @@ const CASES: [(&str, &str, u32, &str, &str); 40] = [
     ("", r#""connect":{"token":"forged"}"#, 3500, "", "the token is forged"),
     ("", r#""connect":{"token":"expired"}"#, 109, "", "exp of the token has passed"),
     ("", r#""connect":{"token":"early"}"#, 100, "", "the keys have not come yet"),
-    ("", r#""connect":{"token":"{'expire_at':1}"}"#, 110, "", "expire_at of the client has passed"),
+    ("", r#""connect":{"token":"{'expire_at':1}"}"#, 110, "", "expire_at of the token has passed"),
     (
         "",
         r#""connect":{"token":"{'channel':'a'}"}"#,

@@ -20,6 +20,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use touchline_engine::directory::{Directory, DirectoryEffect, ScopeOptions, message_push, numbered};
+use touchline_engine::hook::{HookCall, HookOutcome};
 use touchline_engine::request::{ChannelEvent, Publish};
 use touchline_engine::session::{
     RefusalReport, Room, SessionSettings, SessionSigner, Ticket, TransportMode, UserCounter,
@@ -132,6 +133,8 @@ pub(crate) struct Story {
     pub(crate) requests: Vec<(ChannelName, String)>,
     /// Every request to the directory.
     pub(crate) asks: Vec<String>,
+    /// Every question to the backend that has no answer and was not cancelled, with the connection that asks.
+    pub(crate) questions: Vec<(usize, HookCall)>,
     pub(crate) now_ms: u64,
     hub: Hub,
     channels: Channels,
@@ -188,6 +191,7 @@ impl Story {
             tracker: Tracker::default(),
             requests: Vec::new(),
             asks: Vec::new(),
+            questions: Vec::new(),
             now_ms,
             hub: Hub::new(HashSeed::repeatable(7)),
             channels,
@@ -366,6 +370,19 @@ impl Story {
         }
     }
 
+    /// The backend answers one of its questions.
+    pub(crate) fn answer_question(&mut self, number: usize, outcome: HookOutcome) {
+        let (index, call) = self.questions.remove(number);
+        self.answer_serial(index, call.serial, outcome);
+    }
+
+    /// The backend answers the question of this number of a connection, be it cancelled.
+    pub(crate) fn answer_serial(&mut self, index: usize, serial: u32, outcome: HookOutcome) {
+        self.act(index, |session, context| session.handle_hook(serial, outcome, context));
+        while self.people[index].session.is_deferring() && self.act(index, Session::resume) > 0 {}
+        self.carry();
+    }
+
     /// Answers and deliveries under way.
     pub(crate) fn under_way(&self) -> usize {
         self.queue.len()
@@ -437,6 +454,8 @@ impl Story {
     }
 
     fn request(&mut self, index: usize, effects: Effects) {
+        self.questions.extend(effects.hook_calls.into_iter().map(|call| (index, call)));
+        self.questions.retain(|(asker, call)| *asker != index || !effects.cancelled_hooks.contains(&call.serial));
         for outbound in effects.requests {
             self.requests.push((outbound.channel.clone(), format!("{:?}", outbound.request)));
             let response = self.channels.execute(&outbound.channel, outbound.request, self.now_ms);

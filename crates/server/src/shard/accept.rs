@@ -16,7 +16,6 @@ use super::acceptor::{Listener, NO_DESCRIPTORS, PendingConnection};
 use super::state::{SCRATCH_SIZE, Shard};
 use super::unauthenticated::{Closed, UnauthenticatedEntry};
 use crate::net::agent::Agent;
-use crate::net::forwarded::forwarded;
 use crate::net::headers::{HEADERS_MAX, Headers};
 use crate::net::negotiated::Negotiated;
 use crate::net::port::{Port, PortRole};
@@ -320,7 +319,7 @@ fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> HandshakeVerdict {
         wire: granted.wire,
         agent: Agent::of(&headers),
         admission: granted.admission,
-        forwarded: forwarded(&node.forwarded_names, &headers),
+        fields: node.kept_fields.of(remote, &node.proxies, &headers),
     };
     HandshakeVerdict::Granted(FirstBytes { response, head, negotiated })
 }

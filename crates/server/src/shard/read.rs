@@ -22,6 +22,7 @@ use super::input::Input;
 use super::queue::OutputKind;
 use super::state::{SCRATCH_SIZE, Shard, WHEEL_TICKS, take_one};
 use super::unauthenticated::UnauthenticatedEntry;
+use crate::net::forwarded::RequestFields;
 use crate::net::negotiated::Negotiated;
 use crate::net::socket::{AcceptedSocket, Socket};
 use crate::net::transport::Transport;
@@ -57,6 +58,8 @@ impl Shard {
             // One of many streams of an HTTP/2 connection: no room has been made for it yet.
             self.limit_unauthenticated();
         }
+        // A proxy that names the user shows its own certificate.
+        let user = user.filter(|_| negotiated.fields.user.is_none());
         let Some(slot) = self.insert_connection(socket.into(), false, negotiated) else { return };
         if let (Some(user), Some(connection)) = (user, self.connections.get_mut(slot)) {
             connection.session.certify(user);
@@ -93,13 +96,17 @@ impl Shard {
         let mut client = [0; 16];
         client[..10].copy_from_slice(&random);
         client[10..].copy_from_slice(&client_id_suffix(self.id, slot));
-        let session = Session::new(
+        let mut session = Session::new(
             client,
             negotiated.transport.mode(),
             negotiated.admission.is_loopback,
             self.now_ms,
             &self.node.session.client,
         );
+        let RequestFields { forwarded, user } = negotiated.fields;
+        if let Some(user) = user {
+            session.certify(user);
+        }
         self.connections.insert(Connection {
             socket,
             session,
@@ -127,7 +134,7 @@ impl Shard {
         if let Some(address_slot) = negotiated.admission.address_slot {
             self.address_slots.insert(slot, address_slot);
         }
-        if let Some(headers) = negotiated.forwarded {
+        if let Some(headers) = forwarded {
             self.forwarded.insert(slot, headers);
         }
         self.unauthenticated.sessions += 1;

@@ -11,7 +11,6 @@ use touchline_protocol::deflate;
 use super::body::RequestBody;
 use super::respond::{self, HttpResponse, RefusalResponse};
 use crate::net::agent::Agent;
-use crate::net::forwarded::forwarded;
 use crate::net::negotiated::Negotiated;
 use crate::net::origin;
 use crate::net::remote::Remote;
@@ -47,7 +46,7 @@ pub(crate) fn answer(
     let granted = handshake::examine(node, peer, transport, query, request.headers())
         .map_err(|refusal| log_and_refuse(node, peer, request, refusal))?;
     let answer = switch(&granted);
-    Ok((answer, negotiated(node, transport, granted, request.headers())))
+    Ok((answer, negotiated(node, peer, transport, granted, request.headers())))
 }
 
 /// The same over HTTP/2: an extended CONNECT (RFC 8441 section 5).
@@ -67,16 +66,16 @@ fn extended(
         .map_err(|refusal| log_and_refuse(node, peer, request, refusal))?;
     let mut response = HttpResponse::default();
     offer(&granted, response.headers_mut());
-    Ok((response, negotiated(node, transport, granted, request.headers())))
+    Ok((response, negotiated(node, peer, transport, granted, request.headers())))
 }
 
-fn negotiated(node: &Node, transport: Transport, granted: Granted, headers: &HeaderMap) -> Negotiated {
+fn negotiated(node: &Node, peer: Remote, transport: Transport, granted: Granted, headers: &HeaderMap) -> Negotiated {
     Negotiated {
         transport,
         wire: granted.wire,
         agent: Agent::of(headers),
         admission: granted.admission,
-        forwarded: forwarded(&node.forwarded_names, headers),
+        fields: node.kept_fields.of(peer, &node.proxies, headers),
     }
 }
 
