@@ -45,6 +45,9 @@ settings! {
         /// Claims that become fields of `meta`: a list of tables with `key`, the field, and `value`, the path of the
         /// claim with dots. Claims that a token lacks are passed over.
         key meta_from_claim: ClaimPaths = (), ValueKind::ClaimPaths;
+        /// Claims that become labels of the connection, over the `labels` of the token; written as `meta_from_claim`.
+        /// What is no text becomes its JSON.
+        key labels_from_claim: ClaimPaths = (), ValueKind::ClaimPaths;
     }
 }
 
@@ -114,6 +117,8 @@ settings! {
         own user_id_claim: String = "";
         /// Claims that become fields of `meta`, as `client.token.meta_from_claim`, which does not count here.
         key meta_from_claim: ClaimPaths = (), ValueKind::ClaimPaths;
+        /// Claims that become labels, as `client.token.labels_from_claim`, which does not count here.
+        key labels_from_claim: ClaimPaths = (), ValueKind::ClaimPaths;
     }
 }
 
@@ -133,6 +138,7 @@ impl ProviderOptions {
             issuer_regex: self.issuer_regex.clone(),
             user_id_claim: self.user_id_claim.clone(),
             meta_from_claim: self.meta_from_claim.clone(),
+            labels_from_claim: self.labels_from_claim.clone(),
             ..TokenSettings::default()
         }
     }

@@ -132,18 +132,8 @@ impl Node {
         handles: NodeHandles,
     ) -> Self {
         let draining = watch::Sender::new(false);
-        let NodeHandles {
-            shards,
-            registry,
-            cluster,
-            signer,
-            proxies,
-            origins,
-            hooks,
-            kept_fields,
-            access,
-            key_sets,
-        } = handles;
+        let NodeHandles { shards, registry, cluster, signer, proxies, origins, hooks, kept_fields, access, key_sets } =
+            handles;
         let buffer_max_size =
             if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         let buffer_slice = buffer_max_size / shards.len().max(1);

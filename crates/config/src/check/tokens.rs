@@ -110,6 +110,7 @@ fn providers(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) 
         ("issuer_regex", token.issuer_regex.is_some()),
         ("user_id_claim", !token.user_id_claim.is_empty()),
         ("meta_from_claim", !token.meta_from_claim.0.is_empty()),
+        ("labels_from_claim", !token.labels_from_claim.0.is_empty()),
     ] {
         if is_set {
             error(format!("{name}: does not count beside {section}.jwks: write it into its providers"));

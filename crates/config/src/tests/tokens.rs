@@ -117,6 +117,7 @@ fn every_setting_of_tokens_is_read() {
     let provider = &token.jwks.providers[0];
     assert_eq!((provider.name.as_str(), provider.options.issuer.as_str()), ("kc", "i"));
     assert_eq!(provider.options.tls.server_name, "n");
+    assert_eq!(provider.options.labels_from_claim.0[0].value, "b");
 }
 
 #[test]

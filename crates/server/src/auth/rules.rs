@@ -73,7 +73,7 @@ pub(super) struct ClaimRules {
     pub(super) audience_regex: Option<Regex>,
     pub(super) issuer: String,
     pub(super) issuer_regex: Option<Regex>,
-    /// None = the user is `sub`, and `meta` is what the token says.
+    /// None = the user is `sub`, `meta` and `labels` are what the token says.
     mapping: Option<ClaimMapping>,
 }
 
@@ -82,6 +82,7 @@ struct ClaimMapping {
     /// The claim that is the user; empty = `sub`.
     user: String,
     meta: Vec<ClaimPath>,
+    labels: Vec<ClaimPath>,
 }
 
 impl ClaimRules {
@@ -93,7 +94,8 @@ impl ClaimRules {
         let whole = |pattern: &Option<Regex>, key| {
             pattern.as_ref().map(|pattern| Regex::new(&format!("^(?:{pattern})$")).map_err(|_| key)).transpose()
         };
-        let has_mapping = !settings.user_id_claim.is_empty() || !settings.meta_from_claim.0.is_empty();
+        let paths = [&settings.meta_from_claim.0, &settings.labels_from_claim.0];
+        let has_mapping = !settings.user_id_claim.is_empty() || paths.iter().any(|paths| !paths.is_empty());
         Ok(ClaimRules {
             audience: settings.audience.clone(),
             audience_regex: whole(&settings.audience_regex, "audience_regex")?,
@@ -102,6 +104,7 @@ impl ClaimRules {
             mapping: has_mapping.then(|| ClaimMapping {
                 user: settings.user_id_claim.clone(),
                 meta: settings.meta_from_claim.0.clone(),
+                labels: settings.labels_from_claim.0.clone(),
             }),
         })
     }
@@ -169,9 +172,8 @@ impl ClaimRules {
             let user = to_raw_value(&user).map_err(|_| misshapen("the user cannot be written as JSON"))?;
             claims.insert("sub".to_owned(), user);
         }
-        if !mapping.meta.is_empty() {
-            map_meta(&mapping.meta, &mut claims);
-        }
+        map_into("meta", &mapping.meta, |value| value, &mut claims);
+        map_into("labels", &mapping.labels, label, &mut claims);
         let json = to_raw_value(&claims).map_err(|_| misshapen("the claims cannot be written as JSON"))?;
         read(&json)
     }
@@ -200,29 +202,37 @@ fn user_of(claim: &RawValue) -> Option<String> {
     }
 }
 
-/// Writes claims into `meta`, over what the token says of it.
-fn map_meta(paths: &[ClaimPath], claims: &mut BTreeMap<String, Box<RawValue>>) {
-    let meta = claims.get("meta").map(|meta| serde_json::from_str::<Value>(meta.get()));
-    let mut meta = match meta {
+/// A claim as a label: text as it is, all else as JSON.
+fn label(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(text),
+        other => Value::String(other.to_string()),
+    }
+}
+
+/// Writes claims into the claim of this name, which is an object, over what the token says of it.
+fn map_into(name: &str, paths: &[ClaimPath], form: fn(Value) -> Value, claims: &mut BTreeMap<String, Box<RawValue>>) {
+    let object = claims.get(name).map(|claim| serde_json::from_str::<Value>(claim.get()));
+    let mut object = match object {
         None | Some(Ok(Value::Null)) => Map::new(),
-        Some(Ok(Value::Object(meta))) => meta,
+        Some(Ok(Value::Object(object))) => object,
         // The engine refuses it.
         Some(_) => return,
     };
-    for ClaimPath { key, value } in paths {
-        let (first, rest) = value.split_once('.').map_or((value.as_str(), None), |(first, rest)| (first, Some(rest)));
-        let found = claims.get(first).and_then(|claim| serde_json::from_str::<Value>(claim.get()).ok());
-        let found = found.and_then(|found| match rest {
-            None => Some(found),
-            Some(rest) => rest.split('.').try_fold(&found, |value, name| value.get(name)).cloned(),
-        });
-        if let Some(found) = found {
-            meta.insert(key.clone(), found);
-        }
+    let found: Vec<(&ClaimPath, Value)> =
+        paths.iter().filter_map(|path| Some((path, at(claims, &path.value)?))).collect();
+    if found.is_empty() {
+        return;
     }
-    if let Ok(meta) = to_raw_value(&meta)
-        && meta.get() != "{}"
-    {
-        claims.insert("meta".to_owned(), meta);
+    object.extend(found.into_iter().map(|(path, value)| (path.key.clone(), form(value))));
+    if let Ok(object) = to_raw_value(&object) {
+        claims.insert(name.to_owned(), object);
     }
+}
+
+/// The claim at a path with dots; None = there is none.
+fn at(claims: &BTreeMap<String, Box<RawValue>>, path: &str) -> Option<Value> {
+    let mut names = path.split('.');
+    let claim = serde_json::from_str::<Value>(claims.get(names.next()?)?.get()).ok()?;
+    names.try_fold(&claim, |value, name| value.get(name)).cloned()
 }

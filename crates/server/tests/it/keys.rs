@@ -318,14 +318,14 @@ fn the_key_of_one_issuer_signs_for_no_other() {
     assert_eq!(of_staff.fetches() + of_fans.fetches(), 2);
 }
 
-/// The user and the meta of a connection, as a backend is told them.
-fn told(server: &TestServer, backend: &Backend, token: &str) -> (Value, Value) {
+/// The user, the meta and the labels of a connection, as a backend is told them.
+fn told(server: &TestServer, backend: &Backend, token: &str) -> [Value; 3] {
     let mut client: WebSocket = server.websocket();
     let reply = client.ask(json!({"id": 1, "connect": {"token": token}}));
     assert!(reply["connect"].is_object(), "{reply}");
     client.ask(json!({"id": 2, "rpc": {"method": "who"}}));
     let question = backend.questions().pop().expect("it was asked").body;
-    (question["user"].clone(), question["meta"].clone())
+    ["user", "meta", "labels"].map(|name| question[name].clone())
 }
 
 #[test]
@@ -336,22 +336,37 @@ fn claims_of_other_names_are_the_user_and_the_meta() {
         let token = &mut settings.client.token;
         token.user_id_claim = "uid".into();
         token.meta_from_claim = ClaimPaths(vec![path("tenant", "org.id"), path("roles", "roles"), path("no", "x.y")]);
+        token.labels_from_claim = ClaimPaths(vec![path("plan", "org.plan"), path("roles", "roles"), path("no", "x.y")]);
         settings.rpc.proxy.endpoint = backend.url("/rpc");
         settings.rpc.proxy.include_connection_meta = true;
         settings.rpc.without_namespace.proxy_enabled = true;
     });
-    for (claims, user, meta) in [
-        (json!({"uid": "ann"}), "ann", json!(null)),
-        (json!({"uid": 12345678901234567890_u64, "sub": 7}), "12345678901234567890", json!(null)),
-        (json!({"uid": 42, "sub": "bob", "org": {"id": 7}}), "42", json!({"tenant": 7})),
+    for (claims, user, meta, labels) in [
+        (json!({"uid": "ann"}), "ann", json!(null), json!(null)),
+        (json!({"uid": 12345678901234567890_u64, "sub": 7}), "12345678901234567890", json!(null), json!(null)),
         (
-            json!({"uid": "ann", "roles": ["a"], "org": {"id": "o"}, "meta": {"tenant": "mine", "own": 1}}),
+            json!({"uid": 42, "sub": "bob", "org": {"id": 7, "plan": 3}}),
+            "42",
+            json!({"tenant": 7}),
+            json!({"plan": "3"}),
+        ),
+        (
+            json!({
+                "uid": "ann", "roles": ["a"], "org": {"id": "o", "plan": "gold"},
+                "meta": {"tenant": "mine", "own": 1}, "labels": {"plan": "mine", "own": "1"},
+            }),
             "ann",
             json!({"tenant": "o", "own": 1, "roles": ["a"]}),
+            json!({"plan": "gold", "own": "1", "roles": "[\"a\"]"}),
         ),
-        (json!({"uid": "ann", "org": "flat", "x": {"z": 1}, "meta": {"own": 1}}), "ann", json!({"own": 1})),
+        (
+            json!({"uid": "ann", "org": "flat", "x": {"z": 1}, "meta": {"own": 1}}),
+            "ann",
+            json!({"own": 1}),
+            json!(null),
+        ),
     ] {
-        assert_eq!(told(&server, &backend, &token(claims.clone())), (json!(user), meta), "{claims}");
+        assert_eq!(told(&server, &backend, &token(claims.clone())), [json!(user), meta, labels], "{claims}");
     }
     for claims in [
         json!({"sub": "ann"}),
@@ -360,6 +375,7 @@ fn claims_of_other_names_are_the_user_and_the_meta() {
         json!({"uid": ["ann"]}),
         json!({"uid": true}),
         json!({"uid": "ann", "org": {"id": 1}, "meta": "no object"}),
+        json!({"uid": "ann", "org": {"plan": 1}, "labels": "no object"}),
     ] {
         assert_eq!(connect(&server, &token(claims.clone())), FINAL, "{claims}");
     }
