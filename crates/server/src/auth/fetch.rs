@@ -49,6 +49,9 @@ impl KeyFetcher {
         let (stop, stopped) = oneshot::channel();
         let (first, tried) = mpsc::channel();
         let runtime = Builder::new_current_thread().enable_all().build()?;
+        for set in &sets {
+            set.is_followed.store(true, Relaxed);
+        }
         let thread = std::thread::Builder::new().name("keys".into()).spawn(move || {
             runtime.block_on(async {
                 let mut tasks = JoinSet::new();
@@ -58,6 +61,8 @@ impl KeyFetcher {
                 drop(first);
                 let _ = stopped.await;
             });
+            // A name that is being resolved would hold up the end.
+            runtime.shutdown_background();
         })?;
         // All have been tried when the last sender is gone; each fetch has its limit of time.
         while tried.recv().is_ok() {}
@@ -80,7 +85,7 @@ impl Drop for KeyFetcher {
 /// When the system refuses what a fetch needs.
 pub(crate) fn fetch_once(sets: &KeySets) -> io::Result<Vec<(String, String)>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    Ok(runtime.block_on(async {
+    let faults = runtime.block_on(async {
         let mut faults = Vec::new();
         for set in sets.iter() {
             if let Err(fault) = fetch(set).await {
@@ -88,7 +93,9 @@ pub(crate) fn fetch_once(sets: &KeySets) -> io::Result<Vec<(String, String)>> {
             }
         }
         faults
-    }))
+    });
+    runtime.shutdown_background();
+    Ok(faults)
 }
 
 /// Keeps a set up to date. `first` is dropped after the first fetch.

@@ -60,7 +60,7 @@ impl ParsedSet {
 /// Reads a set. One key that cannot be read does not spoil the others.
 ///
 /// # Errors
-/// What is wrong with the whole.
+/// What is wrong with the whole. A set without a single key is a fault of its endpoint: no issuer means to have none.
 pub(super) fn parse_set(json: &[u8]) -> Result<ParsedSet, &'static str> {
     let set: JwkSet<'_> = serde_json::from_slice(json).map_err(|_| "the answer is not a JSON Web Key Set")?;
     if set.keys.len() > SET_KEYS_MAX {
@@ -73,7 +73,7 @@ pub(super) fn parse_set(json: &[u8]) -> Result<ParsedSet, &'static str> {
             None => parsed.skipped += 1,
         }
     }
-    Ok(parsed)
+    if parsed.keys.is_empty() { Err("the set has no key that verifies signatures") } else { Ok(parsed) }
 }
 
 /// The key and its `kid`; None = it verifies no signatures, or cannot be read.

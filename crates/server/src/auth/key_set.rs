@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,8 @@ pub(crate) struct KeySet {
     fetched: RwLock<Arc<FetchedKeys>>,
     doubts: Mutex<Doubts>,
     hasher: RandomState,
+    /// A task fetches the set again.
+    pub(super) is_followed: AtomicBool,
     /// Somebody has asked for a key that is not in the set.
     pub(super) wanted: Notify,
 }
@@ -103,6 +105,7 @@ impl KeySet {
             return Lookup::Unavailable("the keys of the token's issuer could not be fetched yet");
         };
         match fetched.set.find(kid) {
+            [] if !self.is_followed.load(Relaxed) => Lookup::Missing,
             [] => self.doubt(self.hasher.hash_one(kid), began, now),
             keys => Lookup::Known(keys.to_vec()),
         }
@@ -185,6 +188,7 @@ impl KeySets {
             fetched: RwLock::default(),
             doubts: Mutex::default(),
             hasher: RandomState::new(),
+            is_followed: AtomicBool::new(false),
             wanted: Notify::new(),
         });
         self.0.push(Arc::clone(&set));
@@ -249,7 +253,9 @@ mod tests {
     fn set() -> Arc<KeySet> {
         let tls = ClientTlsSettings::default();
         let row = EndpointRow { section: "s", name: "n", tls_section: "t", tls: &tls, may_be_plain: false };
-        KeySets::default().add("https://id.example/keys", &row).expect("a good address")
+        let set = KeySets::default().add("https://id.example/keys", &row).expect("a good address");
+        set.is_followed.store(true, Relaxed);
+        set
     }
 
     /// A set with one key.
@@ -287,6 +293,15 @@ mod tests {
         assert_eq!(told(&set, "a", at(5_023)), "missing");
         assert_eq!(told(&set, "b", at(5_022 + 86_399)), "known");
         assert_eq!(told(&set, "b", at(5_022 + 86_400)), "unavailable", "too old");
+    }
+
+    #[test]
+    fn a_set_that_is_not_fetched_again_has_all_that_it_ever_will() {
+        let (set, now) = (set(), Instant::now());
+        set.is_followed.store(false, Relaxed);
+        assert_eq!(told(&set, "a", now), "unavailable");
+        set.install(with_key("a"), now);
+        assert_eq!([told(&set, "a", now), told(&set, "b", now)], ["known", "missing"]);
     }
 
     #[test]

@@ -156,6 +156,8 @@ fn an_endpoint_that_fails_is_a_temporary_error_and_never_a_final_one() {
         ),
         ("10 MB", Box::new(move || Answer::Status(200, large.clone()))),
         ("more than 100 keys", Box::new(move || Answer::Status(200, many.clone()))),
+        ("no keys", Box::new(|| Answer::Json(json!({"keys": []})))),
+        ("none that verifies", Box::new(|| Answer::Json(json!({"keys": [{"kty": "oct", "kid": "a", "k": "AAAA"}]})))),
         ("no JSON", Box::new(|| Answer::Status(200, "<html>".into()))),
         ("another JSON", Box::new(|| Answer::Json(json!({"jwks_uri": "https://id.example"})))),
         ("a list", Box::new(|| Answer::Json(json!([])))),
