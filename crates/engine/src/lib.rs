@@ -71,6 +71,7 @@ mod history;
 pub mod hook;
 pub mod hub;
 mod idempotency;
+pub mod limit;
 mod namespace;
 pub mod request;
 pub mod session;

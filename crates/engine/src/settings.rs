@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::hook::ClientProxySettings;
+use crate::limit::RateLimitSettings;
 use crate::setting::{SOME, ValueKind};
 use crate::token_settings::{SubscriptionTokenSettings, TokenSettings};
 
@@ -94,6 +95,8 @@ settings! {
         section proxy: ClientProxySettings = ClientProxySettings::default();
         /// The connect reply carries the server's time.
         key connect_include_server_time: bool = false;
+        /// Rates of single commands, of errors and of failed connects, by connection, user and address.
+        section rate_limit: RateLimitSettings = RateLimitSettings::default();
     }
 }
 

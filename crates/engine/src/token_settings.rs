@@ -8,8 +8,8 @@ use crate::hook::ClientTlsSettings;
 use crate::setting::{Filled, Key, Misfit, SettingValue, SettingsTable, ValueKind, WrittenValue, described, fill};
 
 settings! {
-    /// How JSON Web Tokens are verified: by keys that are written here, by those of one endpoint, or by those of several
-    /// issuers. A token is valid if a key verifies it by one of that key's own algorithms.
+    /// How JSON Web Tokens are verified: by keys that are written here, by those of one endpoint, or by those of
+    /// several issuers. A token is valid if a key verifies it by one of that key's own algorithms.
     pub struct TokenSettings {
         /// Secret of tokens signed with HS256, HS384 or HS512. It is used as text.
         key hmac_secret_key: String = "", ValueKind::Secret;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use aws_lc_rs::rand;
 use touchline_config::{Settings, TlsSettings};
 use touchline_engine::directory::Directory;
+use touchline_engine::limit::RateLimits;
 use touchline_engine::session::UserCounter;
 use touchline_engine::tracker::TrackLimits;
 use touchline_engine::{ClientSettings, Namespaces, ShardId, session};
@@ -12,7 +13,7 @@ use touchline_registry::ReplicaTiming;
 use touchline_store::stats::Stats;
 
 use crate::api::{operations_named, services::ApiServices, user_of};
-use crate::auth::{ApiAccess, KeySets, TokenVerifier};
+use crate::auth::Authority;
 use crate::backend::{nats, store};
 use crate::hooks::{Endpoints, HookHandler, WorkerStart};
 use crate::listening::listen_on_each;
@@ -23,6 +24,7 @@ use crate::node::{Node, NodeHandles};
 use crate::preparation::{Ports, prepare, proxies_of, user_field};
 use crate::runtime::clock::Clock;
 use crate::runtime::hook_mailbox::HookMailbox;
+use crate::runtime::limit_tables::LimitTables;
 use crate::runtime::shard_handle::ShardHandle;
 use crate::runtime::signer::HmacSigner;
 use crate::runtime::user_counts::UserCounts;
@@ -75,9 +77,7 @@ impl Server {
         let client = &settings.client;
         let proxies = proxies_of(&settings)?;
         let origins = Origins::parse(&settings.client.allowed_origins)?;
-        let mut key_sets = KeySets::default();
-        let verifier = TokenVerifier::new(client, &mut key_sets)?;
-        let access = ApiAccess::new(&settings.http_api, operations_named, &mut key_sets)?;
+        let authority = Authority::new(client, &settings.http_api, operations_named)?;
         let (tls, renewal) = tls_of(&settings)?;
         let mut listeners: Vec<_> = std::iter::repeat_with(Vec::new).take(shards_of(&settings)).collect();
         let addresses = listen_everywhere(&settings, &ports, &tls, &mut listeners)?;
@@ -101,15 +101,17 @@ impl Server {
         let mut key = [0; 32];
         rand::fill(&mut key).map_err(|_| StartError::no_random_numbers())?;
         let signer = Arc::new(HmacSigner::new(key));
+        let limits = limits_of(client)?;
         let session = session::SessionSettings {
             client: client.clone(),
             namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
-            verifier: Box::new(verifier),
+            verifier: Box::new(authority.verifier.clone()),
             scopes: directory.scopes(),
             version: process::VERSION,
             id: id.clone(),
             signer: signer.clone(),
             users: users_of(client),
+            limits: limits.as_ref().map(|tables| RateLimits::new(&client.rate_limit, Arc::clone(tables) as _)),
             line_idle: settings.tcp.idle_timeout,
             deferred_max: deferred_max(&settings),
             hooks: hook_needs(&settings, &endpoints),
@@ -136,8 +138,8 @@ impl Server {
                 origins,
                 hooks,
                 kept_fields,
-                access,
-                key_sets,
+                limits,
+                authority,
             },
         ));
         if let Some(databases) = databases {
@@ -175,6 +177,15 @@ fn hooks_of(settings: &Settings, endpoints: Endpoints) -> Option<(HookMailbox, W
 fn users_of(client: &ClientSettings) -> Option<Arc<dyn UserCounter + Send + Sync>> {
     let limit = client.user_connection_limit;
     if limit == 0 { None } else { Some(Arc::new(UserCounts::new(limit))) }
+}
+
+/// The rates of users and addresses; None = no rate is switched on.
+fn limits_of(client: &ClientSettings) -> Result<Option<Arc<LimitTables>>, StartError> {
+    if !RateLimits::are_on(&client.rate_limit) {
+        return Ok(None);
+    }
+    let seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
+    Ok(Some(Arc::new(LimitTables::new(&client.rate_limit, seed))))
 }
 
 /// The times by which the registry tells that another node is dead.

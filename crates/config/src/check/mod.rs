@@ -4,6 +4,7 @@ mod api_keys;
 mod doubts;
 pub(crate) mod files;
 mod hooks;
+mod limits;
 mod names;
 mod paths;
 mod rules;

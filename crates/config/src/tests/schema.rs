@@ -238,6 +238,22 @@ fn duration_text() -> impl Strategy<Value = String> {
     })
 }
 
+/// Lists of rates, and some that are nearly.
+fn rates() -> impl Strategy<Value = Json> {
+    let interval = prop_oneof![
+        duration_text().prop_map(Json::from),
+        prop::sample::select(NUMBERS).prop_map(Json::from),
+        Just(Json::Null)
+    ];
+    let rate = prop_oneof![prop::sample::select(NUMBERS).prop_map(Json::from), Just(json!("1")), Just(json!(0))];
+    let bucket = prop_oneof![
+        9 => (interval, rate).prop_map(|(interval, rate)| json!({ "interval": interval, "rate": rate })),
+        1 => Just(json!({ "rate": 1 })),
+        1 => Just(json!({ "interval": "1s", "rate": 1, "burst": 1 })),
+    ];
+    prop::collection::vec(bucket, 0..2).prop_map(Json::from)
+}
+
 /// Values of all types, the likely ones of a key more often.
 fn written(kind: ValueKind) -> BoxedStrategy<Json> {
     let words: Vec<&str> = match kind {
@@ -256,6 +272,13 @@ fn written(kind: ValueKind) -> BoxedStrategy<Json> {
         Just(json!({"a": 1})),
         Just(json!([{"status_code": 404, "to_error": {"code": 404}}])),
         Just(json!([{"status_code": 404, "to_disconnect": {"code": 404}}])),
+        rates(),
+        (prop::sample::select(vec!["namespace_name", "method", "name"]), rates())
+            .prop_map(|(name, rates)| json!([{ name: "one", "enabled": true, "buckets": rates }])),
+        rates().prop_map(|rates| json!({ "one": { "buckets": rates } })),
+        Just(json!([{"method": 1}])),
+        Just(json!([{"method": "one", "enabled": "yes"}])),
+        Just(json!([{"method": "one", "bucket": []}])),
         prop::collection::vec(item, 0..3).prop_map(Json::from),
         prop::sample::select(words).prop_map(Json::from),
         number_text().prop_map(Json::from),
@@ -321,6 +344,9 @@ proptest! {
                 | ValueKind::StringMap
                 | ValueKind::Transforms
                 | ValueKind::ClaimPaths
+                | ValueKind::Buckets
+                | ValueKind::Overrides(_)
+                | ValueKind::OverrideTable
         );
         prop_assume!(!is_looked_into || !value.is_string());
         prop_assert_eq!(accepts(&SCHEMA, &whole), is_read(&placed, &whole), "{}", whole);
@@ -328,7 +354,8 @@ proptest! {
 
     #[test]
     fn names_are_refused_by_both_or_by_none(name in "[$a-zA-Z0-9_.:é -]{0,4}") {
-        for list in ["channel.namespaces", "registry.scopes", "proxies", "rpc.namespaces", "client.token.jwks.providers"] {
+        let plain = ["channel.namespaces", "registry.scopes", "proxies", "rpc.namespaces"];
+        for list in plain.into_iter().chain(["client.token.jwks.providers"]) {
             let whole = document(list, json!([{ "name": name }]));
             let reading = File::new("c.json", &whole.to_string()).read(&[]);
             let is_read = !reading.findings.iter().any(|finding| finding.severity == Severity::Error);

@@ -10,7 +10,7 @@ mod outcome;
 mod settings;
 
 pub use answer::{AnswerFault, parse_answer};
-pub use call::{ConflictClaim, HookCall, HookKind, HookRequest};
+pub use call::{ConflictClaim, EmulatedHeaders, HookCall, HookKind, HookRequest};
 pub use outcome::{
     ConnectAnswer, HookError, HookOutcome, HookResult, PublishAnswer, RefreshAnswer, SubRefreshAnswer, SubscribeAnswer,
 };

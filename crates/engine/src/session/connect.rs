@@ -32,6 +32,9 @@ impl Session {
         if !matches!(self.phase, Phase::AwaitingConnect) || command == 0 {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
+        if context.node.limits.is_some() && !self.may_try_connect(command, context) {
+            return;
+        }
         if !request.name.is_empty() {
             context.effects.program = Some(((*request.name).into(), (*request.version).into()));
         }
@@ -41,7 +44,10 @@ impl Session {
         match self.authenticate(&request.token, context) {
             Ok(claims) => self.admit(command, request.subs, ClientAdmission::of_token(claims), context),
             Err(ConnectRefusal::Error(error)) => self.refuse_connect(command, error, context),
-            Err(ConnectRefusal::Disconnect(why)) => context.disconnect(why),
+            Err(ConnectRefusal::Disconnect(why)) => {
+                self.note_failed_connect(context);
+                context.disconnect(why);
+            }
         }
     }
 
@@ -57,6 +63,9 @@ impl Session {
         let ClientAdmission { claims, data, is_of_hook, .. } = &admission;
         let is_of_hook = *is_of_hook;
         self.user = claims.sub.as_str().into();
+        if context.node.limits.is_some() && !self.may_connect_as_user(command, context) {
+            return;
+        }
         let info = claims.info.as_deref().or(claims.b64info.as_ref().map(|packed| &*packed.0));
         self.conn_info = match info.map(data::checked_payload).transpose() {
             Ok(info) => info.map(Box::new),

@@ -12,6 +12,7 @@ use touchline_protocol::filter::FilterNode;
 
 use crate::caps::Capabilities;
 use crate::duration::millis;
+use crate::hook::EmulatedHeaders;
 use crate::settings::ClientSettings;
 
 /// Bytes of commands that may wait behind hooks before the next commands wait too.
@@ -37,7 +38,7 @@ pub(super) struct HookState {
     /// Labels of the connection, a JSON object of texts.
     pub(super) labels: Option<Bytes>,
     /// Header fields that the client has claimed.
-    pub(super) emulated_headers: Option<Arc<[(Box<str>, Box<str>)]>>,
+    pub(super) emulated_headers: Option<EmulatedHeaders>,
     /// What the client may do in channels besides what their namespaces allow.
     pub(super) caps: Option<Arc<Capabilities>>,
     /// The refresh of the connection.

@@ -254,10 +254,23 @@ impl Session {
             }
             HookOutcome::Empty => match self.authenticate_without_token(context) {
                 Ok(claims) => self.admit(command, subs, ClientAdmission::of_token(claims), context),
-                Err(why) => context.disconnect(why),
+                Err(why) => {
+                    self.note_failed_connect(context);
+                    context.disconnect(why);
+                }
             },
-            HookOutcome::Error(error) => self.refuse_connect_as(command, &error, context),
-            HookOutcome::Disconnect(why) => context.disconnect(why),
+            HookOutcome::Error(error) => {
+                if !error.temporary {
+                    self.note_failed_connect(context);
+                }
+                self.refuse_connect_as(command, &error, context);
+            }
+            HookOutcome::Disconnect(why) => {
+                if !why.is_reconnect() {
+                    self.note_failed_connect(context);
+                }
+                context.disconnect(why);
+            }
             HookOutcome::Refused(outcome) => self.connect_answered(command, subs, *outcome, context),
             HookOutcome::Busy => self.refuse_connect(command, Error::TOO_MANY_REQUESTS, context),
             HookOutcome::Failed | HookOutcome::Result(_) => {

@@ -1,5 +1,5 @@
-//! Hooks: whatever the delays of the backend, effects of one connection on one channel keep their order, and nothing else
-//! waits.
+//! Hooks: whatever the delays of the backend, effects of one connection on one channel keep their order, and nothing
+//! else waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -17,6 +17,7 @@ use crate::auth::KeySets;
 use crate::node::Node;
 use crate::runtime::hook_metrics::{CallOutcome, HookCollector, HookMetrics};
 use crate::runtime::key_metrics::{CallerCollector, KeySetCollector, KeySetFigures};
+use crate::runtime::limit_metrics::{LimitCollector, LimitMetrics, TableSizes};
 use crate::runtime::metrics::{
     ClusterStatus, NodeCollector, RegistryCollector, ShardMetrics, StatsCollector, StoreCollector,
 };
@@ -34,6 +35,8 @@ pub(super) struct Scrape {
     hooks: Option<HookCollector>,
     callers: CallerCollector,
     key_sets: KeySetCollector,
+    /// None = no rate is switched on.
+    limits: Option<LimitCollector>,
     http_buffered_bytes: usize,
 }
 
@@ -54,9 +57,17 @@ impl Scrape {
                 .as_ref()
                 .map(|hooks| HookCollector { metrics: Arc::clone(&hooks.metrics), outstanding: hooks.outstanding() }),
             callers: CallerCollector(
-                node.access.callers().map(|caller| (caller.name.clone(), caller.requests.load(Relaxed))).collect(),
+                node.authority
+                    .access
+                    .callers()
+                    .map(|caller| (caller.name.clone(), caller.requests.load(Relaxed)))
+                    .collect(),
             ),
-            key_sets: figures(&node.key_sets),
+            key_sets: figures(&node.authority.key_sets),
+            limits: node.limits.as_ref().map(|tables| LimitCollector {
+                metrics: Arc::clone(&tables.metrics),
+                sizes: tables.sizes(node.clock.elapsed_us() * 1_000),
+            }),
             http_buffered_bytes: node.shards.iter().map(|shard| shard.http_buffered()).sum(),
         }
     }
@@ -69,6 +80,8 @@ impl Scrape {
         shard.programs.enter("program", "1");
         let hooks = HookMetrics::of(vec!["backend".to_owned()]);
         hooks.count(HookKind::Connect, CallOutcome::Answered);
+        let limits = LimitMetrics::default();
+        limits.commands[0][0][0].add_shared(1);
         let scope = ScopeMetrics { scope: "scope".into(), names: 0, members: 0, counters: Counters::default() };
         Scrape {
             registry: RegistryCollector {
@@ -81,6 +94,7 @@ impl Scrape {
             hooks: Some(HookCollector { metrics: Arc::new(hooks), outstanding: 0 }),
             callers: CallerCollector(vec![("default".to_owned(), 0)]),
             key_sets: KeySetCollector([("client.token".to_owned(), KeySetFigures::default())].into()),
+            limits: Some(LimitCollector { metrics: Arc::new(limits), sizes: TableSizes::default() }),
             http_buffered_bytes: 0,
         }
     }
@@ -105,6 +119,9 @@ impl Scrape {
         registry.register_collector(Box::new(self.callers));
         if !self.key_sets.0.is_empty() {
             registry.register_collector(Box::new(self.key_sets));
+        }
+        if let Some(limits) = self.limits {
+            registry.register_collector(Box::new(limits));
         }
         let buffered = ConstGauge::new(self.http_buffered_bytes as i64);
         registry.register("http_buffered_bytes", "Bytes held for requests and streams of HTTP", buffered);

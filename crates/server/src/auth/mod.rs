@@ -7,6 +7,7 @@
 //! 4. `api_access.rs`: who may call the server API.
 
 mod api_access;
+mod authority;
 mod fault;
 mod fetch;
 mod issuer;
@@ -21,6 +22,7 @@ mod tests;
 mod verifier;
 
 pub(crate) use self::api_access::{ApiAccess, ApiCaller, ApiRights, Denied, NamedChannels};
+pub(crate) use self::authority::Authority;
 pub use self::fault::TokenStage;
 pub(crate) use self::fetch::{KeyFetcher, fetch_once};
 pub(crate) use self::key_set::KeySets;

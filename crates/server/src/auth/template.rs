@@ -1,5 +1,5 @@
-//! Endpoints with places for named groups of a pattern, as `https://id.example/{{realm}}/keys`. What a group can match is
-//! known before any token is seen, so the addresses are too: a token chooses among them, and invents none.
+//! Endpoints with places for named groups of a pattern, as `https://id.example/{{realm}}/keys`. What a group can match
+//! is known before any token is seen, so the addresses are too: a token chooses among them, and invents none.
 
 use regex::Regex;
 use regex_syntax::hir::literal::Extractor;

@@ -7,6 +7,8 @@ pub(crate) mod here;
 pub(crate) mod hook_mailbox;
 pub(crate) mod hook_metrics;
 pub(crate) mod key_metrics;
+pub(crate) mod limit_metrics;
+pub(crate) mod limit_tables;
 pub(crate) mod mailbox;
 pub(crate) mod memory;
 pub(crate) mod meters;

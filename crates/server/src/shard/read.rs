@@ -5,6 +5,7 @@ use std::io::Read;
 
 use bytes::Bytes;
 use mio::Token;
+use touchline_engine::limit::RateLimits;
 use touchline_engine::session::Room;
 use touchline_engine::tracker::Tracked;
 use touchline_engine::{ConnectionId, Context, Session};
@@ -103,6 +104,9 @@ impl Shard {
             self.now_ms,
             &self.node.session.client,
         );
+        if self.node.session.limits.as_ref().is_some_and(RateLimits::need_addresses) {
+            session.set_address(negotiated.admission.address);
+        }
         let RequestFields { forwarded, user } = negotiated.fields;
         if let Some(user) = user {
             session.certify(user);
@@ -355,6 +359,7 @@ impl Shard {
         let bytes = ahead.saturating_sub(connection.answers());
         let context = Context {
             now_ms: self.now_ms,
+            now_us: self.now_us,
             random,
             id,
             ping_interval: connection.transport.ping_interval(&self.node.settings),
@@ -382,6 +387,7 @@ impl Shard {
         let was_connected = connection.session.is_connected();
         let subscriptions_before = connection.session.subscription_count();
         decide(&mut connection.session, &mut context);
+        connection.session.charge_errors(&mut context);
         let subscriptions = connection.session.subscription_count();
         let has_connected = !was_connected && connection.session.is_connected();
         self.metrics.subscriptions.replace(subscriptions_before as u64, subscriptions as u64);
@@ -443,6 +449,9 @@ impl Shard {
         }
         self.send_requests(slot);
         self.send_hook_calls(slot);
+        if let Some(until_us) = self.effects.hold_until_us.take() {
+            self.throttle(slot, until_us);
+        }
         if let Some(why) = self.effects.disconnect.take() {
             self.disconnect(slot, why);
         }

@@ -1,4 +1,4 @@
-//! Tokens that are verified by the keys of issuers: every algorithm, several issuers, rotation, and endpoints that fail.
+//! Tokens that are verified by the keys of issuers: every algorithm, several issuers, rotation, endpoints that fail.
 
 use std::time::{Duration, Instant};
 

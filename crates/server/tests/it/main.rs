@@ -13,6 +13,7 @@ mod http2;
 mod issuer;
 mod keys;
 mod libraries;
+mod limits;
 mod lines;
 mod operations;
 mod ordering;

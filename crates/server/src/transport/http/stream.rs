@@ -80,6 +80,7 @@ pub(crate) async fn admit(
     let admission = match node.admit(client) {
         Ok(admission) => admission,
         Err(Denial::Address) => return refuse(respond::text(StatusCode::TOO_MANY_REQUESTS, upgrade::ADDRESS_FULL)),
+        Err(Denial::Refused) => return refuse(respond::text(StatusCode::TOO_MANY_REQUESTS, upgrade::ADDRESS_REFUSED)),
         Err(Denial::Full) => {
             let mut answer = respond::text(StatusCode::SERVICE_UNAVAILABLE, "no room for more connections\n");
             answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));

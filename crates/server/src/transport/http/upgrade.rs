@@ -20,6 +20,8 @@ use crate::transport::handshake::{self, Granted, HandshakeRefusal};
 
 /// The response to a client whose address has as many connections as it may.
 pub(crate) const ADDRESS_FULL: &str = "too many connections from this address\n";
+/// The response to a client whose address is refused for a while.
+pub(crate) const ADDRESS_REFUSED: &str = "this address is refused for a while\n";
 /// The response to a request whose headers name two different clients.
 pub(crate) const AMBIGUOUS: &str = "X-Forwarded-For and Forwarded name different clients\n";
 
@@ -111,6 +113,7 @@ fn refuse(refusal: HandshakeRefusal) -> RefusalResponse {
             response
         }
         HandshakeRefusal::Address => respond::text(StatusCode::TOO_MANY_REQUESTS, ADDRESS_FULL),
+        HandshakeRefusal::Refused => respond::text(StatusCode::TOO_MANY_REQUESTS, ADDRESS_REFUSED),
         HandshakeRefusal::Ambiguous => respond::text(StatusCode::BAD_REQUEST, AMBIGUOUS),
     };
     answer.into()
