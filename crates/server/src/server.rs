@@ -90,7 +90,7 @@ impl Server {
     pub fn start(self) -> Result<Running, StartError> {
         let Server { node, shards, directory, registry_messages, joining, renewal, worker, services, addresses } = self;
         // Clients that come at once find the keys of their issuers.
-        let fetcher = KeyFetcher::start(&node.authority.key_sets);
+        let fetcher = KeyFetcher::start(&node.access.key_sets);
         let fetcher = fetcher.map_err(|source| StartError::System { what: "a thread", source })?;
         let started = actor::start(Arc::clone(&node), directory, registry_messages);
         let registry_actor = started.map_err(|source| StartError::System { what: "a thread", source })?;

@@ -279,7 +279,7 @@ enum CallerRefusal {
 /// # Errors
 /// Why neither is accepted.
 fn authorize<'n>(node: &'n Node, request: &Request<RequestBody>) -> Result<&'n ApiCaller, CallerRefusal> {
-    let access = &node.authority.access;
+    let access = &node.access.api;
     if let Some(anybody) = access.anybody() {
         return Ok(anybody);
     }
@@ -319,7 +319,7 @@ fn authorize<'n>(node: &'n Node, request: &Request<RequestBody>) -> Result<&'n A
 /// The caller who shows a token; None = tokens are not taken.
 fn by_token<'n>(node: &'n Node, shown: &[u8]) -> Option<Result<&'n ApiCaller, CallerRefusal>> {
     let token = std::str::from_utf8(shown.trim_ascii()).unwrap_or_default();
-    let found = node.authority.access.of_token(token, node.clock.now_ms() / 1_000)?;
+    let found = node.access.api.of_token(token, node.clock.now_ms() / 1_000)?;
     Some(found.map_err(|error| match error {
         TokenError::Expired => CallerRefusal::Unauthorized("server API: exp of the token has passed"),
         TokenError::Invalid(cause) => CallerRefusal::Unauthorized(cause),

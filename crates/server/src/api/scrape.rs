@@ -57,13 +57,9 @@ impl Scrape {
                 .as_ref()
                 .map(|hooks| HookCollector { metrics: Arc::clone(&hooks.metrics), outstanding: hooks.outstanding() }),
             callers: CallerCollector(
-                node.authority
-                    .access
-                    .callers()
-                    .map(|caller| (caller.name.clone(), caller.requests.load(Relaxed)))
-                    .collect(),
+                node.access.api.callers().map(|caller| (caller.name.clone(), caller.requests.load(Relaxed))).collect(),
             ),
-            key_sets: figures(&node.authority.key_sets),
+            key_sets: figures(&node.access.key_sets),
             limits: node.limits.as_ref().map(|tables| LimitCollector {
                 metrics: Arc::clone(&tables.metrics),
                 sizes: tables.sizes(node.clock.elapsed_us() * 1_000),

@@ -300,7 +300,8 @@ mod tests {
         use NamedChannels::{Many, None as Nothing, One};
         let both = [String::from("a:1"), String::from("b:1")];
         let one = [String::from("a:1"), String::from("a:2")];
-        let cases: [(&[&str], &[&str], &str, NamedChannels<'_>, Result<(), Denied>); 13] = [
+        type Case<'a> = (&'a [&'a str], &'a [&'a str], &'a str, NamedChannels<'a>, Result<(), Denied>);
+        let cases: [Case<'_>; 13] = [
             (&["*"], &["*"], "info", Nothing, Ok(())),
             (&["*"], &["*"], "publish", One("x"), Ok(())),
             (&["publish"], &["*"], "publish", One("x"), Ok(())),

@@ -6,8 +6,8 @@
 //! 3. `key_set.rs`: keys that are fetched; `fetch.rs` is the thread that fetches them.
 //! 4. `api_access.rs`: who may call the server API.
 
+mod access_control;
 mod api_access;
-mod authority;
 mod fault;
 mod fetch;
 mod issuer;
@@ -21,8 +21,8 @@ mod template;
 mod tests;
 mod verifier;
 
+pub(crate) use self::access_control::AccessControl;
 pub(crate) use self::api_access::{ApiAccess, ApiCaller, ApiRights, Denied, NamedChannels};
-pub(crate) use self::authority::Authority;
 pub use self::fault::TokenStage;
 pub(crate) use self::fetch::{KeyFetcher, fetch_once};
 pub(crate) use self::key_set::KeySets;
