@@ -183,6 +183,26 @@ fn a_check_refuses_what_a_start_would() {
 }
 
 #[test]
+fn a_check_refuses_keys_of_the_server_api_that_a_start_would() {
+    for (text, expected) in [
+        (
+            "[[http_api.keys]]\nname = \"news\"\nkey = \"another-of-twenty-bytes\"\noperations = [\"publsh\"]",
+            "http_api.keys[news].operations: \"publsh\" is neither an operation nor a group of them",
+        ),
+        (
+            "[[http_api.keys]]\nname = \"news\"\nkey = \"another-of-twenty-bytes\"\nchannels = [\"[\"]",
+            "http_api.keys[news].channels: \"[\" is not a pattern of channels",
+        ),
+        (
+            "[http_api.jwks]\nenabled = true\naudience = \"api\"\nendpoint = \"http://id.example/keys\"",
+            "http_api.jwks.endpoint: must be https://",
+        ),
+    ] {
+        refuse(text, expected);
+    }
+}
+
+#[test]
 fn an_engine_that_is_named_by_text_is_refused_as_one_that_is_a_table() {
     for (text, is_good) in [
         ("engine = \"redis\"", false),
@@ -203,10 +223,10 @@ fn an_engine_that_is_named_by_text_is_refused_as_one_that_is_a_table() {
 #[test]
 fn a_key_that_makes_stricter_is_left_out_only_where_it_is_empty_or_off() {
     for (text, is_good) in [
-        ("client.token.audience_regex = \"memory\"", false),
-        ("client.token.issuer_regex = \"stream\"", false),
-        ("client.token.user_id_claim = \"0\"", false),
-        ("client.token.user_id_claim = \"\"", true),
+        ("channel.proxy.subscribe_stream.endpoint = \"memory\"", false),
+        ("channel.proxy.subscribe_stream.endpoint = \"stream\"", false),
+        ("channel.proxy.subscribe_stream.endpoint = \"0\"", false),
+        ("channel.proxy.subscribe_stream.endpoint = \"\"", true),
         ("user_block = {enabled = true, type = \"memory\"}", false),
         ("user_block = {enabled = false, type = \"redis\"}", true),
         ("user_block.enabled = \"0\"", true),
