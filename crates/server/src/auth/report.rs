@@ -120,7 +120,7 @@ fn is_known(alg: &Value) -> bool {
     alg.as_str().is_some_and(|alg| alg == "ES512" || alg.parse::<jsonwebtoken::Algorithm>().is_ok())
 }
 
-/// What a token says, whoever has signed it.
+/// What a token says. Nothing of it is verified.
 struct ShownToken {
     parts: usize,
     header: Value,
