@@ -185,7 +185,7 @@ pub(crate) struct TokenArguments {
     /// The user's id; empty for an anonymous one.
     #[arg(long, short, required_unless_present = "check", default_value = "", hide_default_value = true)]
     pub(crate) user: String,
-    /// Instead of making one: say whether a server would take this token, and if not, why. `-` reads it from standard
+    /// Instead of making one: say step by step whether a server would take this token. `-` reads it from standard
     /// input.
     #[arg(long, value_name = "TOKEN", conflicts_with_all = ["user", "claims"])]
     pub(crate) check: Option<String>,

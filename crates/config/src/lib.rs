@@ -70,9 +70,9 @@ pub use probes::Probes;
 pub use redact::redact;
 pub use schema::json_schema;
 pub use settings::{
-    AutocertSettings, ClientAuth, ClientUser, ClusterSettings, EmulationSettings, EndpointSettings, HttpApiSettings,
-    HttpServerSettings, HttpStreamSettings, InternalTlsSettings, LogSettings, NodeSettings, Page, PrimarySettings,
-    RegistrySettings, Settings, ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings,
-    UniWebSocketSettings, WebSocketSettings, resolve,
+    ApiJwksSettings, ApiKeySettings, AutocertSettings, ClientAuth, ClientUser, ClusterSettings, EmulationSettings,
+    EndpointSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings, LogSettings,
+    NamedApiKey, NodeSettings, Page, PrimarySettings, RegistrySettings, Settings, ShutdownSettings, StatsSettings,
+    StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings, resolve,
 };
 pub use touchline_engine::hook::ClientTlsSettings;

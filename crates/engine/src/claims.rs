@@ -25,6 +25,10 @@ pub enum TokenError {
     /// Bad signature, algorithm, audience, issuer, shape, or not valid yet: which of them, in a fixed text for logs.
     #[error("token invalid: {0}")]
     Invalid(&'static str),
+    /// Nobody can tell yet: the key that decides is on its way, or its source fails. Which of them, in a fixed text for
+    /// logs. The same token may be good in a moment.
+    #[error("token not verified: {0}")]
+    Unavailable(&'static str),
 }
 
 /// Verifies tokens. The time is an argument, so a verifier is a function of its input.

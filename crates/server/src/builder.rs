@@ -12,8 +12,8 @@ use touchline_engine::{ClientSettings, Namespaces, ShardId, session};
 use touchline_registry::ReplicaTiming;
 use touchline_store::stats::Stats;
 
-use crate::api::{services::ApiServices, user_of};
-use crate::auth::TokenVerifier;
+use crate::api::{operations_named, services::ApiServices, user_of};
+use crate::auth::AccessControl;
 use crate::backend::{nats, store};
 use crate::hooks::{Endpoints, HookHandler, WorkerStart};
 use crate::listening::listen_on_each;
@@ -25,6 +25,7 @@ use crate::preparation::{Ports, prepare, proxies_of, user_field};
 use crate::runtime::clock::Clock;
 use crate::runtime::hook_mailbox::HookMailbox;
 use crate::runtime::limit_tables::LimitTables;
+use crate::runtime::reply_to::ReplyTo;
 use crate::runtime::shard_handle::ShardHandle;
 use crate::runtime::signer::HmacSigner;
 use crate::runtime::user_counts::UserCounts;
@@ -77,7 +78,7 @@ impl Server {
         let client = &settings.client;
         let proxies = proxies_of(&settings)?;
         let origins = Origins::parse(&settings.client.allowed_origins)?;
-        let verifier = TokenVerifier::new(client)?;
+        let access = AccessControl::new(client, &settings.http_api, operations_named)?;
         let (tls, renewal) = tls_of(&settings)?;
         let mut listeners: Vec<_> = std::iter::repeat_with(Vec::new).take(shards_of(&settings)).collect();
         let addresses = listen_everywhere(&settings, &ports, &tls, &mut listeners)?;
@@ -86,26 +87,16 @@ impl Server {
         }
         let id = format!("{:016x}{:016x}", random_number()?, random_number()?);
         let clock = Clock::start();
-        let directory = Directory::new(
-            &id,
-            &settings.registry.scopes,
-            &timing_of(&settings),
-            random_number()?,
-            random::hash_seed().ok_or_else(StartError::no_random_numbers)?,
-            settings.cluster.is_on(),
-            clock.now_ms(),
-        );
+        let directory = directory_of(&settings, &id, &clock)?;
         let endpoints = Endpoints::new(&settings, handler.as_ref()).map_err(StartError::hook)?;
         let (registry, registry_messages) = std::sync::mpsc::channel();
         let stats = &settings.store.stats;
-        let mut key = [0; 32];
-        rand::fill(&mut key).map_err(|_| StartError::no_random_numbers())?;
-        let signer = Arc::new(HmacSigner::new(key));
+        let signer = new_signer()?;
         let limits = limits_of(client)?;
         let session = session::SessionSettings {
             client: client.clone(),
             namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
-            verifier: Box::new(verifier),
+            verifier: Box::new(access.verifier.clone()),
             scopes: directory.scopes(),
             version: process::VERSION,
             id: id.clone(),
@@ -129,7 +120,18 @@ impl Server {
             session,
             clock,
             id,
-            NodeHandles { shards: handles, registry, cluster, signer, proxies, origins, hooks, kept_fields, limits },
+            NodeHandles {
+                shards: handles,
+                registry,
+                cluster,
+                signer,
+                proxies,
+                origins,
+                hooks,
+                kept_fields,
+                limits,
+                access,
+            },
         ));
         if let Some(databases) = databases {
             store::open(&node, &databases).map_err(|source| StartError::Database { database: "primary", source })?;
@@ -141,6 +143,26 @@ impl Server {
         let services: Services = &ApiServices;
         Ok(Server { node, shards, directory, registry_messages, joining, renewal, worker, services, addresses })
     }
+}
+
+/// Signs client ids by a key that no other node has.
+fn new_signer() -> Result<Arc<HmacSigner>, StartError> {
+    let mut key = [0; 32];
+    rand::fill(&mut key).map_err(|_| StartError::no_random_numbers())?;
+    Ok(Arc::new(HmacSigner::new(key)))
+}
+
+/// The names and groups of a node.
+fn directory_of(settings: &Settings, id: &str, clock: &Clock) -> Result<Directory<ReplyTo>, StartError> {
+    Ok(Directory::new(
+        id,
+        &settings.registry.scopes,
+        &timing_of(settings),
+        random_number()?,
+        random::hash_seed().ok_or_else(StartError::no_random_numbers)?,
+        settings.cluster.is_on(),
+        clock.now_ms(),
+    ))
 }
 
 /// What the hooks need of sessions.

@@ -41,7 +41,7 @@
 //! 2. `outbound`: the HTTP client of the node, for requests to other servers.
 //! 3. `net`: what is known of a connection before it is served: addresses, header fields, sockets, ports, limits.
 //! 4. `start_error`: why a node can't start.
-//! 5. `auth`: tokens and the key of the server API.
+//! 5. `auth`: tokens, the keys that verify them, and the keys of the server API.
 //! 6. `runtime`: what every thread uses: mailboxes, handles of shards, clock, metrics, random numbers.
 //! 7. `node`: what the threads of a node share: settings and handles.
 //! 8. `backend`: NATS and the databases: how they are opened, and what their events do.
@@ -80,8 +80,11 @@ mod tls;
 mod transport;
 mod trial;
 
-pub use api::{BATCH, COMMON_ERRORS, MetricDescription, OperationDescription, OperationScope, metrics, operations};
-pub use auth::{check_token, check_token_keys};
+pub use api::{
+    BATCH, COMMON_ERRORS, MetricDescription, OperationDescription, OperationScope, metrics, operation_groups,
+    operations,
+};
+pub use auth::{TokenStage, TokenStep, TokenVerdict, check_token_keys};
 pub use builder::ServerBuilder;
 pub use bytes::Bytes;
 pub use handle::{OperationRefusal, ServerHandle};
@@ -93,10 +96,11 @@ pub use server::{Running, Server};
 pub use start_error::StartError;
 pub use tls::{TlsError, read_pem};
 pub use touchline_config::{
-    AutocertSettings, BadNetwork, ClientAuth, ClientTlsSettings, ClientUser, ClusterSettings, EmulationSettings,
-    EndpointSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings, NodeSettings, Page,
-    PrimarySettings, RegistrySettings, Settings, ShutdownSettings, StatsSettings, StoreSettings, TcpSettings,
-    TlsSettings, UniWebSocketSettings, WebSocketSettings, is_inline_pem,
+    ApiJwksSettings, ApiKeySettings, AutocertSettings, BadNetwork, ClientAuth, ClientTlsSettings, ClientUser,
+    ClusterSettings, EmulationSettings, EndpointSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings,
+    InternalTlsSettings, NamedApiKey, NodeSettings, Page, PrimarySettings, RegistrySettings, Settings,
+    ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings,
+    is_inline_pem,
 };
 pub use touchline_engine::directory::{ConflictPolicy, ScopeOptions};
 pub use touchline_engine::hook::{
@@ -110,5 +114,8 @@ pub use touchline_engine::limit::{
     RateLimitSettings, RateOverride, RpcBlock, SharedCommandLimitSettings,
 };
 pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Namespace, RecoveryMode};
-pub use touchline_engine::{PersonalChannel, RefusalReport, SubscriptionTokenSettings, TokenError, TokenSettings};
-pub use trial::try_token;
+pub use touchline_engine::{
+    ClaimPath, ClaimPaths, PersonalChannel, ProviderOptions, RefusalReport, SubscriptionTokenSettings, TokenError,
+    TokenJwksSettings, TokenProvider, TokenSettings,
+};
+pub use trial::TokenTrial;

@@ -9,10 +9,10 @@ use touchline_config::Settings;
 use touchline_engine::directory::Directory;
 use touchline_engine::session::{self, Room, SessionSigner, TransportMode};
 use touchline_engine::tracker::{TrackLimits, Tracker};
-use touchline_engine::{ConnectionId, Context, Effects, Hub, Namespaces, RefusalReport, Session};
+use touchline_engine::{ClientSettings, ConnectionId, Context, Effects, Hub, Namespaces, RefusalReport, Session};
 use touchline_registry::{OwnerId, ReplicaTiming};
 
-use crate::auth::TokenVerifier;
+use crate::auth::{KeySets, TokenVerdict, TokenVerifier, fetch_once};
 use crate::runtime::random;
 use crate::runtime::reply_to::ReplyTo;
 use crate::start_error::StartError;
@@ -26,24 +26,66 @@ impl SessionSigner for NoSigner {
     }
 }
 
-/// Connects with a token at a time (Unix milliseconds) to a node with these settings; with a channel and the token's
-/// user, subscribes with it. Returns why this is refused; None = it is not. Other connections are not known.
-///
-/// # Errors
-/// When a configured public key can't be used.
-pub fn try_token(
+/// Tries tokens against a configuration. Keys at an endpoint are fetched once.
+pub struct TokenTrial {
+    settings: Settings,
+    verifier: TokenVerifier,
+    faults: Vec<(String, String)>,
+}
+
+impl TokenTrial {
+    /// Reads the keys of these settings.
+    ///
+    /// # Errors
+    /// When a configured key can't be used, or the system refuses what a fetch needs.
+    pub fn new(settings: Settings) -> Result<Self, StartError> {
+        let mut key_sets = KeySets::default();
+        let verifier = TokenVerifier::new(&settings.client, &mut key_sets)?;
+        let faults = fetch_once(&key_sets).map_err(|source| StartError::System { what: "a thread", source })?;
+        Ok(TokenTrial { settings, verifier, faults })
+    }
+
+    /// The sections of the configuration whose keys could not be fetched, each with its fault.
+    pub fn faults(&self) -> &[(String, String)] {
+        &self.faults
+    }
+
+    /// Says which steps of a check the token passes at a time (Unix seconds), as a connection token or as a
+    /// subscription token. The text contains no part of a key or of a signature.
+    pub fn check(&self, token: &str, is_subscription: bool, now_s: u64) -> TokenVerdict {
+        self.verifier.report(token, is_subscription, now_s)
+    }
+
+    /// Connects with a token at a time (Unix milliseconds) to a node with these settings; with a channel and the
+    /// token's user, subscribes with it. Returns why this is refused; None = it is not. Other connections are not
+    /// known.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub fn connect(
+        &self,
+        token: &str,
+        channel: Option<(&str, String)>,
+        now_ms: u64,
+    ) -> Result<Option<RefusalReport>, StartError> {
+        let mut client = self.settings.client.clone();
+        client.proxy.connect.enabled = false;
+        if channel.is_some() {
+            // The connection is not what is tried.
+            client.subscribe_to_user_personal_channel.enabled = false;
+            client.allow_anonymous_connect_without_token = true;
+        }
+        try_token(&self.settings, client, &self.verifier, (token, channel), now_ms)
+    }
+}
+
+fn try_token(
     settings: &Settings,
-    token: &str,
-    channel: Option<(&str, String)>,
+    client: ClientSettings,
+    verifier: &TokenVerifier,
+    (token, channel): (&str, Option<(&str, String)>),
     now_ms: u64,
 ) -> Result<Option<RefusalReport>, StartError> {
-    let mut client = settings.client.clone();
-    client.proxy.connect.enabled = false;
-    if channel.is_some() {
-        // The connection is not what is tried.
-        client.subscribe_to_user_personal_channel.enabled = false;
-        client.allow_anonymous_connect_without_token = true;
-    }
     let hash_seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
     let directory = Directory::<ReplyTo>::new(
         "",
@@ -55,7 +97,7 @@ pub fn try_token(
         now_ms,
     );
     let node = session::SessionSettings {
-        verifier: Box::new(TokenVerifier::new(&client)?),
+        verifier: Box::new(verifier.clone()),
         namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
         hooks: session::HookNeeds::default(),
         scopes: directory.scopes(),

@@ -11,7 +11,9 @@ mod transports;
 
 pub use self::addresses::resolve;
 pub use self::cluster::ClusterSettings;
-pub use self::http::{EndpointSettings, HttpApiSettings, HttpServerSettings};
+pub use self::http::{
+    ApiJwksSettings, ApiKeySettings, EndpointSettings, HttpApiSettings, HttpServerSettings, NamedApiKey,
+};
 pub use self::node::{Page, Settings};
 pub use self::process::{LogSettings, NodeSettings, RegistrySettings, ShutdownSettings};
 pub use self::store::{PrimarySettings, StatsSettings, StoreSettings};

@@ -186,6 +186,10 @@ impl Session {
                     context.because(cause, "");
                     return Err(ConnectRefusal::Disconnect(Disconnect::INVALID_TOKEN));
                 }
+                Err(TokenError::Unavailable(cause)) => {
+                    context.because(cause, "");
+                    return Err(ConnectRefusal::Error(Error::INTERNAL));
+                }
             };
             if claims.sub.is_empty() && settings.disallow_anonymous_connection_tokens {
                 context.because("the token has no sub, and client.disallow_anonymous_connection_tokens is on", "");
@@ -214,10 +218,7 @@ impl Session {
             },
             "",
         );
-        let keys = &settings.token;
-        let has_tokens =
-            [&keys.hmac_secret_key, &keys.rsa_public_key, &keys.ecdsa_public_key].iter().any(|key| !key.is_empty());
-        Err(if has_tokens { Disconnect::PERMISSION_DENIED } else { Disconnect::BAD_REQUEST })
+        Err(if settings.token.has_keys() { Disconnect::PERMISSION_DENIED } else { Disconnect::BAD_REQUEST })
     }
 
     /// Connects a client of a one-way transport: its input is a connect request without a command around it.
@@ -345,6 +346,8 @@ impl Session {
                     }
                 }
                 Err(Error::UNKNOWN_CHANNEL) => context.disconnect(Disconnect::BAD_REQUEST),
+                // Nobody can tell yet whether the client may: it has to come back.
+                Err(Error::INTERNAL) => context.disconnect(Disconnect::SERVER_ERROR),
                 Err(error) => context.effects.number_cause(error.code),
             }
         }

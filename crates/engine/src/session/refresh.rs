@@ -32,6 +32,10 @@ impl Session {
                 let (cause, why) = match refused {
                     Err(TokenError::Expired) => (TOKEN_EXPIRED, Disconnect::EXPIRED),
                     Err(TokenError::Invalid(cause)) => (cause, Disconnect::INVALID_TOKEN),
+                    Err(TokenError::Unavailable(cause)) => {
+                        context.because(cause, "");
+                        return context.effects.refuse(command, Error::INTERNAL);
+                    }
                     Ok(_) => (OTHER_USER, Disconnect::INVALID_TOKEN),
                 };
                 context.because(cause, "");
@@ -104,6 +108,7 @@ impl Session {
             Err(SubscribeRefusal::Error(Error::TOKEN_EXPIRED)) => {
                 return context.disconnect(Disconnect::SUBSCRIPTION_EXPIRED);
             }
+            Err(SubscribeRefusal::Error(error)) if error.temporary => return context.effects.refuse(command, error),
             Err(SubscribeRefusal::Error(_)) => return context.disconnect(Disconnect::INVALID_TOKEN),
             Err(SubscribeRefusal::Disconnect(why)) => return context.disconnect(why),
         };

@@ -254,6 +254,10 @@ impl Session {
                 return Err(Error::TOKEN_EXPIRED.into());
             }
             Err(TokenError::Invalid(cause)) => return context.deny(cause, "").map_err(SubscribeRefusal::from),
+            Err(TokenError::Unavailable(cause)) => {
+                context.because(cause, "");
+                return Err(Error::INTERNAL.into());
+            }
         };
         let is_own = claims.sub == *self.user && (claims.client.is_empty() || claims.client == *self.client_id());
         if is_own {

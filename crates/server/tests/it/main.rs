@@ -1,6 +1,7 @@
 //! The server as its users see it: over real sockets, by clients that share no code with it.
 
 mod addresses;
+mod api_keys;
 mod backend;
 mod bad_input;
 mod drain;
@@ -9,6 +10,8 @@ mod embedding;
 mod hooks;
 mod hosts;
 mod http2;
+mod issuer;
+mod keys;
 mod libraries;
 mod limits;
 mod lines;
