@@ -67,6 +67,11 @@ const CASES: &[(&[&str], &[&str], &[&str])] = &[
     ),
     (&["idle", "--connections", "200", "--seconds", "1"], &["RSS per connection, fresh"], &[WRONGS]),
     (&["connect", "--connections", "200", "--concurrency", "20"], &["server CPU per connection", "p99 to open"], &[]),
+    (
+        &["bans", "--connections", "100", "--rounds", "1", "--tokens", "12000", "--users", "500"],
+        &["server CPU per connection without bans", "with bans / without"],
+        &[WRONGS],
+    ),
     (&["storm", "--connections", "200", "--concurrency", "100"], &["all open after"], &["failed to open"]),
     (
         &["recovery", "--connections", "50", "--publications", "10"],

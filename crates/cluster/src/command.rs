@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use touchline_protocol::fact::FactChange;
 use touchline_protocol::stream::{ChannelName, NamespaceName, Offset, RunId, StreamPosition};
 
-use crate::errors::StreamError;
+use crate::errors::{FactError, StreamError};
 use crate::types::StreamLoad;
 
 /// Takes the position of a publication that the cluster has; or why it is not known to be
@@ -13,6 +14,8 @@ use crate::types::StreamLoad;
 pub type OnStreamAppended = Box<dyn FnOnce(Result<StreamPosition, StreamError>) + Send>;
 /// Takes whether a history is removed, or why not all of it is.
 pub type OnPurged = Box<dyn FnOnce(Result<(), StreamError>) + Send>;
+/// Takes whether a shared fact is changed, or why it is not known to be.
+pub type OnFactChanged = Box<dyn FnOnce(Result<(), FactError>) + Send>;
 /// Takes the replies of other nodes.
 pub type OnGathered = Box<dyn FnOnce(Vec<Bytes>) + Send>;
 /// Whether a reply is enough, so that the gathering does not wait for the other nodes.
@@ -31,5 +34,6 @@ pub(crate) enum ClusterCommand {
     BeginRun { namespace: NamespaceName, lost: RunId },
     Append { channel: ChannelName, namespace: NamespaceName, payload: Bytes, id: Box<str>, done: OnStreamAppended },
     Purge { channel: ChannelName, namespace: NamespaceName, marker: fn(Offset) -> Vec<u8>, done: OnPurged },
+    ChangeFact { change: FactChange, done: OnFactChanged },
     Leave { done: std::sync::mpsc::Sender<()> },
 }

@@ -11,11 +11,14 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
+use touchline_protocol::fact::{FactChange, FactsEvent};
 use touchline_protocol::stream::{ChannelName, NamespaceName};
 
-use crate::command::{ClusterCommand, OnStreamAppended};
-use crate::errors::StreamError;
+use crate::bucket_follower::BucketFollower;
+use crate::command::{ClusterCommand, OnFactChanged, OnStreamAppended};
+use crate::errors::{FactError, StreamError};
 use crate::events::{ClusterEvent, ClusterEventSink};
+use crate::fact_bucket::FactBucket;
 use crate::gather::gather;
 use crate::history::Streams;
 use crate::link_log::LinkLog;
@@ -159,6 +162,13 @@ pub(crate) struct ConnectedNode {
     log: LinkLog,
     /// Why publications are not stored.
     outages: Arc<OutageLog>,
+    facts: FactBucket,
+    /// Why shared facts are neither read nor written.
+    fact_outages: Arc<OutageLog>,
+    /// Follows the shared facts while NATS can be reached.
+    fact_follower: JoinSet<()>,
+    /// This node's id is the first of those in sight.
+    is_first: Arc<AtomicBool>,
 }
 
 impl ConnectedNode {
@@ -184,14 +194,16 @@ impl ConnectedNode {
             grace_ms: ms(settings.cluster.suspect_grace),
         };
         let log = LinkLog::new(&settings);
+        let (subjects, settings) = (Subjects::new(&settings.cluster.name), Arc::new(settings));
         ConnectedNode {
+            facts: FactBucket::new(client.clone(), subjects.clone(), Arc::clone(&settings)),
             members: Members::new(me, timing),
             began: Instant::now(),
             signal_sender,
             is_joined: Arc::default(),
-            subjects: Subjects::new(&settings.cluster.name),
+            subjects,
             client,
-            settings: Arc::new(settings),
+            settings,
             events,
             streams: None,
             marks: Arc::default(),
@@ -208,6 +220,9 @@ impl ConnectedNode {
             has_new: false,
             log,
             outages: Arc::new(OutageLog::new("publications to channels with history")),
+            fact_outages: Arc::new(OutageLog::new("reads and writes of bans in JetStream")),
+            fact_follower: JoinSet::new(),
+            is_first: Arc::default(),
         }
     }
 
@@ -219,6 +234,7 @@ impl ConnectedNode {
         while let Some((_, load)) = self.waiting_loads.pop_front_if(|(since, _)| since.elapsed() >= LOAD_WAIT) {
             self.refuse(load);
         }
+        self.is_first.store(self.members.is_first(), Relaxed);
         let steps = self.members.tick(self.now_ms());
         self.run_steps(steps).await;
     }
@@ -308,11 +324,16 @@ impl ConnectedNode {
                 if !self.settings.streams.is_empty() {
                     self.open_streams(streams.clone());
                 }
+                self.follow_facts();
             }
             Event::Disconnected => {
                 self.log.lost();
                 self.is_joined.store(false, Relaxed);
                 (self.events)(ClusterEvent::Linked(false));
+                if self.settings.has_facts {
+                    self.fact_follower = JoinSet::new();
+                    (self.events)(ClusterEvent::Facts(FactsEvent::CutOff));
+                }
                 self.marks_before.get_or_insert_with(|| Arc::new(self.marks.copy()));
                 self.lost += 1;
                 // When the link is back, it is asked for again.
@@ -328,6 +349,21 @@ impl ConnectedNode {
                 self.log.note(other);
                 self.checks.trouble.notify_one();
             }
+        }
+    }
+
+    /// Loads the shared facts, and follows them until the connection is lost.
+    fn follow_facts(&mut self) {
+        if self.settings.has_facts {
+            let follower = BucketFollower {
+                bucket: self.facts.clone(),
+                client: self.client.clone(),
+                events: Arc::clone(&self.events),
+                outages: Arc::clone(&self.fact_outages),
+                is_first: Arc::clone(&self.is_first),
+                needs_jetstream: !self.settings.streams.is_empty(),
+            };
+            self.fact_follower = JoinSet::from_iter([follower.run()]);
         }
     }
 
@@ -435,9 +471,7 @@ impl ConnectedNode {
             }
             ClusterCommand::SetInterest { channel, is_wanted: true } => self.subscribe_channel(channel).await,
             ClusterCommand::SetInterest { channel, is_wanted: false } => {
-                if let Some(task) = self.channels.remove(&channel) {
-                    task.abort();
-                }
+                self.channels.remove(&channel).iter().for_each(JoinHandle::abort);
             }
             ClusterCommand::Load(load) => self.load(load),
             ClusterCommand::BeginRun { namespace, lost } => {
@@ -472,8 +506,18 @@ impl ConnectedNode {
                 }
                 None => done(Err(StreamError::NotOpen)),
             },
+            ClusterCommand::ChangeFact { change, done } => self.change_fact(change, done),
             ClusterCommand::Leave { .. } => {}
         }
+    }
+
+    /// Changes a shared fact, and reports the result.
+    fn change_fact(&self, change: FactChange, done: OnFactChanged) {
+        if self.client.connection_state() != State::Connected {
+            return done(Err(FactError::NotConnected));
+        }
+        let (events, outages) = (Arc::clone(&self.events), Arc::clone(&self.fact_outages));
+        drop(tokio::spawn(change_fact(self.facts.clone(), (events, outages), change, done)));
     }
 
     /// Runs a load, or keeps it until the streams are opened again. A check is not kept.
@@ -494,6 +538,27 @@ impl ConnectedNode {
     /// The streams, if they were opened since the last connect.
     fn streams(&self) -> Option<Streams> {
         self.streams.as_ref().filter(|_| self.marks_before.is_none()).map(|open| open.streams.clone())
+    }
+}
+
+/// Changes a shared fact and reports the result. A failure is logged.
+async fn change_fact(
+    bucket: FactBucket,
+    (events, outages): (ClusterEventSink, Arc<OutageLog>),
+    change: FactChange,
+    done: OnFactChanged,
+) {
+    match bucket.change(&change).await {
+        Ok(revision) => {
+            if let Some(revision) = revision {
+                events(ClusterEvent::Facts(FactsEvent::Written { change, revision }));
+            }
+            done(Ok(()));
+        }
+        Err(error) => {
+            outages.fail(&error);
+            done(Err(error));
+        }
     }
 }
 

@@ -1,7 +1,8 @@
-//! Why a node cannot join, and why NATS cannot serve a channel with history.
+//! Why a node cannot join, and why NATS cannot serve a channel with history or shared facts.
 
 use async_nats::jetstream::context::{CreateStreamError, GetStreamError, PublishError, UpdateStreamError};
 use async_nats::jetstream::stream::{PurgeError, RawMessageError};
+use touchline_protocol::fact::UnreadableFact;
 
 /// Why a node can't join.
 #[derive(Debug, thiserror::Error)]
@@ -125,6 +126,65 @@ pub enum StreamError {
         /// Its name.
         stream: String,
     },
+}
+
+/// Why NATS cannot serve shared facts, such as bans. The text says what was tried, why it failed, and what the operator
+/// can do, as far as that is known. `bucket` is the name of the bucket in JetStream.
+#[derive(Debug, thiserror::Error)]
+pub enum FactError {
+    /// There is no connection to NATS now.
+    #[error("NATS can't be reached")]
+    NotConnected,
+    /// NATS has no JetStream.
+    #[error(
+        "NATS has no JetStream, where shared facts such as bans are kept: switch it on (jetstream {{}} in its \
+         configuration, or --jetstream), or let store.primary.url be PostgreSQL"
+    )]
+    NoJetStream,
+    /// The bucket does not exist, and can't be made.
+    #[error("making the bucket {bucket}: {source}{}", remedy(.source))]
+    Make {
+        /// Its name.
+        bucket: String,
+        /// NATS's reason.
+        source: CreateStreamError,
+    },
+    /// The change was refused, or no acknowledgement came.
+    #[error("writing into the bucket {bucket}: {source}{}", remedy(.source))]
+    Write {
+        /// Its name.
+        bucket: String,
+        /// NATS's reason.
+        source: PublishError,
+    },
+    /// JetStream acknowledges the change without a sequence: it is not known to be on all replicas.
+    #[error(
+        "writing into the bucket {bucket}: JetStream has not replicated it in time; see that a majority of its NATS \
+         servers runs"
+    )]
+    Unconfirmed {
+        /// Its name.
+        bucket: String,
+    },
+    /// The bucket can't be read.
+    #[error("reading the bucket {bucket}: {source}{}", remedy(.source))]
+    Read {
+        /// Its name.
+        bucket: String,
+        /// NATS's reason.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A fact can't be read.
+    #[error("reading the bucket {bucket}: {reason}")]
+    Unreadable {
+        /// Its name.
+        bucket: String,
+        /// Which, and what to do.
+        reason: UnreadableFact,
+    },
+    /// The bucket was not read in time.
+    #[error("reading the bucket of shared facts: no answer in time; see that a majority of its NATS servers runs")]
+    TimedOut,
 }
 
 impl StreamError {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use touchline_protocol::fact::FactsEvent;
 use touchline_protocol::stream::{ChannelName, Epoch, LoadId, NamespaceName, Offset};
 
 use crate::errors::StreamError;
@@ -80,6 +81,9 @@ pub enum ClusterEvent {
         /// The channel.
         channel: ChannelName,
     },
+    /// What is known of the shared facts. It comes only if [`crate::JoinOptions::has_facts`] is set, except for changes
+    /// that this node has made.
+    Facts(FactsEvent),
     /// The result of [`crate::Cluster::load`] or of [`crate::Cluster::check`].
     Loaded {
         /// The channel.

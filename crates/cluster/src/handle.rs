@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedSender;
+use touchline_protocol::fact::FactChange;
 use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset, RunId};
 
-use crate::command::{ClusterCommand, IsEnough, OnGathered, OnPurged, OnStreamAppended};
+use crate::command::{ClusterCommand, IsEnough, OnFactChanged, OnGathered, OnPurged, OnStreamAppended};
 use crate::types::StreamLoad;
 
 /// A handle that sends to the other nodes. No call blocks: a message that cannot be sent now is lost, or its callback
@@ -98,6 +99,11 @@ impl Cluster {
     /// makes the marker's payload from the last offset that is removed.
     pub fn purge(&self, channel: ChannelName, namespace: NamespaceName, marker: fn(Offset) -> Vec<u8>, done: OnPurged) {
         self.send(ClusterCommand::Purge { channel, namespace, marker, done });
+    }
+
+    /// Changes a shared fact; [`crate::ClusterEvent::Facts`] reports it before `done` takes the result.
+    pub fn change_fact(&self, change: FactChange, done: OnFactChanged) {
+        self.send(ClusterCommand::ChangeFact { change, done });
     }
 
     /// Sends the waiting messages and leaves the cluster. Blocks for two seconds at most.

@@ -31,7 +31,8 @@
 //! 1. `handle.rs`: what a node can ask of the cluster.
 //! 2. `events.rs`: what the cluster reports to its node.
 //! 3. `connection.rs`: the thread between the two: commands, the state of the connection, streams.
-//! 4. `members.rs`: which nodes there are and which of them live; pure. Histories begin in `history.rs`.
+//! 4. `members.rs`: which nodes there are and which of them live; pure. Histories begin in `history.rs`, shared
+//!    facts in `fact_bucket.rs`.
 //!
 //! # What never happens
 //!
@@ -40,10 +41,12 @@
 //! - No cause that goes to the log holds a password or a token.
 //! - Nothing here delivers to a client: events go to the node.
 
+mod bucket_follower;
 mod command;
 mod connection;
 mod errors;
 mod events;
+mod fact_bucket;
 mod gather;
 mod handle;
 mod history;
@@ -68,8 +71,8 @@ mod types;
 mod versions;
 mod watch;
 
-pub use command::{IsEnough, OnGathered, OnPurged, OnStreamAppended};
-pub use errors::{JoinError, StreamError};
+pub use command::{IsEnough, OnFactChanged, OnGathered, OnPurged, OnStreamAppended};
+pub use errors::{FactError, JoinError, StreamError};
 pub use events::ClusterEvent;
 pub use handle::Cluster;
 pub use join::{Joining, check, join};

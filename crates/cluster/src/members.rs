@@ -146,6 +146,11 @@ impl Members {
         self.state == MemberState::Joined
     }
 
+    /// Whether no node in sight has an id before this one's.
+    pub(crate) fn is_first(&self) -> bool {
+        self.members.keys().next().is_none_or(|first| *self.me.node < **first)
+    }
+
     /// What this node says of itself.
     pub(crate) fn own_hello(&self, leaves: bool) -> Hello {
         Hello { leaves, aside: self.state == MemberState::Aside, ..self.me.clone() }

@@ -23,6 +23,8 @@ pub struct JoinOptions {
     pub streams: Vec<StreamSettings>,
     /// How often the streams are inspected while no trouble is known; at least a second.
     pub check_delay: Duration,
+    /// The shared facts are kept in NATS: they are loaded and followed.
+    pub has_facts: bool,
 }
 
 impl JoinOptions {

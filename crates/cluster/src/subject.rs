@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use touchline_protocol::fact::FactKey;
 
 /// A name as one token of a subject.
 pub(crate) fn token(name: &str) -> String {
@@ -101,6 +102,28 @@ impl Subjects {
         (*subject == self.stored(namespace, epoch, ">")).then_some(epoch)
     }
 
+    /// The name of the bucket of shared facts.
+    pub(crate) fn fact_bucket(&self) -> String {
+        format!("{}_facts", self.prefix.replace('.', "_"))
+    }
+
+    /// The subjects of all shared facts: those of a bucket of this name, as every key-value bucket has them.
+    pub(crate) fn facts(&self) -> String {
+        format!("$KV.{}.>", self.fact_bucket())
+    }
+
+    /// The subject of a shared fact.
+    pub(crate) fn fact(&self, key: &FactKey) -> String {
+        format!("$KV.{}.{}.{}", self.fact_bucket(), key.kind, token(&key.name))
+    }
+
+    /// The key of the fact whose subject this is; none = it is of none.
+    pub(crate) fn fact_key(&self, subject: &str) -> Option<FactKey> {
+        let prefix = format!("$KV.{}.", self.fact_bucket());
+        let (kind, name) = subject.strip_prefix(&prefix)?.split_once('.')?;
+        Some(FactKey { kind: kind.into(), name: self::name(name)?.into() })
+    }
+
     /// The name of a namespace's stream.
     pub(crate) fn stream(&self, namespace: &str) -> String {
         format!("{}_{}", self.prefix.replace('.', "_"), token(namespace))
@@ -119,6 +142,22 @@ mod tests {
             assert_eq!(name(&token).as_deref(), Some(text));
         }
         assert_eq!(name("!"), None);
+    }
+
+    #[test]
+    fn any_fact_has_a_subject_and_comes_back() {
+        let subjects = Subjects::new("live");
+        for name in ["ann", "a.b", "*", ">", "日本"] {
+            let key = FactKey { kind: "user_block".into(), name: name.into() };
+            let subject = subjects.fact(&key);
+            assert_eq!(subject.split('.').count(), 4, "{subject}");
+            assert_eq!(subjects.fact_key(&subject), Some(key));
+        }
+        for other in ["$KV.other.user_block.YQ", "$KV.touchline_bGl2ZQ_facts.user_block", "x"] {
+            assert_eq!(subjects.fact_key(other), None, "{other}");
+        }
+        // Clusters find their facts again by it.
+        assert_eq!(subjects.facts(), "$KV.touchline_bGl2ZQ_facts.>");
     }
 
     #[test]

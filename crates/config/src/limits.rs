@@ -107,6 +107,7 @@ pub(crate) const LIMITS: &[Limit] = &[
     limit("hooks.answer_size_max", "memory of an answer of a backend", "error 100"),
     limit("hooks.cache_max_entries", "answers of backends that are kept", "nothing: the oldest goes"),
     limit("hooks.cache_max_size", "memory of answers of backends that are kept", "nothing: the oldest goes"),
+    limit("security.bans_max_entries", "memory of bans on each node", "error 106"),
     limit("cluster.stream_max_bytes", "a stream of history in NATS", "the oldest publications go: no `recovered`"),
     limit("cluster.node_timeout", "names of a node that is gone", "names of that node: 4002"),
     limit("cluster.suspect_grace", "names of a node whose process has ended", "messages and calls to its names: 4006; then 4002"),
@@ -154,6 +155,7 @@ pub(crate) const NO_LIMITS: &[&str] = &[
 #[rustfmt::skip] // a table: one row each
 pub(crate) const FIXED: &[Fixed] = &[
     fixed("protocol/src/data.rs", "DEPTH_MAX", "Nesting of a payload", "error 107, or 3501"),
+    fixed("protocol/src/fact.rs", "NAME_LEN_MAX", "Bytes of a user or of the id of a token in a ban", "error 107"),
     fixed("protocol/src/filter.rs", "DEPTH_MAX", "Nesting of a tag filter", "error 107"),
     fixed("protocol/src/websocket/head.rs", "CONTROL_MAX", "Bytes of a WebSocket control frame (RFC 6455)", "1002"),
     fixed("server/src/transport/http/caller.rs", "HEAD_MAX", "Bytes of a request's head", "431"),

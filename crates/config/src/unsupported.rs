@@ -38,7 +38,10 @@ const fn with(path: &'static str, disposition: Disposition) -> UnsupportedKey {
 /// Where channels of several nodes would meet. Without a cluster [`crate::check::unsafe_omissions`] refuses these.
 const NOT_SHARED: Disposition =
     LeftOut("channels and presence are in the memory of the nodes, which meet through NATS (`[cluster]`)");
-const BLOCKED: Disposition = Refused("ignoring it would admit users that it keeps out");
+const BLOCKED: Disposition = Refused(
+    "ignoring it would admit users that it keeps out: ban them by the server API (`block_user` and others), and take \
+     the section out",
+);
 const NOT_ASKED: Disposition = LeftOut("what it would allow is refused, unless an `allow_…` permission holds");
 const UNSUBSCRIBES: Disposition = LeftOut("`client.command_rate_limit` slows clients down that unsubscribe too often");
 const STREAM_HOOK: Disposition = Refused("the backend would not be asked");

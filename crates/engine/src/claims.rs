@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use touchline_protocol::data::{is_plain_text, object, object_list, object_map, object_or_default};
 
+use crate::bans::ShownToken;
 use crate::base64_text::Base64Json;
 use crate::caps::CapsEntry;
 
@@ -101,6 +103,19 @@ pub struct ConnectionClaims {
     pub groups: Vec<EntryClaim>,
     /// Names that it may register by itself: patterns, by scope.
     pub register: BTreeMap<String, Vec<String>>,
+    /// The token's id, by which it can be revoked.
+    #[serde(deserialize_with = "id")]
+    pub jti: Option<String>,
+    /// When the token was issued, Unix seconds.
+    #[serde(deserialize_with = "issued")]
+    pub iat: Option<u64>,
+}
+
+impl ConnectionClaims {
+    /// What bans are judged by.
+    pub(crate) fn shown(&self) -> ShownToken<'_> {
+        ShownToken { jti: self.jti.as_deref(), iat_s: self.iat }
+    }
 }
 
 /// A name or a group in a connection token.
@@ -141,6 +156,19 @@ pub struct SubscriptionClaims {
     pub overrides: Overrides,
     /// What the client may do in the channel besides what its namespace allows: `pub`, `hst`, `prs`.
     pub allow: Vec<String>,
+    /// The token's id, by which it can be revoked.
+    #[serde(deserialize_with = "id")]
+    pub jti: Option<String>,
+    /// When the token was issued, Unix seconds.
+    #[serde(deserialize_with = "issued")]
+    pub iat: Option<u64>,
+}
+
+impl SubscriptionClaims {
+    /// What bans are judged by.
+    pub(crate) fn shown(&self) -> ShownToken<'_> {
+        ShownToken { jti: self.jti.as_deref(), iat_s: self.iat }
+    }
 }
 
 /// Options of one server-side subscription.
@@ -232,9 +260,51 @@ fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u
     Ok(number.map(|seconds| seconds as u64))
 }
 
+/// A claim that only bans look at: one that has another type than it should refuses no token.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum LooseClaim {
+    Text(String),
+    Number(serde_json::Number),
+    Other(IgnoredAny),
+}
+
+/// The id of a token. A number counts as its decimal text.
+fn id<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(match LooseClaim::deserialize(deserializer)? {
+        LooseClaim::Text(text) => Some(text),
+        LooseClaim::Number(number) => Some(number.to_string()),
+        LooseClaim::Other(_) => None,
+    })
+}
+
+/// When a token was issued; what is no number counts as absent.
+fn issued<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Ok(match LooseClaim::deserialize(deserializer)? {
+        // The cast saturates.
+        LooseClaim::Number(number) => number.as_f64().map(|seconds| seconds as u64),
+        LooseClaim::Text(_) | LooseClaim::Other(_) => None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn claims_of_any_type_are_read_where_only_bans_look_at_them() {
+        let read = |jti: &str, iat: &str| {
+            let claims = format!(r#"{{"sub":"ann","jti":{jti},"iat":{iat}}}"#);
+            let of_connection: ConnectionClaims = serde_json::from_str(&claims).expect("it is read");
+            let of_channel: SubscriptionClaims = serde_json::from_str(&claims).expect("it is read");
+            assert_eq!(of_connection.shown(), of_channel.shown());
+            (of_connection.jti, of_connection.iat)
+        };
+        assert_eq!(read(r#""7f""#, "17"), (Some("7f".into()), Some(17)));
+        assert_eq!(read("7", "17.9"), (Some("7".into()), Some(17)));
+        assert_eq!(read("null", r#""2026-01-01""#), (None, None));
+        assert_eq!(read("[7]", "-5"), (None, Some(0)));
+    }
 
     #[test]
     fn a_connection_ends_when_its_token_says() {

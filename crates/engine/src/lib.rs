@@ -60,6 +60,7 @@
 #[macro_use]
 pub mod setting;
 
+pub mod bans;
 pub mod base64_text;
 pub mod caps;
 pub mod channels;

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use touchline_engine::bans::Bans;
 use touchline_engine::directory::DirectoryRequest;
 use touchline_engine::limit::{
     AddressKey, CommandCharge, LimitLayer, LimitOutcome, LimitVerdict, LimitedCommand, OnLimit, RateLimitSettings,
@@ -67,6 +68,7 @@ fn node() -> SessionSettings {
         client,
         namespaces: Arc::new(Namespaces::new(settings)),
         verifier: Box::new(Trusting),
+        bans: Arc::new(Bans::none(HashSeed::repeatable(7))),
         scopes: Default::default(),
         hooks: Default::default(),
         version: "test",

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use touchline_engine::bans::Bans;
 use touchline_engine::request::ChannelEvent;
 use touchline_engine::session::{Room, SessionSettings, SessionSigner, Ticket, TransportMode};
 use touchline_engine::tracker::{TrackLimits, Tracker};
@@ -71,6 +72,7 @@ fn node() -> SessionSettings {
         client,
         namespaces: Arc::new(Namespaces::new(settings)),
         verifier: Box::new(Trusting),
+        bans: Arc::new(Bans::none(HashSeed::repeatable(7))),
         scopes: Default::default(),
         hooks: Default::default(),
         version: "test",

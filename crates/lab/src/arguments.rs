@@ -49,6 +49,8 @@ pub(crate) enum Scenario {
     Idle(Idle),
     /// CPU of a connection opened and subscribed with a token.
     Connect(OpeningOptions),
+    /// The same with tokens that have an id, beside many revoked tokens and blocked users, and without them.
+    Bans(BansOptions),
     /// Many connections at once, on one process.
     Storm(OpeningOptions),
     /// Publishing over HTTP into a channel without subscribers.
@@ -184,6 +186,23 @@ pub(crate) struct OpeningOptions {
     /// Connections being opened at a time.
     #[arg(long, value_name = "COUNT")]
     pub(crate) concurrency: Option<usize>,
+}
+
+/// Connections beside bans.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct BansOptions {
+    /// Connections of each round, on each of the two servers.
+    #[arg(long, value_name = "COUNT", default_value_t = 4_000)]
+    pub(crate) connections: usize,
+    /// Rounds that count; the servers take turns.
+    #[arg(long, value_name = "COUNT", default_value_t = 8)]
+    pub(crate) rounds: usize,
+    /// Revoked tokens.
+    #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
+    pub(crate) tokens: usize,
+    /// Blocked users.
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    pub(crate) users: usize,
 }
 
 /// Publishing.

@@ -238,6 +238,7 @@ impl ServerUnderTest {
             channels,
             data_size,
             token_secret: self.token_secret.clone().filter(|_| has_tokens),
+            has_token_ids: false,
             shows_progress: true,
         }
     }

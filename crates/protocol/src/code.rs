@@ -151,13 +151,13 @@ disconnects! {
     NO_PONG = 3012, "no pong";
     /// Too many commands.
     TOO_MANY_REQUESTS = 3013, "too many requests";
-    /// The token is broken, forged or for somebody else.
+    /// The token is broken, forged, for somebody else, revoked or invalidated.
     INVALID_TOKEN = 3500, "invalid token";
     /// A command is malformed, or not allowed in this state.
     BAD_REQUEST = 3501, "bad request";
     /// No connect command came in time.
     STALE = 3502, "stale";
-    /// Somebody asked to end this connection for good.
+    /// Somebody asked to end this connection for good, or to block its user.
     FORCE_NO_RECONNECT = 3503, "force disconnect";
     /// The user has too many connections.
     CONNECTION_LIMIT = 3504, "connection limit";

@@ -48,6 +48,7 @@ pub mod deflate;
 pub mod emulation;
 pub mod encode;
 mod encoding;
+pub mod fact;
 pub mod filter;
 mod fossil;
 pub mod lines;

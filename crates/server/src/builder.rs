@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use aws_lc_rs::rand;
-use touchline_config::{Settings, TlsSettings};
+use touchline_config::{Settings, TlsSettings, WhenCutOff};
+use touchline_engine::bans::Bans;
 use touchline_engine::directory::Directory;
 use touchline_engine::limit::RateLimits;
 use touchline_engine::session::UserCounter;
@@ -14,7 +15,7 @@ use touchline_store::stats::Stats;
 
 use crate::api::{operations_named, services::ApiServices, user_of};
 use crate::auth::AccessControl;
-use crate::backend::{nats, store};
+use crate::backend::{facts, nats, store};
 use crate::hooks::{Endpoints, HookHandler, WorkerStart};
 use crate::listening::listen_on_each;
 use crate::net::forwarded::KeptFields;
@@ -97,6 +98,7 @@ impl Server {
             client: client.clone(),
             namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
             verifier: Box::new(access.verifier.clone()),
+            bans: Arc::new(bans_of(&settings)?),
             scopes: directory.scopes(),
             version: process::VERSION,
             id: id.clone(),
@@ -133,6 +135,7 @@ impl Server {
                 access,
             },
         ));
+        facts::begin(&node);
         if let Some(databases) = databases {
             store::open(&node, &databases).map_err(|source| StartError::Database { database: "primary", source })?;
         }
@@ -163,6 +166,12 @@ fn directory_of(settings: &Settings, id: &str, clock: &Clock) -> Result<Director
         settings.cluster.is_on(),
         clock.now_ms(),
     ))
+}
+
+/// The bans, which wait to be loaded.
+fn bans_of(settings: &Settings) -> Result<Bans, StartError> {
+    let seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
+    Ok(Bans::new(seed, settings.security.when_cut_off == WhenCutOff::RefuseNew))
 }
 
 /// What the hooks need of sessions.

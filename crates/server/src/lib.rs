@@ -98,9 +98,9 @@ pub use tls::{TlsError, read_pem};
 pub use touchline_config::{
     ApiJwksSettings, ApiKeySettings, AutocertSettings, BadNetwork, ClientAuth, ClientTlsSettings, ClientUser,
     ClusterSettings, EmulationSettings, EndpointSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings,
-    InternalTlsSettings, NamedApiKey, NodeSettings, Page, PrimarySettings, RegistrySettings, Settings,
-    ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings,
-    is_inline_pem,
+    InternalTlsSettings, NamedApiKey, NodeSettings, Page, PrimarySettings, RegistrySettings, SecuritySettings,
+    Settings, ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings,
+    WebSocketSettings, WhenCutOff, is_inline_pem,
 };
 pub use touchline_engine::directory::{ConflictPolicy, ScopeOptions};
 pub use touchline_engine::hook::{

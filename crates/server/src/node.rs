@@ -108,6 +108,10 @@ pub(crate) struct Node {
     store: OnceLock<Store>,
     /// The statistics; empty = they are switched off.
     stats: OnceLock<Stats>,
+    /// The revision up to which the changes of shared facts were reported.
+    pub(crate) facts_known: Mutex<u64>,
+    /// The log has said that bans are gone when the node stops.
+    pub(crate) has_told_of_memory: AtomicBool,
     /// Whether NATS can be reached.
     pub(crate) is_linked: AtomicBool,
     /// Whether the registry's entries of the other nodes have arrived since the cluster was last joined.
@@ -163,6 +167,8 @@ impl Node {
             cluster,
             store: OnceLock::new(),
             stats: OnceLock::new(),
+            facts_known: Mutex::default(),
+            has_told_of_memory: AtomicBool::new(false),
             is_linked: AtomicBool::new(false),
             is_settled: AtomicBool::new(false),
             version_conflict: Mutex::default(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use touchline_config::Settings;
+use touchline_engine::bans::Bans;
 use touchline_engine::directory::Directory;
 use touchline_engine::session::{self, Room, SessionSigner, TransportMode};
 use touchline_engine::tracker::{TrackLimits, Tracker};
@@ -87,17 +88,11 @@ fn try_token(
     now_ms: u64,
 ) -> Result<Option<RefusalReport>, StartError> {
     let hash_seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
-    let directory = Directory::<ReplyTo>::new(
-        "",
-        &settings.registry.scopes,
-        &ReplicaTiming::default(),
-        0,
-        hash_seed,
-        false,
-        now_ms,
-    );
+    let (scopes, timing) = (&settings.registry.scopes, ReplicaTiming::default());
+    let directory = Directory::<ReplyTo>::new("", scopes, &timing, 0, hash_seed, false, now_ms);
     let node = session::SessionSettings {
         verifier: Box::new(verifier.clone()),
+        bans: Arc::new(Bans::none(hash_seed)),
         namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
         hooks: session::HookNeeds::default(),
         scopes: directory.scopes(),

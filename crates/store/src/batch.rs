@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
+use touchline_protocol::fact::{FactChange, FactsEvent};
 use touchline_protocol::stream::{ChannelName, Epoch, LoadId, Offset, RunId, Runs, StreamPosition};
 
 use crate::description::{ChannelDescription, OnSearched, Search, SearchResult};
@@ -39,6 +40,10 @@ pub(crate) enum WriteRequest {
     QueueMessage(InboxMessage, OnQueued),
     DiscardMessages {
         ids: Vec<u64>,
+        done: OnDone,
+    },
+    ChangeFact {
+        change: FactChange,
         done: OnDone,
     },
     /// Begins a new run if `lost` is still the current one. Offsets of the channel from `first` on are of the new run.
@@ -120,6 +125,8 @@ pub(crate) enum WriteResult {
     Made { epoch: u64, top: Offset },
     /// An inbox message was written under this id; none = the inbox is full.
     Queued(Option<u64>),
+    /// A fact has changed, by this revision.
+    FactChanged(u64),
     /// The write has no result to report.
     Nothing,
     /// The item was not written; the others of its transaction were.
@@ -146,6 +153,11 @@ pub(crate) enum Committed {
         message: InboxMessage,
         id: Option<u64>,
         done: OnQueued,
+    },
+    FactChanged {
+        change: FactChange,
+        revision: u64,
+        done: OnDone,
     },
     Plain(OnDone),
     Refused(WriteRequest, StoreRefusal),
@@ -180,6 +192,9 @@ impl Committed {
             (WriteRequest::Make(load), WriteResult::Made { .. }) => Committed::Unread(load),
             (WriteRequest::QueueMessage(message, done), WriteResult::Queued(id)) => {
                 Committed::Queued { message, id, done }
+            }
+            (WriteRequest::ChangeFact { change, done }, WriteResult::FactChanged(revision)) => {
+                Committed::FactChanged { change, revision, done }
             }
             (
                 WriteRequest::Remove { done, .. }
@@ -217,6 +232,10 @@ impl Committed {
                 done(Ok(id));
             }
             Committed::Queued { id: None, done, .. } => done(Err(StoreRefusal::InboxFull)),
+            Committed::FactChanged { change, revision, done } => {
+                events(StoreEvent::Facts(FactsEvent::Written { change, revision }));
+                done(Ok(()));
+            }
             Committed::Plain(done) => done(Ok(())),
             Committed::Refused(write, refusal) => write.refuse(events, refusal),
         }
@@ -253,6 +272,7 @@ impl WriteRequest {
             WriteRequest::Remove { done, .. }
             | WriteRequest::Describe { done, .. }
             | WriteRequest::Forget { done, .. }
+            | WriteRequest::ChangeFact { done, .. }
             | WriteRequest::DiscardMessages { done, .. } => {
                 done(Err(refusal));
             }

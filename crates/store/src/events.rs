@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use touchline_protocol::fact::FactsEvent;
 use touchline_protocol::stream::{ChannelName, LoadId, StreamPosition};
 
 use crate::publication::StoredHistory;
@@ -48,6 +49,9 @@ pub enum StoreEvent {
     },
     /// Notifications of other nodes may have been missed: any channel may have new publications.
     Missed,
+    /// What is known of the shared facts. It comes only if [`crate::PrimaryOptions::has_facts`] is set, except for
+    /// changes that this node has made.
+    Facts(FactsEvent),
     /// A message was put into the inbox of a name.
     MessageQueued {
         /// The name's scope.

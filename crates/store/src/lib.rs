@@ -14,6 +14,7 @@
 //! | append, load, remove | [`Store`], [`Append`], [`StoredHistory`] |
 //! | describe and search channels | [`ChannelDescription`], [`Search`] |
 //! | queue messages for a name that is away | [`InboxMessage`] |
+//! | share facts between nodes, such as bans | [`Store::change_fact`], [`StoreEvent::Facts`] |
 //! | know why a database does not open, or refuses a request | [`OpenError`], [`StoreRefusal`] |
 //! | change a schema, copy a database | [`Schema`], [`migrate`], [`copies`] |
 //! | count audiences and events | [`stats`] |
@@ -34,6 +35,7 @@
 //!         url: DatabaseUrl::Sqlite(directory.join("primary.db")),
 //!         tls_ca: String::new(),
 //!         notifier: String::new(),
+//!         has_facts: false,
 //!         retention: Arc::new(|_| None),
 //!     },
 //!     |_event| (),

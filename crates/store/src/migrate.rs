@@ -47,6 +47,12 @@ pub static PRIMARY: Database = Database {
             up: include_str!("migrations/primary/sqlite_2_up.sql"),
             down: include_str!("migrations/primary/sqlite_2_down.sql"),
         },
+        Migration {
+            version: 3,
+            title: "shared facts",
+            up: include_str!("migrations/primary/sqlite_3_up.sql"),
+            down: include_str!("migrations/primary/sqlite_3_down.sql"),
+        },
     ],
     postgres: &[
         Migration {
@@ -60,6 +66,12 @@ pub static PRIMARY: Database = Database {
             title: "channel directory and inbox",
             up: include_str!("migrations/primary/postgres_2_up.sql"),
             down: include_str!("migrations/primary/postgres_2_down.sql"),
+        },
+        Migration {
+            version: 3,
+            title: "shared facts",
+            up: include_str!("migrations/primary/postgres_3_up.sql"),
+            down: include_str!("migrations/primary/postgres_3_down.sql"),
         },
     ],
 };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use touchline_protocol::fact::FactChange;
 use touchline_protocol::stream::{ChannelName, LoadId, Offset, RunId};
 
 use crate::batch::{HistoryLoad, OnDone, ReadRequest, WriteRequest};
@@ -119,6 +120,11 @@ impl Store {
     /// Deletes inbox messages that their owners have acknowledged.
     pub fn discard_messages(&self, ids: Vec<u64>, done: OnDone) {
         self.write(WriteRequest::DiscardMessages { ids, done });
+    }
+
+    /// Changes a shared fact; [`StoreEvent::Facts`] reports it before `done` takes the result.
+    pub fn change_fact(&self, change: FactChange, done: OnDone) {
+        self.write(WriteRequest::ChangeFact { change, done });
     }
 
     /// Begins a new run if the current run is `lost`. The caller knows of a

@@ -99,6 +99,8 @@ pub struct PrimaryOptions {
     /// How much of a channel is kept; none = it is not durable. Used for publications that applications put into the
     /// outbox in PostgreSQL.
     pub retention: RetentionOf,
+    /// The shared facts are kept in this database: they are loaded and followed. In PostgreSQL that needs a `notifier`.
+    pub has_facts: bool,
 }
 
 #[cfg(test)]

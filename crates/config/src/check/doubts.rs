@@ -27,6 +27,13 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
                 .to_owned(),
         );
     }
+    if cluster.is_on() && settings.security.use_primary && !settings.store.primary.is_shared() {
+        warn(
+            "security.use_primary: nodes of a cluster do not share an SQLite file, so bans are kept in NATS; \
+             leave it out, or set store.primary.url to PostgreSQL"
+                .to_owned(),
+        );
+    }
     for host in settings.http_server.allowed_hosts.iter().filter(|host| host.contains('/')) {
         warn(format!(
             "http_server.allowed_hosts: {host:?} matches nothing; a host is a name with a port or without, \

@@ -5,6 +5,7 @@ mod cluster;
 mod http;
 mod node;
 mod process;
+mod security;
 mod store;
 mod tls;
 mod transports;
@@ -16,6 +17,7 @@ pub use self::http::{
 };
 pub use self::node::{Page, Settings};
 pub use self::process::{LogSettings, NodeSettings, RegistrySettings, ShutdownSettings};
+pub use self::security::{SecuritySettings, WhenCutOff};
 pub use self::store::{PrimarySettings, StatsSettings, StoreSettings};
 pub use self::tls::{AutocertSettings, ClientAuth, ClientUser, InternalTlsSettings, TlsSettings};
 pub use self::transports::{

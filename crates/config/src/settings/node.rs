@@ -8,6 +8,7 @@ use touchline_engine::{ChannelSettings, ClientSettings, settings};
 use super::cluster::ClusterSettings;
 use super::http::{EndpointSettings, HttpApiSettings, HttpServerSettings};
 use super::process::{NodeSettings, RegistrySettings, ShutdownSettings};
+use super::security::SecuritySettings;
 use super::store::StoreSettings;
 use super::transports::{EmulationSettings, HttpStreamSettings, TcpSettings, UniWebSocketSettings, WebSocketSettings};
 
@@ -60,6 +61,8 @@ settings! {
         section hooks: HooksSettings = HooksSettings::default();
         /// Backends that have a name.
         plain proxies: Vec<NamedProxy> = Vec::new();
+        /// Bans: who is not let in, whatever else permits it.
+        section security: SecuritySettings = SecuritySettings::default();
         /// The cluster: how nodes find each other.
         section cluster: ClusterSettings = ClusterSettings::default();
         /// The databases.
@@ -80,12 +83,16 @@ settings! {
 }
 
 impl Settings {
-    /// Whether a setting needs the primary database: a durable namespace, the directory of channels, or an inbox.
+    /// Whether a setting needs the primary database: a durable namespace, the directory of channels, an inbox, or bans.
     pub fn needs_primary(&self) -> bool {
         let channel = &self.channel;
         let mut options =
             channel.namespaces.iter().map(|namespace| &namespace.options).chain([&channel.without_namespace]);
-        options.any(|options| options.durable) || self.store.directory || self.stores_messages()
+        options.any(|options| options.durable)
+            || self.store.directory
+            || self.stores_messages()
+            || self.security.use_primary
+            || self.store.primary.is_shared()
     }
 
     /// Time between two pings on every transport, by its name, which is its section's too.

@@ -31,8 +31,9 @@ settings! {
     /// The database of what must not be lost.
     pub struct PrimarySettings {
         /// The database of what must not be lost: `sqlite:PATH`, or `postgres://USER:PASSWORD@HOST/DATABASE` with TLS
-        /// unless it is on this machine or says `?sslmode=disable`. It is opened when something needs it: a namespace
-        /// with `durable`, a scope with `inbox_size`, or `store.directory`.
+        /// unless it is on this machine or says `?sslmode=disable`. PostgreSQL is opened in any case, for the bans;
+        /// SQLite when something needs it: a namespace with `durable`, a scope with `inbox_size`, `store.directory`,
+        /// or `security.use_primary`.
         own url: String = "sqlite:data/primary.db", ValueKind::Secret;
         /// Authorities that PostgreSQL is trusted by, besides the system's: PEM, base64 of it, or the path of a file.
         own tls_ca: String = "";
@@ -44,6 +45,13 @@ settings! {
         /// Reads from the primary database that may wait for their turn; more are refused with error 111, or 4010 where
         /// they are for a channel's history.
         own read_queue: usize = 65_536, SOME;
+    }
+}
+
+impl PrimarySettings {
+    /// Whether several nodes may share it: it is PostgreSQL.
+    pub fn is_shared(&self) -> bool {
+        self.url.starts_with("postgres://") || self.url.starts_with("postgresql://")
     }
 }
 

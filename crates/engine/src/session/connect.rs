@@ -42,6 +42,9 @@ impl Session {
             return self.ask_connect(command, request, context);
         }
         match self.authenticate(&request.token, context) {
+            Ok(claims) if request.token.is_empty() => {
+                self.admit(command, request.subs, ClientAdmission::without_token(claims), context);
+            }
             Ok(claims) => self.admit(command, request.subs, ClientAdmission::of_token(claims), context),
             Err(ConnectRefusal::Error(error)) => self.refuse_connect(command, error, context),
             Err(ConnectRefusal::Disconnect(why)) => {
@@ -60,9 +63,14 @@ impl Session {
         admission: ClientAdmission,
         context: &mut Context<'_>,
     ) {
-        let ClientAdmission { claims, data, is_of_hook, .. } = &admission;
+        let ClientAdmission { claims, data, is_of_hook, is_by_token, .. } = &admission;
         let is_of_hook = *is_of_hook;
         self.user = claims.sub.as_str().into();
+        // First: a ban that comes later is noticed before the reply.
+        let bans_version = context.node.bans.version();
+        if !self.passes_bans(command, is_by_token.then(|| claims.shown()), context) {
+            return;
+        }
         if context.node.limits.is_some() && !self.may_connect_as_user(command, context) {
             return;
         }
@@ -90,7 +98,8 @@ impl Session {
             return context.disconnect(Disconnect::CONNECTION_LIMIT);
         }
         let data = data.clone();
-        self.phase = Phase::Connecting(Box::new(Connecting { command, data, is_of_hook, ..Connecting::default() }));
+        let connecting = Connecting { command, data, is_of_hook, bans_version, ..Connecting::default() };
+        self.phase = Phase::Connecting(Box::new(connecting));
         let Some(claims) = self.keep_facts(admission, context) else { return };
         let granted = claims.register.into_iter().flat_map(|(scope, patterns)| {
             patterns.into_iter().map(move |pattern| (Box::from(scope.as_str()), pattern.into_boxed_str()))
@@ -388,6 +397,10 @@ impl Session {
         if connecting.is_overrun {
             return context.disconnect(Disconnect::SLOW);
         }
+        // A ban that has come meanwhile did not find the client among those that are connected.
+        if connecting.bans_version != context.node.bans.version() && self.end_if_banned(context) {
+            return;
+        }
         let settings = &context.node.client;
         let interval_ms = millis(context.ping_interval);
         let first_ms = interval_ms / 2 + context.random % (interval_ms / 2).max(1);
@@ -434,18 +447,26 @@ pub(super) struct ClientAdmission {
     caps: Option<Arc<Capabilities>>,
     /// The backend has said it, so that a mistake in it is not the client's.
     is_of_hook: bool,
+    /// A token has said it.
+    is_by_token: bool,
 }
 
 impl ClientAdmission {
-    /// By the claims of a token, or of a client that needs none.
-    pub(super) fn of_token(claims: ConnectionClaims) -> Self {
-        ClientAdmission { claims, data: None, meta: None, labels: None, caps: None, is_of_hook: false }
+    /// By the claims of a client that needs no token.
+    pub(super) fn without_token(claims: ConnectionClaims) -> Self {
+        let (is_of_hook, is_by_token) = (false, false);
+        ClientAdmission { claims, data: None, meta: None, labels: None, caps: None, is_of_hook, is_by_token }
+    }
+
+    /// By the claims of a token.
+    fn of_token(claims: ConnectionClaims) -> Self {
+        ClientAdmission { is_by_token: true, ..ClientAdmission::without_token(claims) }
     }
 
     /// By the answer of the backend.
     pub(super) fn of_hook(answer: ConnectAnswer) -> Self {
         let ConnectAnswer { claims, data, meta, caps, labels } = answer;
-        ClientAdmission { claims, data, meta, labels, caps, is_of_hook: true }
+        ClientAdmission { claims, data, meta, labels, caps, is_of_hook: true, is_by_token: false }
     }
 }
 

@@ -10,6 +10,7 @@ use super::counted::UserCounter;
 use super::effects::{Effects, Outbound};
 use super::ticket::Ticket;
 use super::weight::Room;
+use crate::bans::Bans;
 use crate::caps::CapsCache;
 use crate::claims::Verifier;
 use crate::directory::Scopes;
@@ -29,6 +30,8 @@ pub struct SessionSettings {
     pub namespaces: Arc<Namespaces>,
     /// Verifies tokens.
     pub verifier: Box<dyn Verifier + Send + Sync>,
+    /// Who is not let in, whatever else permits it.
+    pub bans: Arc<Bans>,
     /// The registry's scopes.
     pub scopes: Scopes,
     /// What hooks need of sessions.

@@ -67,6 +67,9 @@ impl Session {
 
     pub(super) fn refresh_answered(&mut self, outcome: HookOutcome, context: &mut Context<'_>) {
         let now_s = context.now_s();
+        if self.end_if_banned(context) {
+            return;
+        }
         match outcome {
             HookOutcome::Result(HookResult::Refresh(answer)) if !answer.expired && answer.expire_at > now_s => {
                 self.prolong(answer, context);

@@ -270,7 +270,7 @@ impl Session {
                 self.admit(command, subs, ClientAdmission::of_hook(*answer), context);
             }
             HookOutcome::Empty => match self.authenticate_without_token(context) {
-                Ok(claims) => self.admit(command, subs, ClientAdmission::of_token(claims), context),
+                Ok(claims) => self.admit(command, subs, ClientAdmission::without_token(claims), context),
                 Err(why) => {
                     self.note_failed_connect(context);
                     context.because(UNDECIDED, "");

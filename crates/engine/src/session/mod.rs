@@ -5,6 +5,7 @@
 //! The types are in `context.rs`, `effects.rs`, `ticket.rs`, `state.rs` and `subscription.rs`. `commands.rs` is where
 //! the client's messages and the replies of homes and of the directory come in.
 
+mod bans;
 mod channel_commands;
 mod commands;
 mod connect;

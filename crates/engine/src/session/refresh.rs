@@ -42,6 +42,9 @@ impl Session {
                 return context.disconnect(why);
             }
         };
+        if !self.may_prolong(command, claims.shown(), context) {
+            return;
+        }
         let named = claims.channels.iter().chain(claims.subs.keys());
         let is_new = |channel: &String| self.find(channel, context.hub).is_none();
         if named.into_iter().any(is_new) {
@@ -109,6 +112,8 @@ impl Session {
                 return context.disconnect(Disconnect::SUBSCRIPTION_EXPIRED);
             }
             Err(SubscribeRefusal::Error(error)) if error.temporary => return context.effects.refuse(command, error),
+            // The client gives the subscription up, and keeps its connection.
+            Err(SubscribeRefusal::Banned) => return context.effects.refuse(command, Error::PERMISSION_DENIED),
             Err(SubscribeRefusal::Error(_)) => return context.disconnect(Disconnect::INVALID_TOKEN),
             Err(SubscribeRefusal::Disconnect(why)) => return context.disconnect(why),
         };

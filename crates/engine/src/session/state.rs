@@ -13,6 +13,7 @@ use super::flow::Flow;
 use super::heartbeat::Heartbeat;
 use super::subscription::Subscription;
 use super::transport::TransportMode;
+use crate::bans::TokenMark;
 use crate::directory::client_text;
 use crate::duration::millis;
 use crate::hub::Hub;
@@ -58,6 +59,8 @@ pub(super) struct Connecting {
     pub(super) held_bytes: usize,
     /// More came than may be held: the client has to connect again.
     pub(super) is_overrun: bool,
+    /// The version of the bans by which the client was let in.
+    pub(super) bans_version: u64,
 }
 
 /// The protocol state of one client.
@@ -68,6 +71,8 @@ pub struct Session {
     pub(super) flow: Flow,
     pub(super) client: [u8; 16],
     pub(super) user: Box<str>,
+    /// The token that the client has shown last for its connection.
+    pub(super) token: TokenMark,
     pub(super) conn_info: Option<Box<Bytes>>,
     pub(super) subscriptions: Vec<Subscription>,
     pub(super) next_serial: u32,
@@ -102,6 +107,7 @@ impl Session {
             flow: Flow::default(),
             client,
             user: Box::default(),
+            token: TokenMark::NONE,
             conn_info: None,
             subscriptions: Vec::new(),
             next_serial: 0,

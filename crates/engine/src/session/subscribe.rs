@@ -48,6 +48,8 @@ pub(super) struct Grant {
 /// Why a subscribe was refused.
 pub(super) enum SubscribeRefusal {
     Error(Error),
+    /// By a ban of its token: an error, 103.
+    Banned,
     Disconnect(Disconnect),
 }
 
@@ -59,6 +61,9 @@ impl From<Error> for SubscribeRefusal {
 
 impl Session {
     pub(super) fn subscribe(&mut self, command: u32, request: SubscribeCommand<'_>, context: &mut Context<'_>) {
+        if self.end_if_banned(context) {
+            return;
+        }
         if !self.asks_subscribe_hook(&request, context) {
             return self.subscribe_as(command, &request, None, context);
         }
@@ -115,6 +120,7 @@ impl Session {
         let mut grant = match self.grant(request, answer, context) {
             Ok(grant) => grant,
             Err(SubscribeRefusal::Error(error)) => return Err(error),
+            Err(SubscribeRefusal::Banned) => return Err(Error::PERMISSION_DENIED),
             Err(SubscribeRefusal::Disconnect(_)) => return Err(Error::BAD_REQUEST),
         };
         grant.is_server_side = true;
@@ -260,11 +266,18 @@ impl Session {
             }
         };
         let is_own = claims.sub == *self.user && (claims.client.is_empty() || claims.client == *self.client_id());
-        if is_own {
-            return Ok(claims);
+        if !is_own {
+            context.because(OTHER_USER, &claims.channel);
+            return Err(SubscribeRefusal::Disconnect(Disconnect::INVALID_TOKEN));
         }
-        context.because(OTHER_USER, &claims.channel);
-        Err(SubscribeRefusal::Disconnect(Disconnect::INVALID_TOKEN))
+        let bans = &context.node.bans;
+        match bans.judge(&self.user, bans.mark(claims.shown()), context.now_s()) {
+            None => Ok(claims),
+            Some(reason) => {
+                context.because(reason.cause(), &claims.channel);
+                Err(SubscribeRefusal::Banned)
+            }
+        }
     }
 
     /// Adds the subscription, and sends the subscribe to the channel's home.
@@ -451,6 +464,7 @@ impl Session {
 fn refuse(command: u32, why: SubscribeRefusal, context: &mut Context<'_>) {
     match why {
         SubscribeRefusal::Error(error) => context.effects.refuse(command, error),
+        SubscribeRefusal::Banned => context.effects.refuse(command, Error::PERMISSION_DENIED),
         SubscribeRefusal::Disconnect(why) => context.disconnect(why),
     }
 }

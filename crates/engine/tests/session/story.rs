@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use touchline_engine::bans::Bans;
 use touchline_engine::directory::{Directory, DirectoryEffect, ScopeOptions, message_push, numbered};
 use touchline_engine::hook::{HookCall, HookOutcome};
 use touchline_engine::request::{ChannelEvent, Publish};
@@ -140,6 +141,7 @@ impl Story {
             client: settings.client,
             namespaces: Arc::new(Namespaces::new(settings.channel)),
             verifier: Box::new(Claims),
+            bans: Arc::new(Bans::none(HashSeed::repeatable(7))),
             scopes: directory.scopes(),
             hooks: Default::default(),
             version: "1.0",

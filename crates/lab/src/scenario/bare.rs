@@ -62,6 +62,7 @@ impl Bare {
             channels,
             data_size: size,
             token_secret: None,
+            has_token_ids: false,
             shows_progress: true,
         };
         let mut workers = Workers::start(&plan)?;

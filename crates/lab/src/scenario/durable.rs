@@ -107,6 +107,7 @@ fn fill(database: &LabDatabase, reopen: &Reopen) -> Result<()> {
         url: database.url().parse()?,
         tls_ca: String::new(),
         notifier: String::new(),
+        has_facts: false,
         retention: Arc::new(|_| None),
     };
     let store = Store::open(&settings, |_| {})?;

@@ -1,6 +1,7 @@
 //! What is measured, and how: each scenario drives servers and workers, and adds to the results.
 
 mod across;
+mod bans;
 mod bare;
 mod bytes;
 mod channels;
@@ -69,6 +70,7 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Fanout(fanout) => fanout::fanout(fanout, options, results)?,
             Scenario::Idle(idle) => connections::idle(idle, options, results)?,
             Scenario::Connect(opening) => connections::connect(opening, options, results)?,
+            Scenario::Bans(bans) => bans::bans(bans, options, results)?,
             Scenario::Storm(opening) => connections::storm(opening, options, results)?,
             Scenario::Publish(publish) => publish::publish(publish, options, results)?,
             Scenario::Recovery(recovery) => recovery::recovery(recovery, options, results)?,

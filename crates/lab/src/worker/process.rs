@@ -73,7 +73,9 @@ struct Registering {
 impl Worker {
     fn new(spec: WorkerSpec, poll: Poll) -> Self {
         let tokens = match &spec.token_secret {
-            Some(secret) => (0..spec.connections).map(|index| crate::token::sign(secret, spec.first + index)).collect(),
+            Some(secret) => (0..spec.connections)
+                .map(|index| crate::token::sign(secret, spec.first + index, spec.has_token_ids))
+                .collect(),
             None => Vec::new(),
         };
         let subscribers = (0..spec.connections).map(|_| Subscriber::default()).collect();

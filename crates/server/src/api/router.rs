@@ -6,6 +6,7 @@ use std::time::Duration;
 use hyper::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName};
 use hyper::{Method, Request, StatusCode, Version};
 use touchline_engine::TokenError;
+use touchline_engine::bans::BanRefusal;
 use touchline_protocol::Error;
 
 use super::metrics_text::text_format;
@@ -171,6 +172,13 @@ fn health(node: &Node) -> HttpResponse {
             StatusCode::SERVICE_UNAVAILABLE,
             "the registry's entries of other nodes are on their way\n",
         );
+    }
+    if let Some(refusal) = node.session.bans.holds_back() {
+        let text = match refusal {
+            BanRefusal::CutOff => "cut off from the bans: nobody is let in (security.when_cut_off)\n",
+            _ => "the bans have not been loaded yet: nobody is let in\n",
+        };
+        return respond::text(StatusCode::SERVICE_UNAVAILABLE, text);
     }
     if node.store().is_some_and(|store| !store.metrics().is_healthy()) {
         return respond::text(

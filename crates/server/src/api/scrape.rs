@@ -15,6 +15,7 @@ use touchline_registry::Counters;
 use super::metrics_text::text_format;
 use crate::auth::KeySets;
 use crate::node::Node;
+use crate::runtime::ban_metrics::BanCollector;
 use crate::runtime::hook_metrics::{CallOutcome, HookCollector, HookMetrics};
 use crate::runtime::key_metrics::{CallerCollector, KeySetCollector, KeySetFigures};
 use crate::runtime::limit_metrics::{LimitCollector, LimitMetrics, TableSizes};
@@ -35,6 +36,7 @@ pub(super) struct Scrape {
     hooks: Option<HookCollector>,
     callers: CallerCollector,
     key_sets: KeySetCollector,
+    bans: BanCollector,
     /// None = no rate is switched on.
     limits: Option<LimitCollector>,
     http_buffered_bytes: usize,
@@ -60,6 +62,7 @@ impl Scrape {
                 node.access.api.callers().map(|caller| (caller.name.clone(), caller.requests.load(Relaxed))).collect(),
             ),
             key_sets: figures(&node.access.key_sets),
+            bans: BanCollector::of(&node.session.bans),
             limits: node.limits.as_ref().map(|tables| LimitCollector {
                 metrics: Arc::clone(&tables.metrics),
                 sizes: tables.sizes(node.clock.elapsed_us() * 1_000),
@@ -90,6 +93,7 @@ impl Scrape {
             hooks: Some(HookCollector { metrics: Arc::new(hooks), outstanding: 0 }),
             callers: CallerCollector(vec![("default".to_owned(), 0)]),
             key_sets: KeySetCollector([("client.token".to_owned(), KeySetFigures::default())].into()),
+            bans: BanCollector::nothing(),
             limits: Some(LimitCollector { metrics: Arc::new(limits), sizes: TableSizes::default() }),
             http_buffered_bytes: 0,
         }
@@ -116,6 +120,7 @@ impl Scrape {
         if !self.key_sets.0.is_empty() {
             registry.register_collector(Box::new(self.key_sets));
         }
+        registry.register_collector(Box::new(self.bans));
         if let Some(limits) = self.limits {
             registry.register_collector(Box::new(limits));
         }
@@ -186,6 +191,7 @@ mod tests {
         assert!(described("touchline_store_commits_total", "counter", &[]));
         assert!(described("touchline_stats_healthy", "gauge", &[]));
         assert!(described("touchline_cluster_linked", "gauge", &[]));
+        assert!(described("touchline_bans", "gauge", &["kind"]));
         assert!(described("touchline_http_buffered_bytes", "gauge", &[]));
     }
 }

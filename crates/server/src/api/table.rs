@@ -7,6 +7,9 @@ use super::cluster::{run_everywhere, run_here};
 use super::description::{COMMON_ERRORS, OperationDescription};
 use super::json::{ErrorJson, WriteJson};
 use super::operation::{Operation, OperationError};
+use super::operations::bans::{
+    BlockUserOperation, InvalidateUserTokensOperation, RevokeTokenOperation, UnblockUserOperation,
+};
 use super::operations::channel_directory::{
     ChannelGetOperation, ChannelRemoveOperation, ChannelSetOperation, ChannelsSearchOperation, ChannelsSimilarOperation,
 };
@@ -165,6 +168,10 @@ operations! {
     DisconnectOperation boxed,
     RefreshOperation boxed,
     ClientUserOperation boxed,
+    BlockUserOperation boxed,
+    UnblockUserOperation boxed,
+    RevokeTokenOperation boxed,
+    InvalidateUserTokensOperation boxed,
     PresenceOperation boxed,
     PresenceStatsOperation boxed,
     HistoryOperation boxed,

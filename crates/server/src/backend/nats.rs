@@ -9,6 +9,7 @@ use touchline_engine::directory::Directory;
 use touchline_engine::request::{Appended, BackendEvent, Loaded};
 use touchline_protocol::stream::{ChannelName, LoadId, Runs};
 
+use super::facts::{self, FactBackend};
 use crate::node::Node;
 use crate::runtime::mailbox::Message;
 use crate::runtime::registry_mailbox::RegistryMessage;
@@ -59,6 +60,7 @@ pub(crate) fn joining(
         scopes,
         streams: streams.collect(),
         check_delay: settings.client.channel_position_check_delay,
+        has_facts: FactBackend::of(settings) == FactBackend::Cluster,
     })
 }
 
@@ -152,6 +154,7 @@ pub(crate) fn handle(node: &Node, event: ClusterEvent) {
                 BackendEvent::Appended(Appended { offset: stored.offset, previous, epoch, payload: stored.payload }),
             );
         }
+        ClusterEvent::Facts(event) => facts::apply(node, event),
         ClusterEvent::Subscribed { channel } => to_channel(channel, BackendEvent::Subscribed),
         ClusterEvent::Loaded { channel, load: LoadId { behind, number }, history } => {
             let loaded = history.map(|history| {

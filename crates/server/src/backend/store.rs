@@ -17,6 +17,7 @@ use touchline_store::{
     StoredHistory,
 };
 
+use super::facts::{self, FactBackend};
 use crate::node::Node;
 use crate::runtime::mailbox::Message;
 use crate::runtime::registry_mailbox::RegistryMessage;
@@ -44,6 +45,7 @@ pub(crate) fn opening(
         tls_ca: read_pem("store.primary.tls_ca", &store.primary.tls_ca)?,
         notifier: id.to_owned(),
         retention: retention_of(Arc::clone(namespaces)),
+        has_facts: FactBackend::of(settings) == FactBackend::Primary,
     }))
 }
 
@@ -188,6 +190,7 @@ fn handle(node: &Node, event: StoreEvent) {
     match event {
         StoreEvent::Advanced { channel, position } => node.send_event(channel, BackendEvent::Advanced(position)),
         StoreEvent::Cleared { channel } => node.send_event(channel, BackendEvent::Ephemeral(clearing())),
+        StoreEvent::Facts(event) => facts::apply(node, event),
         StoreEvent::Missed => node.send_to_shards(|| Message::CatchUp),
         StoreEvent::MessageQueued { scope, name } => {
             node.send_to_registry(RegistryMessage::MessageQueued { scope, name })

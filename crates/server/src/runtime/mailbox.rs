@@ -44,6 +44,10 @@ pub(crate) enum Message {
     Delivery { delivery: Delivery, accepted_us: u64 },
     /// A command of the server API for the connections of one user.
     User(Box<UserCommand>),
+    /// There are new bans of these users: end their connections.
+    Judge(Arc<[Box<str>]>),
+    /// Bans have changed that may concern any connection: judge all of them.
+    JudgeAll,
     /// Whether NATS can be reached, after a change.
     Linked(bool),
     /// Other nodes may have stored publications without a notification: check all channels.

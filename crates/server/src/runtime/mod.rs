@@ -1,5 +1,6 @@
 //! What every thread of a node uses: mailboxes, handles of shards, clock, metrics, random numbers.
 
+pub(crate) mod ban_metrics;
 pub(crate) mod clock;
 pub(crate) mod connected_users;
 pub(crate) mod connection_guard;

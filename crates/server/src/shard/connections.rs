@@ -148,6 +148,11 @@ impl Connections {
         all.filter(|(slot, _)| slot.connection.is_some()).map(|(_, index)| index)
     }
 
+    /// The number of slots that were ever made.
+    pub(super) fn slot_count(&self) -> u32 {
+        (self.chunks.len() * CHUNK) as u32
+    }
+
     /// A slot; None = it was never made. Numbers of slots come from clients too, because they are part of client ids.
     fn slot(&self, slot: u32) -> Option<&Slot> {
         self.chunks.get(slot as usize / CHUNK)?.get(slot as usize % CHUNK)

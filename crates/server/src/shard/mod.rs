@@ -8,6 +8,7 @@
 mod accept;
 pub(crate) mod acceptor;
 mod backends;
+mod bans;
 mod budget;
 mod connections;
 mod deliver;

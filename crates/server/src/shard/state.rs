@@ -94,6 +94,7 @@ pub(crate) struct Shard {
     pub(super) drain: Option<Drain>,
     /// A probe of all connections that is under way.
     pub(super) probe_progress: Option<ProbeProgress>,
+    pub(super) ban_sweep: BanSweep,
 }
 
 /// A drain under way: the shard disconnects some connections at each tick.
@@ -109,6 +110,17 @@ pub(super) struct ProbeProgress {
     pub(super) slots: Vec<u32>,
     /// The registry actor is told when the last shard drops this.
     pub(super) _done: Arc<Probe>,
+}
+
+/// A sweep over all connections, for bans that have come.
+#[derive(Debug, Default)]
+pub(super) struct BanSweep {
+    /// The slot that is next; None = no sweep is under way.
+    pub(super) next: Option<u32>,
+    /// Bans have come that need another one.
+    pub(super) is_wanted: bool,
+    /// Before this time no other one begins, Unix milliseconds.
+    pub(super) not_before_ms: u64,
 }
 
 impl Shard {
@@ -181,6 +193,7 @@ impl Shard {
             now_us: 0,
             drain: None,
             probe_progress: None,
+            ban_sweep: BanSweep::default(),
             services,
             node,
         })

@@ -54,6 +54,7 @@ impl Runnable for Shard {
         self.serve_unread();
         self.accept();
         self.serve_mailbox();
+        self.continue_sweep();
         if is_tick_due || self.has_work() && self.is_behind_ticks() {
             self.tick();
         }
@@ -124,6 +125,7 @@ impl Shard {
             || !self.unread.is_empty()
             || !self.sliced.is_empty()
             || self.has_ready_listener()
+            || self.ban_sweep.next.is_some()
     }
 
     fn begin_turn(&mut self) {
@@ -198,6 +200,8 @@ impl Shard {
                 let _ = reply.send(response);
             }
             Message::Delivery { delivery, accepted_us } => deliver::note(self, &delivery, accepted_us),
+            Message::Judge(users) => self.judge_users(&users),
+            Message::JudgeAll => self.judge_all(),
             Message::Linked(is_linked) => {
                 self.channels.set_linked(is_linked, self.now_ms);
                 self.run_backend_commands();
@@ -254,6 +258,7 @@ impl Shard {
     fn tick(&mut self) {
         if self.id == 0 {
             self.node.clock.follow(self.now_us);
+            self.node.session.bans.expire(self.now_ms / 1_000);
         }
         let mut due = std::mem::take(&mut self.due);
         self.wheel.advance(self.now_ms, &mut due);
@@ -270,6 +275,7 @@ impl Shard {
         self.forget_settled();
         self.drain_some();
         self.continue_probe();
+        self.begin_sweep();
         self.relieve_http();
         let now_ms = self.now_ms;
         if let Some((minute_stats, mut audience)) = self.minute_stats() {

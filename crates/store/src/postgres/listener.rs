@@ -3,15 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
+use touchline_protocol::fact::FactsEvent;
 use touchline_protocol::stream::{Epoch, Offset, RunId, StreamPosition};
 
 use super::address::PostgresAddress;
-use super::connection::PostgresClient;
+use super::connection::{PostgresClient, with_timeout};
+use super::facts::FactFollower;
 use super::failure::PostgresError;
 use super::inbox;
 use crate::events::{EventSink, StoreEvent};
 use crate::metrics::StoreMetrics;
 
+/// The beginning of a notification that a shared fact has changed.
+const FACT: char = '!';
 /// Between two attempts to connect.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// A failure is logged again if the connection had lasted this long.
@@ -22,12 +27,21 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 const _: () =
     assert!(RETRY_INTERVAL.as_millis() < STABLE.as_millis() && CHECK_INTERVAL.as_millis() < STABLE.as_millis());
 
-/// Listens until the runtime ends; notifications of the node `me` itself are skipped.
-pub(super) async fn serve(address: PostgresAddress, me: String, events: EventSink, metrics: Arc<StoreMetrics>) {
+/// Listens until the runtime ends; notifications of the node `me` itself are skipped. `has_facts`: the shared facts are
+/// followed.
+pub(super) async fn serve(
+    address: PostgresAddress,
+    (me, has_facts): (String, bool),
+    events: EventSink,
+    metrics: Arc<StoreMetrics>,
+) {
     let mut told = String::new();
     loop {
         let began = Instant::now();
-        if let Err(error) = listen(&address, me.clone(), EventSink::clone(&events)).await {
+        if let Err(error) = listen(&address, (me.clone(), has_facts), EventSink::clone(&events)).await {
+            if has_facts {
+                events(StoreEvent::Facts(FactsEvent::CutOff));
+            }
             let text = error.to_string();
             // The connection is tried every second: one line for each outage.
             if text != told || began.elapsed() > STABLE {
@@ -43,10 +57,18 @@ pub(super) async fn serve(address: PostgresAddress, me: String, events: EventSin
     }
 }
 
-async fn listen(address: &PostgresAddress, me: String, events: EventSink) -> Result<(), PostgresError> {
+async fn listen(
+    address: &PostgresAddress,
+    (me, has_facts): (String, bool),
+    events: EventSink,
+) -> Result<(), PostgresError> {
     let notified_events = EventSink::clone(&events);
+    let facts_changed = Arc::<Notify>::default();
+    let bell = Arc::clone(&facts_changed);
     let on_notification = move |text: String| {
-        if let Some(event) = read(&text, &me) {
+        if text.starts_with(FACT) {
+            bell.notify_one();
+        } else if let Some(event) = read(&text, &me) {
             notified_events(event);
         }
     };
@@ -57,8 +79,13 @@ async fn listen(address: &PostgresAddress, me: String, events: EventSink) -> Res
     for (scope, name) in inbox::names_with_messages(&link.client).await? {
         events(StoreEvent::MessageQueued { scope: scope.into(), name: name.into() });
     }
+    let mut facts = has_facts.then(FactFollower::default);
     loop {
-        tokio::time::sleep(CHECK_INTERVAL).await;
+        if let Some(facts) = &mut facts {
+            with_timeout(address.timeout, facts.follow(&link.client, &events)).await?;
+        }
+        // Facts that have changed are read at once, and looked for at each check.
+        let _ = tokio::time::timeout(CHECK_INTERVAL, facts_changed.notified()).await;
         tokio::time::timeout(CHECK_INTERVAL, link.client.batch_execute("")).await??;
     }
 }

@@ -4,6 +4,7 @@
 mod address;
 mod connection;
 mod directory;
+mod facts;
 pub(crate) mod failure;
 mod inbox;
 mod lease;
@@ -22,6 +23,8 @@ pub(crate) use address::PostgresAddress;
 pub(crate) use connection::PostgresClient;
 pub use failure::PostgresError;
 
+use self::connection::with_timeout;
+use self::facts::FactFollower;
 use crate::batch::{ReadRequest, WriteRequest};
 use crate::errors::OpenError;
 use crate::events::EventSink;
@@ -56,19 +59,7 @@ impl PostgresPrimary {
         let (address, settings, weak_writes) = (address.clone(), settings.clone(), writes.downgrade());
         let work = move || {
             runtime.block_on(async {
-                // A server that cannot be reached now may be reachable later: until then the node serves requests that
-                // do not need it.
-                let checked = match PostgresClient::to(&address).await {
-                    Ok(mut link) => {
-                        link.check(&PRIMARY, settings.store.migrate).await.map(|()| true).map_err(OpenError::from)
-                    }
-                    Err(failure) if failure.is_transient() => {
-                        failure.note(&metrics);
-                        Ok(false)
-                    }
-                    Err(failure) => Err(failure.into()),
-                };
-                let is_checked = match checked {
+                let is_checked = match begin(&address, &settings, &events, &metrics).await {
                     Ok(is_checked) => is_checked,
                     Err(error) => return drop(check_sender.send(Err(error))),
                 };
@@ -83,7 +74,7 @@ impl PostgresPrimary {
                 if !settings.notifier.is_empty() {
                     tokio::spawn(listener::serve(
                         address.clone(),
-                        settings.notifier.clone(),
+                        (settings.notifier.clone(), settings.has_facts),
                         Arc::clone(&events),
                         Arc::clone(&metrics),
                     ));
@@ -132,4 +123,30 @@ impl PostgresPrimary {
             let _ = thread.join();
         }
     }
+}
+
+/// Connects once: checks the schema, and loads the shared facts, so that the first clients need not wait for them.
+/// Returns false if the server cannot be reached now. It may be reachable later: until then the node serves requests
+/// that do not need it.
+async fn begin(
+    address: &PostgresAddress,
+    settings: &PrimaryOptions,
+    events: &EventSink,
+    metrics: &StoreMetrics,
+) -> Result<bool, OpenError> {
+    let mut link = match PostgresClient::to(address).await {
+        Ok(link) => link,
+        Err(failure) if failure.is_transient() => {
+            failure.note(metrics);
+            return Ok(false);
+        }
+        Err(failure) => return Err(failure.into()),
+    };
+    link.check(&PRIMARY, settings.store.migrate).await?;
+    if settings.has_facts {
+        // If it fails, the task that follows them loads them, or says why it cannot.
+        let mut facts = FactFollower::default();
+        let _ = with_timeout(address.timeout, facts.follow(&link.client, events)).await;
+    }
+    Ok(true)
 }

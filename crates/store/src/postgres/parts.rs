@@ -5,7 +5,7 @@ use tokio_postgres::{Client, Row, Statement};
 use touchline_protocol::stream::{Epoch, Offset, RunId, StreamPosition};
 
 use super::failure::{PostgresError, refusal_of};
-use super::{directory, inbox};
+use super::{directory, facts, inbox};
 use crate::batch::{HistoryLoad, WriteRequest, WriteResult};
 use crate::metrics::StoreMetrics;
 use crate::publication::Append;
@@ -136,6 +136,9 @@ impl Items<'_> {
                 return inbox::queue(client, message, self.now_ms, self.notifier).await.map(WriteResult::Queued);
             }
             WriteRequest::DiscardMessages { ids, .. } => inbox::discard(client, ids).await?,
+            WriteRequest::ChangeFact { change, .. } => {
+                return facts::change(client, change).await.map(WriteResult::FactChanged);
+            }
             // A run begins before the transaction does.
             WriteRequest::Append(_) | WriteRequest::BeginRun { .. } | WriteRequest::Close => {}
         }
@@ -176,7 +179,9 @@ fn lock_rank(write: &WriteRequest) -> (u8, &str, &str) {
         WriteRequest::Describe { .. } | WriteRequest::Forget { .. } => (0, "", ""),
         WriteRequest::QueueMessage(message, _) => (1, &message.scope, &message.name),
         WriteRequest::DiscardMessages { .. } | WriteRequest::BeginRun { .. } | WriteRequest::Close => (2, "", ""),
-        WriteRequest::Make(HistoryLoad { channel, .. }) | WriteRequest::Remove { channel, .. } => (3, channel, ""),
-        WriteRequest::Append(append) => (4, &append.channel, ""),
+        // All of them take one lock.
+        WriteRequest::ChangeFact { .. } => (3, "", ""),
+        WriteRequest::Make(HistoryLoad { channel, .. }) | WriteRequest::Remove { channel, .. } => (4, channel, ""),
+        WriteRequest::Append(append) => (5, &append.channel, ""),
     }
 }

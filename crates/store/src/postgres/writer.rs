@@ -17,7 +17,7 @@ use super::connection::{PostgresClient, with_timeout};
 use super::failure::PostgresError;
 use super::lease::Lease;
 use super::parts::Items;
-use super::{inbox, reader};
+use super::{facts, inbox, reader};
 use crate::batch::{Committed, WriteRequest, WriteResult};
 use crate::clock::now_ms;
 use crate::events::{EventSink, StoreEvent};
@@ -32,7 +32,7 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 /// Between two removals of old rows while there is more to remove.
 const TRIM_INTERVAL_BUSY: Duration = Duration::from_millis(20);
 
-/// Inbox messages deleted in one step.
+/// Inbox messages, and facts, deleted in one step.
 const TRIM_STEP_ROWS: u64 = 512;
 
 /// The advisory lock of the node that empties the outbox: "touchbox" as a number.
@@ -365,7 +365,8 @@ impl PostgresWriter {
         }
         let has_more: bool = client.query_one("SELECT touchline.trim()", &[]).await?.get(0);
         let expired = inbox::expire(client, TRIM_STEP_ROWS).await?;
+        let facts = facts::expire(client, TRIM_STEP_ROWS).await?;
         self.metrics.inbox_messages_expired.fetch_add(expired, Relaxed);
-        Ok(has_more || expired == TRIM_STEP_ROWS)
+        Ok(has_more || expired == TRIM_STEP_ROWS || facts == TRIM_STEP_ROWS)
     }
 }

@@ -4,6 +4,7 @@
 mod channel_rows;
 pub(crate) mod connection;
 mod directory;
+mod facts;
 pub(crate) mod failure;
 pub(crate) mod files;
 mod inbox;
@@ -21,12 +22,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use rusqlite::{Connection, TransactionBehavior};
+use touchline_protocol::fact::FactsEvent;
 use touchline_protocol::stream::{Run, RunId};
 
 use self::connection::{open, thread};
 use crate::batch::{ReadRequest, WriteRequest};
 use crate::errors::OpenError;
-use crate::events::EventSink;
+use crate::events::{EventSink, StoreEvent};
 use crate::metrics::StoreMetrics;
 use crate::migrate::PRIMARY;
 use crate::panics::caught;
@@ -57,6 +59,10 @@ impl SqlitePrimary {
         let in_sqlite = |source| OpenError::Sqlite { path: path.display().to_string(), source };
         // No other process writes to the file, so the run lasts as long as the process.
         let runs = begin_run(&mut connection).map_err(in_sqlite)?;
+        if settings.has_facts {
+            let facts = facts::load(&connection).map_err(in_sqlite)?;
+            events(StoreEvent::Facts(FactsEvent::Loaded { facts, revision: 0 }));
+        }
         let (writes, write_requests) = sync_channel(settings.store.commit_queue.max(1));
         let (reads, read_requests) = channel();
         let read_requests = Arc::new(Mutex::new(read_requests));

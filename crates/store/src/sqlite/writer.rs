@@ -13,7 +13,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::channel_rows::{ChannelRows, TRIM_STEP_ROWS};
 use super::connection::connect;
 use super::failure::{note_damage, refusal_of, unreadable};
-use super::{directory, inbox, reader};
+use super::{directory, facts, inbox, reader};
 use crate::batch::{Committed, WriteRequest, WriteResult};
 use crate::clock::now_ms;
 use crate::events::EventSink;
@@ -239,6 +239,10 @@ impl SqliteWriter {
                     inbox::discard(connection, ids)?;
                     WriteResult::Nothing
                 }
+                WriteRequest::ChangeFact { change, .. } => {
+                    facts::change(connection, change)?;
+                    WriteResult::FactChanged(self.serial)
+                }
                 // No other process writes to the file, so the run does not change.
                 WriteRequest::BeginRun { .. } | WriteRequest::Close => WriteResult::Nothing,
             };
@@ -276,12 +280,13 @@ impl SqliteWriter {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let has_more = self.channels.trim(&transaction, now_ms())?;
         let expired = inbox::expire(&transaction, now_ms(), TRIM_STEP_ROWS)?;
+        let facts = facts::expire(&transaction, now_ms() / 1_000, TRIM_STEP_ROWS)?;
         if was_failing {
             transaction.execute("UPDATE touchline_migration SET title = title WHERE version = 1", [])?;
         }
         transaction.commit()?;
         self.metrics.inbox_messages_expired.fetch_add(expired, Relaxed);
-        Ok(has_more || expired == TRIM_STEP_ROWS)
+        Ok(has_more || expired == TRIM_STEP_ROWS || facts == TRIM_STEP_ROWS)
     }
 
     /// Empties the log if it has become too long; publishers wait for it.

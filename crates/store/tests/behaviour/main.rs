@@ -2,6 +2,7 @@
 
 mod bad_items;
 mod directory;
+mod facts;
 mod history;
 mod inbox;
 mod nodes;

@@ -70,6 +70,7 @@ pub(crate) fn settings(url: &str) -> PrimaryOptions {
         url: url.parse().expect("the address is good"),
         tls_ca: String::new(),
         notifier: String::new(),
+        has_facts: false,
         retention: Arc::new(|_| None),
     }
 }

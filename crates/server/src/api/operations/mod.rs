@@ -1,6 +1,7 @@
 //! The operations of the server API, each in the file of its kind. Shapes and errors are Centrifugo's, so its server
 //! libraries work.
 
+pub(super) mod bans;
 pub(super) mod channel_directory;
 pub(super) mod channels;
 pub(super) mod connections;

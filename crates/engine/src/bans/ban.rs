@@ -1,0 +1,168 @@
+//! One ban, and the fact that it is.
+
+use serde::Deserialize;
+use touchline_protocol::Disconnect;
+use touchline_protocol::fact::{Fact, FactKey};
+
+/// The kinds of facts that are bans.
+const USER_BLOCK: &str = "user_block";
+const TOKEN_REVOKE: &str = "token_revoke";
+const USER_TOKENS_INVALIDATE: &str = "user_tokens_invalidate";
+
+/// A ban.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ban {
+    /// The user may not connect.
+    User(Box<str>),
+    /// The token with this `jti` opens nothing.
+    Token(Box<str>),
+    /// Tokens of a user that were issued before a time open nothing.
+    TokensOfUser {
+        /// The user.
+        user: Box<str>,
+        /// Unix seconds.
+        issued_before_s: u32,
+    },
+}
+
+/// Why a client is refused or disconnected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BanReason {
+    /// The user is blocked.
+    Blocked,
+    /// The token is revoked.
+    Revoked,
+    /// The token was issued too early, or does not say when.
+    Invalidated,
+}
+
+impl BanReason {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [BanReason; 3] = [BanReason::Blocked, BanReason::Revoked, BanReason::Invalidated];
+
+    /// The name in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            BanReason::Blocked => "blocked",
+            BanReason::Revoked => "revoked",
+            BanReason::Invalidated => "invalidated",
+        }
+    }
+
+    /// What the log is told.
+    pub(crate) fn cause(self) -> &'static str {
+        match self {
+            BanReason::Blocked => "the user is blocked (block_user)",
+            BanReason::Revoked => "the token is revoked (revoke_token)",
+            BanReason::Invalidated => {
+                "tokens of the user that were issued when this one was are invalidated (invalidate_user_tokens)"
+            }
+        }
+    }
+
+    /// How the connection ends.
+    pub(crate) fn disconnect(self) -> Disconnect {
+        match self {
+            BanReason::Blocked => Disconnect::FORCE_NO_RECONNECT,
+            BanReason::Revoked | BanReason::Invalidated => Disconnect::INVALID_TOKEN,
+        }
+    }
+}
+
+/// The value of a fact of the kind [`USER_TOKENS_INVALIDATE`].
+#[derive(Deserialize)]
+struct InvalidationValue {
+    issued_before: u64,
+}
+
+impl Ban {
+    /// The ban that a fact is; `None` = it is none, or one of a later version.
+    pub(super) fn of(fact: &Fact) -> Option<Self> {
+        let name = fact.key.name.clone();
+        match &*fact.key.kind {
+            USER_BLOCK => Some(Ban::User(name)),
+            TOKEN_REVOKE => Some(Ban::Token(name)),
+            USER_TOKENS_INVALIDATE => {
+                let value: InvalidationValue = serde_json::from_str(&fact.value).ok()?;
+                let issued_before_s = u32::try_from(value.issued_before).unwrap_or(u32::MAX);
+                Some(Ban::TokensOfUser { user: name, issued_before_s })
+            }
+            _ => None,
+        }
+    }
+
+    /// The fact that it is. `expires_s`: from when on it does not hold, Unix seconds; 0 = never.
+    pub fn fact(&self, expires_s: u64) -> Fact {
+        let value = match self {
+            Ban::User(_) | Ban::Token(_) => "{}".into(),
+            Ban::TokensOfUser { issued_before_s, .. } => format!(r#"{{"issued_before":{issued_before_s}}}"#).into(),
+        };
+        Fact { key: self.key(), value, expires_s }
+    }
+
+    /// The key of that fact.
+    pub fn key(&self) -> FactKey {
+        let (kind, name) = match self {
+            Ban::User(user) => (USER_BLOCK, user),
+            Ban::Token(uid) => (TOKEN_REVOKE, uid),
+            Ban::TokensOfUser { user, .. } => (USER_TOKENS_INVALIDATE, user),
+        };
+        FactKey { kind: kind.into(), name: name.clone() }
+    }
+
+    /// The ban that a fact of this key would be, as far as the key says it; `None` = it would be none.
+    pub(super) fn of_key(key: &FactKey) -> Option<Self> {
+        let name = key.name.clone();
+        match &*key.kind {
+            USER_BLOCK => Some(Ban::User(name)),
+            TOKEN_REVOKE => Some(Ban::Token(name)),
+            USER_TOKENS_INVALIDATE => Some(Ban::TokensOfUser { user: name, issued_before_s: 0 }),
+            _ => None,
+        }
+    }
+
+    /// The user whom it concerns; `None` = it is of one token.
+    pub(super) fn user(&self) -> Option<&str> {
+        match self {
+            Ban::User(user) | Ban::TokensOfUser { user, .. } => Some(user),
+            Ban::Token(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ban_is_the_fact_that_it_is_written_as() {
+        let bans = [
+            Ban::User("ann".into()),
+            Ban::Token("7".into()),
+            Ban::TokensOfUser { user: "ann".into(), issued_before_s: 17 },
+        ];
+        for ban in bans {
+            let fact = ban.fact(0);
+            assert_eq!(Ban::of(&fact), Some(ban.clone()));
+            assert_eq!(Ban::of_key(&fact.key).map(|known| known.key()), Some(ban.key()));
+        }
+    }
+
+    /// Kinds and values stand in databases: later versions must read them as they are here.
+    #[test]
+    fn facts_of_bans_keep_their_shape() {
+        let of = |kind: &str, value: &str| Fact {
+            key: FactKey { kind: kind.into(), name: "x".into() },
+            value: value.into(),
+            expires_s: 5,
+        };
+        assert_eq!(Ban::User("x".into()).fact(5), of("user_block", "{}"));
+        assert_eq!(Ban::Token("x".into()).fact(5), of("token_revoke", "{}"));
+        let invalidated = Ban::TokensOfUser { user: "x".into(), issued_before_s: 9 };
+        assert_eq!(invalidated.fact(5), of("user_tokens_invalidate", r#"{"issued_before":9}"#));
+        let later = of("user_tokens_invalidate", r#"{"issued_before":9,"by":"console"}"#);
+        assert_eq!(Ban::of(&later), Some(invalidated));
+        assert_eq!(Ban::of(&of("user_tokens_invalidate", "{}")), None);
+        assert_eq!(Ban::of(&of("api_key", "{}")), None, "facts of other kinds are no bans");
+    }
+}

@@ -1,0 +1,351 @@
+//! The bans as the shards of a node share them: many read, one thread changes them now and then.
+
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use touchline_protocol::fact::{Fact, FactChange};
+use touchline_registry::HashSeed;
+
+use super::ban::{Ban, BanReason};
+use super::table::{BanCounts, BanTable};
+use super::token::{ShownToken, TokenMark};
+
+/// What a node knows of the bans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BanKnowledge {
+    /// They have never been loaded: no client is let in.
+    Waiting,
+    /// It knows all of them.
+    Current,
+    /// It knows those of some time ago: what has them cannot be reached.
+    CutOff,
+}
+
+/// Why a client is refused when it connects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BanRefusal {
+    /// By a ban.
+    Banned(BanReason),
+    /// The bans have never been loaded.
+    Waiting,
+    /// The node is cut off from the bans, and lets nobody in meanwhile.
+    CutOff,
+}
+
+impl BanRefusal {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [BanRefusal; 5] = [
+        BanRefusal::Banned(BanReason::Blocked),
+        BanRefusal::Banned(BanReason::Revoked),
+        BanRefusal::Banned(BanReason::Invalidated),
+        BanRefusal::Waiting,
+        BanRefusal::CutOff,
+    ];
+
+    fn number(self) -> usize {
+        match self {
+            BanRefusal::Banned(reason) => reason as usize,
+            BanRefusal::Waiting => 3,
+            BanRefusal::CutOff => 4,
+        }
+    }
+
+    /// The name in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            BanRefusal::Banned(reason) => reason.as_str(),
+            BanRefusal::Waiting => "waiting",
+            BanRefusal::CutOff => "cut_off",
+        }
+    }
+
+    /// What the log is told.
+    pub(crate) fn cause(self) -> &'static str {
+        match self {
+            BanRefusal::Banned(reason) => reason.cause(),
+            BanRefusal::Waiting => "the bans have not been loaded yet; the log says why if that lasts",
+            BanRefusal::CutOff => {
+                "the node is cut off from where bans are kept, and security.when_cut_off is refuse_new"
+            }
+        }
+    }
+}
+
+/// Whose connections bans that have come may concern.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BanScope {
+    /// Users.
+    pub users: Vec<Box<str>>,
+    /// Any connection.
+    pub is_everybody: bool,
+}
+
+/// The bans that a node knows, shared by its shards.
+pub struct Bans {
+    seed: HashSeed,
+    table: RwLock<BanTable>,
+    /// Bans in the table: without any, nobody asks the table.
+    entries: AtomicUsize,
+    /// Grows with each change of the table.
+    version: AtomicU64,
+    /// When the next ban ends, Unix seconds.
+    next_end_s: AtomicU32,
+    knowledge: AtomicU8,
+    refuses_when_cut_off: bool,
+    /// Refused connects, by [`BanRefusal`].
+    refused: [AtomicU64; BanRefusal::ALL.len()],
+    /// Connections that bans have ended, by [`BanReason`].
+    ended: [AtomicU64; BanReason::ALL.len()],
+}
+
+impl Bans {
+    /// Bans that wait to be loaded. `refuses_when_cut_off`: while they are not current, no client is let in.
+    pub fn new(seed: HashSeed, refuses_when_cut_off: bool) -> Self {
+        Bans {
+            seed,
+            table: RwLock::new(BanTable::new(seed)),
+            entries: AtomicUsize::new(0),
+            version: AtomicU64::new(0),
+            next_end_s: AtomicU32::new(u32::MAX),
+            knowledge: AtomicU8::new(BanKnowledge::Waiting as u8),
+            refuses_when_cut_off,
+            refused: Default::default(),
+            ended: Default::default(),
+        }
+    }
+
+    /// No bans, which need not be loaded.
+    pub fn none(seed: HashSeed) -> Self {
+        let bans = Bans::new(seed, false);
+        bans.set_knowledge(BanKnowledge::Current);
+        bans
+    }
+
+    /// What the node knows.
+    pub fn knowledge(&self) -> BanKnowledge {
+        match self.knowledge.load(Ordering::Relaxed) {
+            known if known == BanKnowledge::Current as u8 => BanKnowledge::Current,
+            known if known == BanKnowledge::CutOff as u8 => BanKnowledge::CutOff,
+            _ => BanKnowledge::Waiting,
+        }
+    }
+
+    fn set_knowledge(&self, knowledge: BanKnowledge) {
+        self.knowledge.store(knowledge as u8, Ordering::Relaxed);
+    }
+
+    /// Why nobody is let in now; `None` = clients are judged.
+    pub fn holds_back(&self) -> Option<BanRefusal> {
+        match self.knowledge() {
+            BanKnowledge::Current => None,
+            BanKnowledge::Waiting => Some(BanRefusal::Waiting),
+            BanKnowledge::CutOff => self.refuses_when_cut_off.then_some(BanRefusal::CutOff),
+        }
+    }
+
+    /// The node cannot reach what has the bans. It keeps those that it knows.
+    pub fn cut_off(&self) {
+        if self.knowledge() == BanKnowledge::Current {
+            self.set_knowledge(BanKnowledge::CutOff);
+        }
+    }
+
+    /// Replaces all bans by those among some facts. Returns whose connections to look at: everybody's, and the users of
+    /// bans that were not known.
+    pub fn replace(&self, facts: &[Fact], now_s: u64) -> BanScope {
+        let mut table = BanTable::new(self.seed);
+        let mut users = Vec::new();
+        {
+            let known = self.table.read().unwrap_or_else(PoisonError::into_inner);
+            for fact in facts.iter().filter(|fact| fact.expires_s == 0 || fact.expires_s > now_s) {
+                let Some(ban) = Ban::of(fact) else { continue };
+                table.put(&ban, fact.expires_s);
+                users.extend(ban.user().filter(|_| !known.knows(&ban)).map(Box::from));
+            }
+        }
+        let mut known = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *known, table);
+        self.publish(&known);
+        drop(known);
+        // Without the lock: a large table takes a while to drop.
+        drop(before);
+        self.set_knowledge(BanKnowledge::Current);
+        BanScope { users, is_everybody: true }
+    }
+
+    /// Changes bans, in the order of the changes. Returns whose connections to look at.
+    pub fn change(&self, changes: &[FactChange], now_s: u64) -> BanScope {
+        let mut scope = BanScope::default();
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        for change in changes {
+            match change {
+                FactChange::Put(fact) if fact.expires_s == 0 || fact.expires_s > now_s => {
+                    let Some(ban) = Ban::of(fact) else { continue };
+                    table.put(&ban, fact.expires_s);
+                    match ban.user() {
+                        Some(user) => scope.users.push(user.into()),
+                        None => scope.is_everybody = true,
+                    }
+                }
+                FactChange::Put(Fact { key, .. }) | FactChange::Remove(key) => {
+                    if let Some(ban) = Ban::of_key(key) {
+                        table.remove(&ban);
+                    }
+                }
+            }
+        }
+        self.publish(&table);
+        scope
+    }
+
+    /// Removes the bans that have ended.
+    pub fn expire(&self, now_s: u64) {
+        if u64::from(self.next_end_s.load(Ordering::Relaxed)) <= now_s {
+            let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+            table.expire(now_s);
+            self.publish(&table);
+        }
+    }
+
+    fn publish(&self, table: &BanTable) {
+        self.entries.store(table.counts().total(), Ordering::Release);
+        self.next_end_s.store(table.next_end_s(), Ordering::Relaxed);
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// A number that another one follows whenever bans change.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Why a client is not let in; `None` = no ban concerns it. `user`: empty = anonymous.
+    pub fn judge(&self, user: &str, token: TokenMark, now_s: u64) -> Option<BanReason> {
+        if self.entries.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.table.read().unwrap_or_else(PoisonError::into_inner).judge(user, token, now_s)
+    }
+
+    /// The mark of a token, by which it is judged now and later.
+    pub fn mark(&self, token: ShownToken<'_>) -> TokenMark {
+        let jti = token.jti.filter(|jti| !jti.is_empty());
+        TokenMark::new(jti.map(|jti| self.seed.sip().hash_one(jti)), token.iat_s)
+    }
+
+    /// Whether a ban can be added, where at most `limit` may be: it replaces another one, or there is room.
+    pub fn has_room(&self, ban: &Ban, limit: usize, now_s: u64) -> bool {
+        self.expire(now_s);
+        self.entries.load(Ordering::Relaxed) < limit
+            || self.table.read().unwrap_or_else(PoisonError::into_inner).knows(ban)
+    }
+
+    /// The numbers of bans.
+    pub fn counts(&self) -> BanCounts {
+        self.table.read().unwrap_or_else(PoisonError::into_inner).counts()
+    }
+
+    pub(crate) fn count_refused(&self, refusal: BanRefusal) {
+        self.refused[refusal.number()].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_ended(&self, reason: BanReason) {
+        self.ended[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Connects that were refused, by why.
+    pub fn refused(&self) -> impl Iterator<Item = (BanRefusal, u64)> {
+        BanRefusal::ALL.into_iter().map(|refusal| (refusal, self.refused[refusal.number()].load(Ordering::Relaxed)))
+    }
+
+    /// Connections that bans have ended, by why.
+    pub fn ended(&self) -> impl Iterator<Item = (BanReason, u64)> {
+        BanReason::ALL.into_iter().map(|reason| (reason, self.ended[reason as usize].load(Ordering::Relaxed)))
+    }
+}
+
+impl std::fmt::Debug for Bans {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bans").field("knowledge", &self.knowledge()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bans() -> Bans {
+        Bans::new(HashSeed::repeatable(7), true)
+    }
+
+    fn user(name: &str) -> Ban {
+        Ban::User(name.into())
+    }
+
+    #[test]
+    fn nobody_is_let_in_before_bans_are_loaded_or_while_cut_off_if_so_set() {
+        let bans = bans();
+        bans.cut_off();
+        assert_eq!(bans.holds_back(), Some(BanRefusal::Waiting), "what was never known is not kept");
+        bans.replace(&[], 1);
+        assert_eq!(bans.holds_back(), None);
+        bans.cut_off();
+        assert_eq!(bans.holds_back(), Some(BanRefusal::CutOff));
+        bans.replace(&[], 1);
+        assert_eq!(bans.holds_back(), None);
+        let lenient = Bans::new(HashSeed::repeatable(7), false);
+        assert_eq!(lenient.holds_back(), Some(BanRefusal::Waiting));
+        lenient.replace(&[], 1);
+        lenient.cut_off();
+        assert_eq!(lenient.holds_back(), None);
+    }
+
+    #[test]
+    fn a_load_replaces_what_was_known_and_tells_whom_it_bans_anew() {
+        let bans = bans();
+        let scope = bans.change(&[FactChange::Put(user("ann").fact(0)), FactChange::Put(user("bob").fact(0))], 1);
+        assert_eq!(scope, BanScope { users: vec!["ann".into(), "bob".into()], is_everybody: false });
+        let version = bans.version();
+        let facts = [user("bob").fact(0), user("eve").fact(0), user("old").fact(5), Ban::Token("7".into()).fact(0)];
+        let scope = bans.replace(&facts, 5);
+        assert_eq!(scope, BanScope { users: vec!["eve".into()], is_everybody: true });
+        assert!(bans.version() > version);
+        let is_banned = |name| bans.judge(name, TokenMark::NONE, 5).is_some();
+        assert_eq!(["ann", "bob", "eve", "old"].map(is_banned), [false, true, true, false]);
+        assert_eq!(bans.counts().total(), 3);
+    }
+
+    #[test]
+    fn changes_count_in_their_order_and_what_has_ended_is_removed() {
+        let bans = bans();
+        let put = |expires_s| FactChange::Put(user("ann").fact(expires_s));
+        let scope = bans.change(&[put(0), FactChange::Remove(user("ann").key())], 10);
+        assert_eq!((bans.judge("ann", TokenMark::NONE, 10), scope.users.len()), (None, 1));
+        bans.change(&[put(0)], 10);
+        assert_eq!(bans.change(&[put(9)], 10), BanScope::default(), "it has ended, so it bans nobody");
+        assert_eq!(bans.judge("ann", TokenMark::NONE, 10), None);
+        bans.change(&[put(20)], 10);
+        bans.expire(19);
+        assert_eq!(bans.counts().total(), 1);
+        bans.expire(20);
+        assert_eq!(bans.counts().total(), 0);
+        let revoked = bans.change(&[FactChange::Put(Ban::Token("7".into()).fact(0))], 10);
+        assert_eq!(revoked, BanScope { users: Vec::new(), is_everybody: true });
+    }
+
+    #[test]
+    fn a_full_table_takes_what_it_knows_and_makes_room_by_what_has_ended() {
+        let bans = bans();
+        bans.change(&[FactChange::Put(user("ann").fact(0)), FactChange::Put(user("bob").fact(50))], 1);
+        assert!(bans.has_room(&user("ann"), 2, 1) && !bans.has_room(&user("eve"), 2, 1));
+        assert!(bans.has_room(&user("eve"), 3, 1) && bans.has_room(&user("eve"), 2, 50));
+    }
+
+    #[test]
+    fn a_mark_is_of_its_token() {
+        let bans = bans();
+        bans.change(&[FactChange::Put(Ban::Token("7".into()).fact(0))], 1);
+        let judge = |jti| bans.judge("ann", bans.mark(ShownToken { jti, iat_s: None }), 1);
+        assert_eq!([Some("7"), Some("8"), Some(""), None].map(judge), [Some(BanReason::Revoked), None, None, None]);
+    }
+}

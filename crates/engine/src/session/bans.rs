@@ -1,0 +1,75 @@
+//! Bans: whether they let a client in, and whether it may stay.
+
+use super::context::Context;
+use super::state::{Phase, Session};
+use crate::bans::{BanReason, BanRefusal, Bans, ShownToken, TokenMark};
+use touchline_protocol::Error;
+
+impl Session {
+    /// Judges a client that connects, whose user is known now. `token`: `None` = it has shown none. Returns false if it
+    /// is refused: for good by a ban, for a while as long as bans are not known.
+    pub(super) fn passes_bans(
+        &mut self,
+        command: u32,
+        token: Option<ShownToken<'_>>,
+        context: &mut Context<'_>,
+    ) -> bool {
+        let bans = &context.node.bans;
+        self.token = token.map_or(TokenMark::NONE, |token| bans.mark(token));
+        if let Some(refusal) = bans.holds_back() {
+            bans.count_refused(refusal);
+            context.because(refusal.cause(), "");
+            self.refuse_connect(command, Error::INTERNAL, context);
+            return false;
+        }
+        let Some(reason) = bans.judge(&self.user, self.token, context.now_s()) else { return true };
+        bans.count_refused(BanRefusal::Banned(reason));
+        self.note_failed_connect(context);
+        context.because(reason.cause(), "");
+        context.disconnect(reason.disconnect());
+        false
+    }
+
+    /// Judges the token by which a client prolongs its connection. Returns false if it is refused, as
+    /// [`Session::passes_bans`] does.
+    pub(super) fn may_prolong(&mut self, command: u32, token: ShownToken<'_>, context: &mut Context<'_>) -> bool {
+        let bans = &context.node.bans;
+        if let Some(refusal) = bans.holds_back() {
+            context.because(refusal.cause(), "");
+            context.effects.refuse(command, Error::INTERNAL);
+            return false;
+        }
+        let mark = bans.mark(token);
+        match bans.judge(&self.user, mark, context.now_s()) {
+            None => {
+                self.token = mark;
+                true
+            }
+            Some(reason) => {
+                end(reason, context);
+                false
+            }
+        }
+    }
+
+    /// The ban that concerns this client by its user and by the token that it has shown last; `None` = none does.
+    pub fn ban(&self, bans: &Bans, now_s: u64) -> Option<BanReason> {
+        bans.judge(&self.user, self.token, now_s)
+    }
+
+    /// Ends the connection if a ban concerns its client. Returns whether it ends.
+    pub fn end_if_banned(&self, context: &mut Context<'_>) -> bool {
+        if matches!(self.phase, Phase::Refused | Phase::Closed) {
+            return false;
+        }
+        let Some(reason) = self.ban(&context.node.bans, context.now_s()) else { return false };
+        end(reason, context);
+        true
+    }
+}
+
+fn end(reason: BanReason, context: &mut Context<'_>) {
+    context.node.bans.count_ended(reason);
+    context.because(reason.cause(), "");
+    context.disconnect(reason.disconnect());
+}

@@ -1,0 +1,187 @@
+//! A fact that all nodes of a cluster share, such as a ban: what a node knows of it, and the one codec of its value in
+//! a bucket of NATS.
+//!
+//! A value in a bucket is a JSON object: `format`, `expires_at` (Unix seconds; 0 = never) and `value`, a JSON object of
+//! its own. Members that this version does not know are passed over.
+//!
+//! ```
+//! use touchline_protocol::fact::{Fact, FactKey};
+//!
+//! let key = FactKey { kind: "user_block".into(), name: "ann".into() };
+//! let fact = Fact { key: key.clone(), value: "{}".into(), expires_s: 1_800_000_000 };
+//! let bytes = fact.encode();
+//! assert_eq!(bytes, br#"{"format":1,"expires_at":1800000000,"value":{}}"#);
+//! assert_eq!(Fact::decode(key, &bytes), Ok(fact));
+//! ```
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::encode::{self, ObjectWriter};
+
+/// The format of values that this version writes, and the highest that it reads.
+pub const FORMAT: u32 = 1;
+/// Bytes of the name of a fact.
+pub const NAME_LEN_MAX: usize = 1_024;
+
+/// What a fact is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FactKey {
+    /// What it says: letters, digits and `_`.
+    pub kind: Box<str>,
+    /// Of what it says that: a user, the id of a token. At most [`NAME_LEN_MAX`] bytes.
+    pub name: Box<str>,
+}
+
+/// A fact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact {
+    /// What it is about.
+    pub key: FactKey,
+    /// What it says: a JSON object.
+    pub value: Box<str>,
+    /// From when on it does not hold, Unix seconds; 0 = it holds until it is removed.
+    pub expires_s: u64,
+}
+
+/// A change of one fact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FactChange {
+    /// The fact holds from now on, in the place of an earlier one of the same key.
+    Put(Fact),
+    /// No fact of this key holds any more.
+    Remove(FactKey),
+}
+
+/// What a backend of facts reports to its node. Revisions grow with each change of the backend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FactsEvent {
+    /// All facts, up to a revision. The node forgets what it knew before.
+    Loaded {
+        /// The facts. Those that do not hold any more may be among them.
+        facts: Vec<Fact>,
+        /// The revision up to which they are known.
+        revision: u64,
+    },
+    /// The changes since the last event of this kind or the last load, oldest first.
+    Changed {
+        /// The changes.
+        changes: Vec<FactChange>,
+        /// The revision up to which they are known.
+        revision: u64,
+    },
+    /// A change that this node has made. It is reported again among the others, except where a backend has one node
+    /// only.
+    Written {
+        /// The change.
+        change: FactChange,
+        /// Its revision.
+        revision: u64,
+    },
+    /// The backend cannot be reached: changes of other nodes are not known until the next load.
+    CutOff,
+}
+
+/// A value that cannot be read: its format is newer than this version, or it is damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnreadableFact {
+    /// Its format; 0 = it is damaged.
+    pub format: u32,
+}
+
+impl fmt::Display for UnreadableFact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.format {
+            0 => f.write_str("a shared fact is damaged: write it again, or remove it"),
+            format => write!(
+                f,
+                "a shared fact has format {format}, and this program reads {FORMAT}: a later version wrote it, run that"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for UnreadableFact {}
+
+impl FactChange {
+    /// What the changed fact is about.
+    pub fn key(&self) -> &FactKey {
+        match self {
+            FactChange::Put(fact) => &fact.key,
+            FactChange::Remove(key) => key,
+        }
+    }
+}
+
+impl Fact {
+    /// The value as a bucket keeps it.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.value.len() + 64);
+        let mut object = ObjectWriter::open(&mut out);
+        encode::number(object.key("format"), u64::from(FORMAT));
+        encode::number(object.key("expires_at"), self.expires_s);
+        object.raw("value", Some(self.value.as_bytes()));
+        object.close();
+        out
+    }
+
+    /// Reads a value that a bucket has kept under a key.
+    ///
+    /// # Errors
+    /// When a later version has written it, or it is damaged.
+    pub fn decode(key: FactKey, bytes: &[u8]) -> Result<Self, UnreadableFact> {
+        #[derive(Deserialize)]
+        struct Kept<'a> {
+            format: u32,
+            #[serde(default)]
+            expires_at: u64,
+            #[serde(borrow)]
+            value: Option<&'a RawValue>,
+        }
+        #[derive(Deserialize)]
+        struct Head {
+            format: u32,
+        }
+        let damaged = UnreadableFact { format: 0 };
+        let head: Head = serde_json::from_slice(bytes).map_err(|_| damaged)?;
+        if head.format > FORMAT {
+            return Err(UnreadableFact { format: head.format });
+        }
+        let kept: Kept<'_> = serde_json::from_slice(bytes).map_err(|_| damaged)?;
+        let value = kept.value.map(RawValue::get).filter(|value| value.starts_with('{')).ok_or(damaged)?;
+        match kept.format {
+            FORMAT => Ok(Fact { key, value: value.into(), expires_s: kept.expires_at }),
+            _ => Err(damaged),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> FactKey {
+        FactKey { kind: "token_revoke".into(), name: "a \"b\"".into() }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for (value, expires_s) in [("{}", 0), (r#"{"issued_before":17}"#, u64::from(u32::MAX))] {
+            let fact = Fact { key: key(), value: value.into(), expires_s };
+            assert_eq!(Fact::decode(key(), &fact.encode()), Ok(fact));
+        }
+    }
+
+    #[test]
+    fn members_of_later_versions_are_passed_over_and_later_formats_are_refused() {
+        let later = br#"{"format":1,"by":"console","value":{"why":"spam"}}"#;
+        let fact = Fact { key: key(), value: r#"{"why":"spam"}"#.into(), expires_s: 0 };
+        assert_eq!(Fact::decode(key(), later), Ok(fact));
+        assert_eq!(Fact::decode(key(), br#"{"format":2,"value":[]}"#), Err(UnreadableFact { format: 2 }));
+        for damaged in ["", "{}", "[]", r#"{"format":1}"#, r#"{"format":1,"value":7}"#, r#"{"format":0,"value":{}}"#] {
+            assert_eq!(Fact::decode(key(), damaged.as_bytes()), Err(UnreadableFact { format: 0 }), "{damaged}");
+        }
+    }
+}

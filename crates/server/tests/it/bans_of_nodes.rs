@@ -1,0 +1,206 @@
+//! Bans of several nodes: each backend that they share, links that are cut, restarts.
+
+use serde_json::{Value, json};
+use touchline_server::{Settings, WhenCutOff};
+
+use super::bans::{Scratch, code, connected, done, is_served, refusal};
+use super::link::Link;
+use super::nats::Nats;
+use super::postgres::Postgres;
+use super::support::{TestServer, until};
+
+/// A node over a link, ready.
+fn node(name: &str, link: &Link, change: impl FnOnce(&mut Settings, &Link)) -> TestServer {
+    let server = TestServer::with(|settings| {
+        settings.node.name = name.to_owned();
+        change(settings, link);
+    });
+    ready(&server);
+    server
+}
+
+fn health(server: &TestServer) -> u16 {
+    server.http("GET", "/readyz", "", "").0
+}
+
+fn ready(server: &TestServer) {
+    until("the node is ready", || health(server) == 200);
+}
+
+fn is_current(server: &TestServer) -> bool {
+    server.metric("touchline_bans_current") == 1
+}
+
+fn on_postgres(settings: &mut Settings, link: &Link) {
+    settings.store.primary.url = format!("postgres://postgres@{}/postgres?sslmode=disable", link.address);
+    settings.store.primary.timeout = std::time::Duration::from_secs(2);
+}
+
+fn in_cluster(settings: &mut Settings, link: &Link) {
+    settings.cluster.engine = "nats".to_owned();
+    settings.cluster.nats_url = vec![format!("nats://{}", link.address)];
+}
+
+/// A node bans, and the other one does what follows; both know it after a restart.
+fn bans_reach_every_node(port: u16, change: fn(&mut Settings, &Link)) {
+    let links = [Link::to(port), Link::to(port)];
+    let one = node("one", &links[0], change);
+    let mut two = node("two", &links[1], change);
+    let claims = |jti: &str, iat: u64| json!({"sub": "bob", "jti": jti, "iat": iat});
+    let (mut ann, mut eve) = (connected(&two, json!({"sub": "ann"})), connected(&two, json!({"sub": "eve"})));
+    let (mut old, mut new) = (connected(&two, claims("t1", 50)), connected(&two, claims("t2", 100)));
+    let mut near = connected(&one, json!({"sub": "ann"}));
+    done(&one, "block_user", json!({"user": "ann"}));
+    assert_eq!(refusal(&one, json!({"sub": "ann"})), 3503, "the node that was asked knows it when it answers");
+    assert_eq!((code(&mut near), code(&mut ann)), (3503, 3503));
+    done(&one, "invalidate_user_tokens", json!({"user": "bob", "issued_before": 100}));
+    assert_eq!(code(&mut old), 3500);
+    is_served(&mut new);
+    done(&one, "revoke_token", json!({"uid": "t2"}));
+    assert_eq!(code(&mut new), 3500);
+    is_served(&mut eve);
+    // The other way round, and what is lifted.
+    done(&two, "block_user", json!({"user": "zoe"}));
+    until("the other node knows it", || refusal(&one, json!({"sub": "zoe"})) == 3503);
+    done(&one, "unblock_user", json!({"user": "zoe"}));
+    done(&one, "unblock_user", json!({"user": "nobody"}));
+    until("the other node knows it", || refusal(&two, json!({"sub": "zoe"})) == 0);
+    two.stop();
+    let two = node("two", &links[1], change);
+    let judged = [json!({"sub": "ann"}), claims("t9", 99), claims("t2", 200), json!({"sub": "zoe"})];
+    assert_eq!(judged.map(|claims| refusal(&two, claims)), [3503, 3500, 3500, 0]);
+}
+
+/// A node that is cut off serves its clients, and judges new ones by what it knows or refuses them for the time being;
+/// when it is back it ends what was banned meanwhile.
+fn a_cut_is_survived(port: u16, change: fn(&mut Settings, &Link)) {
+    let links = [Link::to(port), Link::to(port), Link::to(port)];
+    let near = node("near", &links[0], change);
+    let lenient = node("lenient", &links[1], change);
+    let strict = node("strict", &links[2], |settings, link| {
+        change(settings, link);
+        settings.security.when_cut_off = WhenCutOff::RefuseNew;
+    });
+    done(&near, "block_user", json!({"user": "old"}));
+    done(&near, "block_user", json!({"user": "pardoned"}));
+    let knows = |server: &TestServer| refusal(server, json!({"sub": "pardoned"})) == 3503;
+    until("all nodes know it", || knows(&lenient) && knows(&strict));
+    let claims = |user: &str| json!({"sub": user, "jti": format!("of-{user}")});
+    let mut clients: Vec<_> =
+        [&lenient, &strict].map(|server| ["ann", "bob", "eve"].map(|user| connected(server, claims(user)))).into();
+    links[1].cut();
+    links[2].cut();
+    done(&near, "block_user", json!({"user": "ann"}));
+    done(&near, "revoke_token", json!({"uid": "of-bob"}));
+    done(&near, "unblock_user", json!({"user": "pardoned"}));
+    until("the nodes notice the cut", || !is_current(&lenient) && !is_current(&strict));
+    // They keep what they know, and do not know what has changed.
+    assert_eq!(refusal(&lenient, json!({"sub": "old"})), 3503);
+    assert_eq!(refusal(&lenient, json!({"sub": "pardoned"})), 3503);
+    let mut late = connected(&lenient, claims("ann"));
+    assert_eq!(refusal(&strict, claims("eve")), 100, "for the time being, not for good");
+    assert_eq!(refusal(&strict, json!({"sub": "old"})), 100);
+    assert_eq!(health(&strict), 503);
+    let code_of = |answer: Value| answer["error"]["code"].as_u64().unwrap_or_default();
+    assert!([4009, 4010].contains(&code_of(lenient.api("block_user", json!({"user": "x"})))));
+    clients.iter_mut().flatten().for_each(is_served);
+    is_served(&mut late);
+    links[1].heal();
+    links[2].heal();
+    for of_node in &mut clients {
+        let [ann, bob, eve] = of_node;
+        assert_eq!((code(ann), code(bob)), (3503, 3500));
+        is_served(eve);
+    }
+    assert_eq!(code(&mut late), 3503);
+    until("the nodes are back", || is_current(&lenient) && is_current(&strict));
+    for server in [&lenient, &strict] {
+        until("it lets clients in", || refusal(server, json!({"sub": "pardoned"})) == 0);
+        assert_eq!(refusal(server, claims("ann")), 3503);
+    }
+}
+
+/// A node that has never known the bans lets nobody in, and nobody is refused for good.
+fn a_node_waits_for_the_bans(link: &Link, change: fn(&mut Settings, &Link), comes: impl FnOnce()) {
+    let server = TestServer::with(|settings| change(settings, link));
+    assert_eq!(refusal(&server, json!({"sub": "ann"})), 100);
+    assert_eq!(refusal(&server, json!({"sub": "blocked"})), 100);
+    assert_eq!(health(&server), 503);
+    comes();
+    ready(&server);
+    assert_eq!(refusal(&server, json!({"sub": "ann"})), 0);
+    assert_eq!(refusal(&server, json!({"sub": "blocked"})), 3503);
+}
+
+#[test]
+fn postgres_shares_bans() {
+    let scratch = Scratch::new("bans-postgres");
+    let postgres = Postgres::start(&scratch.0);
+    bans_reach_every_node(port_of(&postgres), on_postgres);
+    // What an operator sees there.
+    let kept = "SELECT string_agg(kind || ' ' || name, ', ' ORDER BY kind) FROM touchline.fact WHERE value IS NOT NULL";
+    assert_eq!(postgres.sql(kept), "token_revoke t2, user_block ann, user_tokens_invalidate bob");
+}
+
+#[test]
+fn nodes_that_postgres_joins_survive_a_cut() {
+    let scratch = Scratch::new("bans-postgres-cut");
+    let postgres = Postgres::start(&scratch.0);
+    a_cut_is_survived(port_of(&postgres), on_postgres);
+}
+
+#[test]
+fn a_node_waits_for_postgres() {
+    let scratch = Scratch::new("bans-postgres-wait");
+    let postgres = Postgres::start(&scratch.0);
+    let link = Link::to(port_of(&postgres));
+    let first = node("first", &link, on_postgres);
+    done(&first, "block_user", json!({"user": "blocked"}));
+    drop(first);
+    postgres.kill();
+    a_node_waits_for_the_bans(&link, on_postgres, || postgres.again());
+}
+
+#[test]
+fn nats_shares_bans() {
+    let nats = Nats::start("share", true);
+    bans_reach_every_node(nats.port, in_cluster);
+}
+
+#[test]
+fn nodes_that_nats_joins_survive_a_cut() {
+    let nats = Nats::start("cut", true);
+    a_cut_is_survived(nats.port, in_cluster);
+}
+
+#[test]
+fn a_node_waits_for_nats() {
+    let mut nats = Nats::start("wait", true);
+    let link = Link::to(nats.port);
+    let first = node("first", &link, in_cluster);
+    done(&first, "block_user", json!({"user": "blocked"}));
+    drop(first);
+    nats.stop();
+    a_node_waits_for_the_bans(&link, in_cluster, || nats.again());
+}
+
+/// Who needs no bans needs no JetStream for them.
+#[test]
+fn a_cluster_without_jetstream_has_no_bans_and_serves() {
+    let nats = Nats::start("plain", false);
+    let link = Link::to(nats.port);
+    let without_history = |settings: &mut Settings, link: &Link| {
+        in_cluster(settings, link);
+        settings.channel.namespaces.retain(|namespace| namespace.options.history_size == 0);
+    };
+    let server = node("plain", &link, without_history);
+    let mut ann = connected(&server, json!({"sub": "ann"}));
+    assert_eq!(server.api("block_user", json!({"user": "ann"}))["error"]["code"], 4009);
+    is_served(&mut ann);
+    connected(&server, json!({"sub": "ann"}));
+}
+
+fn port_of(postgres: &Postgres) -> u16 {
+    let url = postgres.url();
+    url.rsplit_once(':').and_then(|(_, rest)| rest.split('/').next()?.parse().ok()).expect("the URL has a port")
+}

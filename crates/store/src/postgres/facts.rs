@@ -1,0 +1,111 @@
+//! Shared facts: changed within the writer's transaction, followed by the task that listens to other nodes.
+//!
+//! Changes are committed in the order of their revisions, so who has seen a revision has seen all before it.
+
+use tokio_postgres::{Client, Error, Row};
+use touchline_protocol::fact::{Fact, FactChange, FactKey, FactsEvent};
+
+use super::failure::PostgresError;
+use crate::events::{EventSink, StoreEvent};
+use crate::rows::readable;
+
+/// Rows that are read at a time.
+const PAGE_ROWS: i64 = 10_000;
+
+/// Writes a fact, or removes it. Returns the revision.
+pub(super) async fn change(client: &Client, change: &FactChange) -> Result<u64, Error> {
+    let FactKey { kind, name } = change.key();
+    let (value, until_s) = match change {
+        FactChange::Put(fact) => (Some(&*fact.value), i64::try_from(fact.expires_s).unwrap_or(i64::MAX)),
+        FactChange::Remove(_) => (None, 0),
+    };
+    let change = "SELECT touchline.change_fact($1, $2, $3, $4)";
+    let row = client.query_one(change, &[&&**kind, &&**name, &value, &until_s]).await?;
+    Ok(row.get::<_, i64>(0) as u64)
+}
+
+/// Deletes facts that do not hold any more, at most `limit`; returns how many.
+pub(super) async fn expire(client: &Client, limit: u64) -> Result<u64, Error> {
+    let row = client.query_one("SELECT touchline.trim_facts($1)", &[&(limit as i64)]).await?;
+    Ok(row.get::<_, i64>(0) as u64)
+}
+
+/// What a connection has read of the facts.
+#[derive(Default)]
+pub(super) struct FactFollower {
+    /// The last revision that is known; none = nothing is.
+    known: Option<i64>,
+}
+
+impl FactFollower {
+    /// Reads what has changed, or everything if that is needed, and reports it.
+    pub(super) async fn follow(&mut self, client: &Client, events: &EventSink) -> Result<(), PostgresError> {
+        let head = client.query_one("SELECT revision, forgotten FROM touchline.fact_head", &[]).await?;
+        let (revision, forgotten): (i64, i64) = (head.get(0), head.get(1));
+        match self.known {
+            Some(known) if known == revision => Ok(()),
+            // Behind the known revision nothing is forgotten, and the database was not set back.
+            Some(known) if (forgotten..revision).contains(&known) => {
+                self.read_changes(known, revision, client, events).await
+            }
+            _ => self.load(revision, client, events).await,
+        }
+    }
+
+    async fn load(&mut self, revision: i64, client: &Client, events: &EventSink) -> Result<(), PostgresError> {
+        let select = "SELECT kind, name, value, expires_s, revision, format FROM touchline.fact \
+             WHERE value IS NOT NULL AND (kind, name) > ($1, $2) ORDER BY kind, name LIMIT $3";
+        let mut facts: Vec<Fact> = Vec::new();
+        loop {
+            let (kind, name) = facts.last().map_or(("", ""), |last| (&*last.key.kind, &*last.key.name));
+            let rows = client.query(select, &[&kind, &name, &PAGE_ROWS]).await?;
+            for row in &rows {
+                if let FactChange::Put(fact) = change_of(row)? {
+                    facts.push(fact);
+                }
+            }
+            if (rows.len() as i64) < PAGE_ROWS {
+                break;
+            }
+        }
+        self.known = Some(revision);
+        events(StoreEvent::Facts(FactsEvent::Loaded { facts, revision: revision as u64 }));
+        Ok(())
+    }
+
+    /// Reads the changes behind a revision, at least up to another one.
+    async fn read_changes(
+        &mut self,
+        mut known: i64,
+        until: i64,
+        client: &Client,
+        events: &EventSink,
+    ) -> Result<(), PostgresError> {
+        let select = "SELECT kind, name, value, expires_s, revision, format FROM touchline.fact \
+             WHERE revision > $1 ORDER BY revision LIMIT $2";
+        loop {
+            let rows = client.query(select, &[&known, &PAGE_ROWS]).await?;
+            let changes = rows.iter().map(change_of).collect::<Result<Vec<_>, _>>()?;
+            known = rows.last().map_or(known, |last| last.get(4));
+            let is_last = (rows.len() as i64) < PAGE_ROWS;
+            if is_last {
+                // The removal of what was not there has left no row.
+                known = known.max(until);
+            }
+            self.known = Some(known);
+            events(StoreEvent::Facts(FactsEvent::Changed { changes, revision: known as u64 }));
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn change_of(row: &Row) -> Result<FactChange, PostgresError> {
+    readable(i64::from(row.get::<_, i16>(5)))?;
+    let key = FactKey { kind: row.get::<_, String>(0).into(), name: row.get::<_, String>(1).into() };
+    Ok(match row.get::<_, Option<String>>(2) {
+        Some(value) => FactChange::Put(Fact { key, value: value.into(), expires_s: row.get::<_, i64>(3) as u64 }),
+        None => FactChange::Remove(key),
+    })
+}

@@ -1,0 +1,40 @@
+//! Shared facts. No other process writes to the file, so nothing has to be followed.
+
+use rusqlite::{Connection, params};
+use touchline_protocol::fact::{Fact, FactChange, FactKey};
+
+use super::failure::unreadable;
+use crate::rows::readable;
+
+/// Writes a fact, or removes it.
+pub(super) fn change(connection: &Connection, change: &FactChange) -> rusqlite::Result<()> {
+    match change {
+        FactChange::Put(Fact { key, value, expires_s }) => {
+            let put = "INSERT INTO fact (kind, name, value, expires_s, format) VALUES (?1, ?2, ?3, ?4, 1) \
+                 ON CONFLICT (kind, name) DO UPDATE SET value = ?3, expires_s = ?4, format = 1";
+            connection.prepare_cached(put)?.execute(params![key.kind, key.name, value, expires_s]).map(drop)
+        }
+        FactChange::Remove(key) => {
+            let delete = "DELETE FROM fact WHERE kind = ?1 AND name = ?2";
+            connection.prepare_cached(delete)?.execute(params![key.kind, key.name]).map(drop)
+        }
+    }
+}
+
+/// All facts.
+pub(super) fn load(connection: &Connection) -> rusqlite::Result<Vec<Fact>> {
+    let mut select = connection.prepare("SELECT kind, name, value, expires_s, format FROM fact")?;
+    let rows = select.query_map([], |row| {
+        readable(row.get(4)?).map_err(unreadable)?;
+        let key = FactKey { kind: row.get(0)?, name: row.get(1)? };
+        Ok(Fact { key, value: row.get(2)?, expires_s: row.get(3)? })
+    })?;
+    rows.collect()
+}
+
+/// Deletes facts that do not hold any more, at most `limit`; returns how many.
+pub(super) fn expire(connection: &Connection, now_s: u64, limit: u64) -> rusqlite::Result<u64> {
+    let delete = "DELETE FROM fact WHERE (kind, name) IN \
+         (SELECT kind, name FROM fact WHERE expires_s > 0 AND expires_s <= ?1 LIMIT ?2)";
+    Ok(connection.prepare_cached(delete)?.execute(params![now_s, limit])? as u64)
+}
