@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::rand;
-use touchline_config::{Settings, TlsSettings, WhenCutOff};
+use touchline_config::{Settings, StatsSettings, TlsSettings, WhenCutOff};
 use touchline_engine::bans::Bans;
 use touchline_engine::directory::Directory;
 use touchline_engine::limit::RateLimits;
@@ -91,7 +91,6 @@ impl Server {
         let directory = directory_of(&settings, &id, &clock)?;
         let endpoints = Endpoints::new(&settings, handler.as_ref()).map_err(StartError::hook)?;
         let (registry, registry_messages) = std::sync::mpsc::channel();
-        let stats = &settings.store.stats;
         let signer = new_signer()?;
         let limits = limits_of(client)?;
         let session = session::SessionSettings {
@@ -108,14 +107,13 @@ impl Server {
             line_idle: settings.tcp.idle_timeout,
             deferred_max: deferred_max(&settings),
             hooks: hook_needs(&settings, &endpoints),
-            track: TrackLimits { rate: if stats.enabled { stats.track_rate } else { 0 }, props_max: stats.track_size },
+            track: track_limits(&settings.store.stats),
         };
         let databases = store::opening(&settings, &session.namespaces, &id)?;
         let statistics = store::stats_opening(&settings)?;
         let (handles, shards) = shard_parts(listeners)?;
         let (cluster, joining) = nats::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
-        let user = user_field(&settings)?;
-        let kept_fields = KeptFields { forwarded: endpoints.forwarded_names(), user };
+        let kept_fields = KeptFields { forwarded: endpoints.forwarded_names(), user: user_field(&settings)? };
         let (hooks, worker) = hooks_of(&settings, endpoints).unzip();
         let node = Arc::new(Node::new(
             settings,
@@ -146,6 +144,11 @@ impl Server {
         let services: Services = &ApiServices;
         Ok(Server { node, shards, directory, registry_messages, joining, renewal, worker, services, addresses })
     }
+}
+
+/// The limits of what clients report; the rate 0 where nothing is kept of it.
+fn track_limits(stats: &StatsSettings) -> TrackLimits {
+    TrackLimits { rate: if stats.enabled { stats.track_rate } else { 0 }, props_max: stats.track_size }
 }
 
 /// Signs client ids by a key that no other node has.

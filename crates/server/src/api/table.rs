@@ -265,6 +265,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         ],
     ),
     ("@directory", &["channel_set", "channel_get", "channel_remove", "channels_search", "channels_similar"]),
+    ("@bans", &["block_user", "unblock_user", "revoke_token", "invalidate_user_tokens"]),
     ("@statistics", &["stats_audience", "stats_top", "stats_events"]),
 ];
 

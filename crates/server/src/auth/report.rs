@@ -85,7 +85,7 @@ impl TokenVerifier {
 
 /// The steps of a token that fails one of them, or none.
 fn steps(rules: &TokenRules, token: &str, fault: Option<TokenFault>, now_s: u64) -> Vec<TokenStep> {
-    let shown = ShownToken::of(token);
+    let shown = ReportedToken::of(token);
     // The library does not tell a header with a foreign algorithm from no header.
     let failed = fault.map(|fault| match fault.stage {
         TokenStage::Format if shown.has_shape() && !is_known(&shown.header["alg"]) => TokenStage::Algorithm,
@@ -105,7 +105,7 @@ fn steps(rules: &TokenRules, token: &str, fault: Option<TokenFault>, now_s: u64)
     steps
 }
 
-fn cause(error: TokenError, shown: &ShownToken, now_s: u64) -> String {
+fn cause(error: TokenError, shown: &ReportedToken, now_s: u64) -> String {
     match error {
         TokenError::Invalid(cause) | TokenError::Unavailable(cause) => cause.to_owned(),
         TokenError::Expired => {
@@ -121,19 +121,19 @@ fn is_known(alg: &Value) -> bool {
 }
 
 /// What a token says. Nothing of it is verified.
-struct ShownToken {
+struct ReportedToken {
     parts: usize,
     header: Value,
     claims: Value,
 }
 
-impl ShownToken {
+impl ReportedToken {
     fn of(token: &str) -> Self {
         let part = |number| {
             let bytes = token.split('.').nth(number).and_then(decode_base64);
             bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
         };
-        ShownToken { parts: token.split('.').count(), header: part(0), claims: part(1) }
+        ReportedToken { parts: token.split('.').count(), header: part(0), claims: part(1) }
     }
 
     fn has_shape(&self) -> bool {
