@@ -7,7 +7,6 @@ use touchline_config::{Settings, TlsSettings};
 use touchline_engine::directory::Directory;
 use touchline_engine::limit::RateLimits;
 use touchline_engine::session::UserCounter;
-use touchline_engine::tracker::TrackLimits;
 use touchline_engine::{ClientSettings, Namespaces, ShardId, session};
 use touchline_registry::ReplicaTiming;
 use touchline_store::stats::Stats;
@@ -34,6 +33,7 @@ use crate::shard::acceptor::BoundListener;
 use crate::shard::services::Services;
 use crate::start_error::StartError;
 use crate::tls::{Acme, PendingRenewal, Tls, TlsError};
+use crate::trial::track_limits;
 
 /// A server that is being put together.
 pub struct ServerBuilder {
@@ -97,7 +97,6 @@ impl Server {
         );
         let endpoints = Endpoints::new(&settings, handler.as_ref()).map_err(StartError::hook)?;
         let (registry, registry_messages) = std::sync::mpsc::channel();
-        let stats = &settings.store.stats;
         let mut key = [0; 32];
         rand::fill(&mut key).map_err(|_| StartError::no_random_numbers())?;
         let signer = Arc::new(HmacSigner::new(key));
@@ -115,7 +114,7 @@ impl Server {
             line_idle: settings.tcp.idle_timeout,
             deferred_max: deferred_max(&settings),
             hooks: hook_needs(&settings, &endpoints),
-            track: TrackLimits { rate: if stats.enabled { stats.track_rate } else { 0 }, props_max: stats.track_size },
+            track: track_limits(&settings),
         };
         let databases = store::opening(&settings, &session.namespaces, &id)?;
         let statistics = store::stats_opening(&settings)?;

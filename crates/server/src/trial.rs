@@ -9,7 +9,7 @@ use touchline_config::Settings;
 use touchline_engine::directory::Directory;
 use touchline_engine::session::{self, Room, SessionSigner, TransportMode};
 use touchline_engine::tracker::{TrackLimits, Tracker};
-use touchline_engine::{ConnectionId, Context, Effects, Hub, Namespaces, RefusalReport, Session};
+use touchline_engine::{ClientSettings, ConnectionId, Context, Effects, Hub, Namespaces, RefusalReport, Session};
 use touchline_registry::{OwnerId, ReplicaTiming};
 
 use crate::auth::TokenVerifier;
@@ -44,31 +44,8 @@ pub fn try_token(
         client.subscribe_to_user_personal_channel.enabled = false;
         client.allow_anonymous_connect_without_token = true;
     }
+    let node = trial_node(settings, client, now_ms)?;
     let hash_seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
-    let directory = Directory::<ReplyTo>::new(
-        "",
-        &settings.registry.scopes,
-        &ReplicaTiming::default(),
-        0,
-        hash_seed,
-        false,
-        now_ms,
-    );
-    let node = session::SessionSettings {
-        verifier: Box::new(TokenVerifier::new(&client)?),
-        namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
-        hooks: session::HookNeeds::default(),
-        scopes: directory.scopes(),
-        version: crate::runtime::process::VERSION,
-        id: String::new(),
-        signer: Arc::new(NoSigner),
-        users: None,
-        limits: None,
-        line_idle: Duration::ZERO,
-        deferred_max: 0,
-        track: TrackLimits { rate: 0, props_max: 0 },
-        client,
-    };
     let mut session = Session::new([0; 16], TransportMode::Duplex, true, now_ms, &node.client);
     let commands = match channel {
         None => vec![json!({"id": 1, "connect": {"token": token}})],
@@ -95,6 +72,45 @@ pub fn try_token(
         session.receive(command.to_string().as_bytes(), &mut context);
     }
     Ok(refusal_of(effects))
+}
+
+/// What sessions share of a node with these settings, and with these of clients. Other connections are not known.
+pub(crate) fn trial_node(
+    settings: &Settings,
+    client: ClientSettings,
+    now_ms: u64,
+) -> Result<session::SessionSettings, StartError> {
+    let hash_seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
+    let directory = Directory::<ReplyTo>::new(
+        "",
+        &settings.registry.scopes,
+        &ReplicaTiming::default(),
+        0,
+        hash_seed,
+        false,
+        now_ms,
+    );
+    Ok(session::SessionSettings {
+        verifier: Box::new(TokenVerifier::new(&client)?),
+        namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
+        hooks: session::HookNeeds { rpc: settings.rpc.clone(), ..session::HookNeeds::default() },
+        scopes: directory.scopes(),
+        version: crate::runtime::process::VERSION,
+        id: String::new(),
+        signer: Arc::new(NoSigner),
+        users: None,
+        limits: None,
+        line_idle: Duration::ZERO,
+        deferred_max: 0,
+        track: track_limits(settings),
+        client,
+    })
+}
+
+/// What clients may report about themselves.
+pub(crate) fn track_limits(settings: &Settings) -> TrackLimits {
+    let stats = &settings.store.stats;
+    TrackLimits { rate: if stats.enabled { stats.track_rate } else { 0 }, props_max: stats.track_size }
 }
 
 /// Why a session has refused something; None = it has not.
