@@ -2,6 +2,7 @@
 
 mod claims;
 mod connect;
+mod explain;
 mod flow;
 mod heartbeat;
 mod hooks;
