@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use aws_lc_rs::rand;
-use touchline_config::{Settings, StatsSettings, TlsSettings, WhenCutOff};
+use touchline_config::{Settings, TlsSettings, WhenCutOff};
 use touchline_engine::bans::Bans;
 use touchline_engine::directory::Directory;
 use touchline_engine::limit::RateLimits;
 use touchline_engine::session::UserCounter;
-use touchline_engine::tracker::TrackLimits;
 use touchline_engine::{ClientSettings, Namespaces, ShardId, session};
 use touchline_registry::ReplicaTiming;
 use touchline_store::stats::Stats;
@@ -36,6 +35,7 @@ use crate::shard::acceptor::BoundListener;
 use crate::shard::services::Services;
 use crate::start_error::StartError;
 use crate::tls::{Acme, PendingRenewal, Tls, TlsError};
+use crate::trial::track_limits;
 
 /// A server that is being put together.
 pub struct ServerBuilder {
@@ -144,11 +144,6 @@ impl Server {
         let services: Services = &ApiServices;
         Ok(Server { node, shards, directory, registry_messages, joining, renewal, worker, services, addresses })
     }
-}
-
-/// The limits of what clients report; the rate 0 where nothing is kept of it.
-fn track_limits(stats: &StatsSettings) -> TrackLimits {
-    TrackLimits { rate: if stats.enabled { stats.track_rate } else { 0 }, props_max: stats.track_size }
 }
 
 /// Signs client ids by a key that no other node has.

@@ -51,15 +51,17 @@
 //! 12. `shard`: the event loops. What they ask of higher floors is a trait, `ShardServices`.
 //! 13. `api`: the router and the operations, which implement both traits.
 //! 14. `trial`: tries tokens without a node.
-//! 15. `preparation`: checks the settings.
-//! 16. `listening`: binds the ports.
-//! 17. `handle`: the handle of a running server, for the program that embeds it.
-//! 18. `server`: a node that is ready to start, and one that runs.
-//! 19. `builder`: puts the parts of a node together, and passes the implementations of the traits down.
+//! 15. `action_trial`: tries actions of clients without a node.
+//! 16. `preparation`: checks the settings.
+//! 17. `listening`: binds the ports.
+//! 18. `handle`: the handle of a running server, for the program that embeds it.
+//! 19. `server`: a node that is ready to start, and one that runs.
+//! 20. `builder`: puts the parts of a node together, and passes the implementations of the traits down.
 //!
 //! Nothing owns what owns it: events of the backends reach the node by a `Weak`, and a shard leaves its handle when its
 //! thread ends. So a node that has stopped is freed.
 
+mod action_trial;
 mod api;
 mod auth;
 mod backend;
@@ -80,6 +82,7 @@ mod tls;
 mod transport;
 mod trial;
 
+pub use action_trial::{TriedAction, TriedClient, try_action};
 pub use api::{
     BATCH, COMMON_ERRORS, MetricDescription, OperationDescription, OperationScope, metrics, operation_groups,
     operations,
@@ -112,6 +115,9 @@ pub use touchline_engine::limit::{
     BucketBlock, ChannelCommandBlock, CommandLimitSettings, ErrorLimitSettings, EscalationSettings,
     FailedConnectSettings, MethodOverrideTable, MethodOverrides, NamespaceOverrides, OnLimit, RateBucket, RateBuckets,
     RateLimitSettings, RateOverride, RpcBlock, SharedCommandLimitSettings,
+};
+pub use touchline_engine::session::{
+    ChannelAction, DecisionRule, ExplainedAction, ExplainedStep, StepFact, StepVerdict,
 };
 pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Namespace, RecoveryMode};
 pub use touchline_engine::{

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use touchline_config::Settings;
+use touchline_config::{Settings, StatsSettings};
 use touchline_engine::bans::Bans;
 use touchline_engine::directory::Directory;
 use touchline_engine::session::{self, Room, SessionSigner, TransportMode};
@@ -57,6 +57,16 @@ impl TokenTrial {
         self.verifier.report(token, is_subscription, now_s)
     }
 
+    /// What sessions share of a node with these settings.
+    pub(crate) fn node(&self, now_ms: u64) -> Result<session::SessionSettings, StartError> {
+        trial_node(&self.settings, self.settings.client.clone(), &self.verifier, now_ms)
+    }
+
+    /// The settings.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// Connects with a token at a time (Unix milliseconds) to a node with these settings; with a channel and the
     /// token's user, subscribes with it. Returns why this is refused; None = it is not. Other connections are not
     /// known.
@@ -87,25 +97,8 @@ fn try_token(
     (token, channel): (&str, Option<(&str, String)>),
     now_ms: u64,
 ) -> Result<Option<RefusalReport>, StartError> {
+    let node = trial_node(settings, client, verifier, now_ms)?;
     let hash_seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
-    let (scopes, timing) = (&settings.registry.scopes, ReplicaTiming::default());
-    let directory = Directory::<ReplyTo>::new("", scopes, &timing, 0, hash_seed, false, now_ms);
-    let node = session::SessionSettings {
-        verifier: Box::new(verifier.clone()),
-        bans: Arc::new(Bans::none(hash_seed)),
-        namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
-        hooks: session::HookNeeds::default(),
-        scopes: directory.scopes(),
-        version: crate::runtime::process::VERSION,
-        id: String::new(),
-        signer: Arc::new(NoSigner),
-        users: None,
-        limits: None,
-        line_idle: Duration::ZERO,
-        deferred_max: 0,
-        track: TrackLimits { rate: 0, props_max: 0 },
-        client,
-    };
     let mut session = Session::new([0; 16], TransportMode::Duplex, true, now_ms, &node.client);
     let commands = match channel {
         None => vec![json!({"id": 1, "connect": {"token": token}})],
@@ -132,6 +125,39 @@ fn try_token(
         session.receive(command.to_string().as_bytes(), &mut context);
     }
     Ok(refusal_of(effects))
+}
+
+/// What sessions share of a node with these settings, and with these of clients. Other connections are not known.
+fn trial_node(
+    settings: &Settings,
+    client: ClientSettings,
+    verifier: &TokenVerifier,
+    now_ms: u64,
+) -> Result<session::SessionSettings, StartError> {
+    let hash_seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
+    let (scopes, timing) = (&settings.registry.scopes, ReplicaTiming::default());
+    let directory = Directory::<ReplyTo>::new("", scopes, &timing, 0, hash_seed, false, now_ms);
+    Ok(session::SessionSettings {
+        verifier: Box::new(verifier.clone()),
+        bans: Arc::new(Bans::none(hash_seed)),
+        namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
+        hooks: session::HookNeeds { rpc: settings.rpc.clone(), ..session::HookNeeds::default() },
+        scopes: directory.scopes(),
+        version: crate::runtime::process::VERSION,
+        id: String::new(),
+        signer: Arc::new(NoSigner),
+        users: None,
+        limits: None,
+        line_idle: Duration::ZERO,
+        deferred_max: 0,
+        track: track_limits(&settings.store.stats),
+        client,
+    })
+}
+
+/// The limits of what clients report; the rate 0 where nothing is kept of it.
+pub(crate) fn track_limits(stats: &StatsSettings) -> TrackLimits {
+    TrackLimits { rate: if stats.enabled { stats.track_rate } else { 0 }, props_max: stats.track_size }
 }
 
 /// Why a session has refused something; None = it has not.

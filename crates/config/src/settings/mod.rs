@@ -1,6 +1,7 @@
 //! What a node can be told, section by section. Each table makes a struct, its defaults and its keys.
 
 mod addresses;
+mod backends;
 mod cluster;
 mod http;
 mod node;

@@ -18,6 +18,7 @@ use super::effects::Effects;
 use super::hook_state::{HookState, HookWait, WaitingAction};
 use super::registry;
 use super::state::{Phase, Session};
+use super::subscribe::SubscribeRefusal;
 use super::ticket::{ReplyKind, Ticket};
 use super::transport::TransportMode;
 use super::weight::Weight;
@@ -269,7 +270,7 @@ impl Session {
             HookOutcome::Result(HookResult::Connect(answer)) => {
                 self.admit(command, subs, ClientAdmission::of_hook(*answer), context);
             }
-            HookOutcome::Empty => match self.authenticate_without_token(context) {
+            HookOutcome::Empty => match self.authenticate_without_token(context, &mut ()) {
                 Ok(claims) => self.admit(command, subs, ClientAdmission::without_token(claims), context),
                 Err(why) => {
                     self.note_failed_connect(context);
@@ -309,7 +310,7 @@ impl Session {
         context: &mut Context<'_>,
     ) {
         if let Some(answer) = self.allowed_subscribe(outcome, Some(command), &request.channel, context) {
-            self.subscribe_as(command, request, Some(answer), context);
+            self.subscribe_as(command, request, answer, context);
         }
     }
 
@@ -317,7 +318,8 @@ impl Session {
     fn wish_answered(&mut self, request: &SubscribeCommand<'_>, outcome: HookOutcome, context: &mut Context<'_>) {
         if let Some(answer) = self.allowed_subscribe(outcome, None, &request.channel, context) {
             let mark = context.effects.requests.len();
-            match self.subscribe_one_way(request, Some(answer), context) {
+            let grant = self.grant_of_hook(request, answer, context).map_err(SubscribeRefusal::one_way);
+            match grant.and_then(|grant| self.subscribe_one_way(request, grant, context)) {
                 Ok(()) => return self.defer_until_registered(mark, context),
                 Err(error) => context.effects.number_cause(error.code),
             }
