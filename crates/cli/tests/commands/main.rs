@@ -1,6 +1,7 @@
 //! The binary as people run it: a server, and the commands beside it.
 
 mod answers;
+mod explain;
 mod tls;
 mod tokens;
 
