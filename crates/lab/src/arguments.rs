@@ -30,6 +30,12 @@ pub(crate) enum LabCommand {
     /// The floor's sender: reads commands from standard input.
     #[command(hide = true)]
     FloorServer,
+    /// The backend that answers hooks: reads commands from standard input.
+    #[command(hide = true)]
+    HookBackend,
+    /// The bare loop that asks it: reads commands from standard input.
+    #[command(hide = true)]
+    HookCaller,
     /// A registry node: reads commands from standard input.
     #[command(hide = true)]
     RegistryNode,

@@ -42,8 +42,10 @@
 mod arguments;
 mod certificate;
 mod floor;
+mod hook_parts;
 mod ledger;
 mod nats;
+mod part;
 mod postgres;
 mod process;
 mod publisher;
@@ -73,6 +75,8 @@ pub fn run(arguments: LabArguments) -> Result<ExitCode> {
     match arguments.part {
         arguments::LabCommand::Worker => worker::run().map(|()| ExitCode::SUCCESS),
         arguments::LabCommand::FloorServer => floor::serve().map(|()| ExitCode::SUCCESS),
+        arguments::LabCommand::HookBackend => hook_parts::serve().map(|()| ExitCode::SUCCESS),
+        arguments::LabCommand::HookCaller => hook_parts::run().map(|()| ExitCode::SUCCESS),
         arguments::LabCommand::RegistryNode => registry_node::run().map(|()| ExitCode::SUCCESS),
         arguments::LabCommand::Scenario(scenario) => scenario::run(&scenario, &arguments.options),
     }
