@@ -39,6 +39,7 @@
 //! - No figure with a bound that is not kept ends with exit code 0.
 //! - No figure is that of the best run: the median of all runs is printed.
 
+mod acting;
 mod arguments;
 mod certificate;
 mod floor;

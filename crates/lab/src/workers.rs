@@ -33,6 +33,8 @@ pub(crate) struct Plan {
     pub(crate) channels: usize,
     pub(crate) data_size: usize,
     pub(crate) token_secret: Option<String>,
+    /// Whether they subscribe. Those that do not are open once they are connected.
+    pub(crate) is_subscribing: bool,
     /// Whether the progress is shown on standard error.
     pub(crate) shows_progress: bool,
 }
@@ -99,6 +101,7 @@ impl Workers {
                     network: network(),
                     data_size: plan.data_size,
                     token_secret: plan.token_secret.clone(),
+                    is_subscribing: plan.is_subscribing,
                 };
                 send_command(&mut commands, &WorkerCommand::Become(spec))?;
                 let lines = BufReader::new(part.0.stdout.take().context("the worker has no standard output")?).lines();

@@ -22,6 +22,9 @@ const COMMANDS: Token = Token(usize::MAX);
 const LISTENER: Token = Token(usize::MAX - 1);
 const BACKLOG: i32 = 4_096;
 
+/// What an answer has the number of its question for.
+pub(crate) const CALL: &str = "{call}";
+
 /// A command to the backend. Each is answered by a [`BackendCount`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -39,7 +42,7 @@ pub(crate) enum BackendCommand {
 /// How questions are answered.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct BackendConduct {
-    /// The body of every answer.
+    /// The body of every answer; [`CALL`] in it becomes the number of the question.
     pub(crate) json: String,
     /// Milliseconds from a question to its answer.
     pub(crate) after_ms: u64,
@@ -100,8 +103,8 @@ struct Caller {
     socket: TcpStream,
     /// Part of a question that has begun to arrive.
     rest: Vec<u8>,
-    /// Its question has no answer yet. There is one at a time: the next one comes after the answer.
-    is_asking: bool,
+    /// The number of its question that has no answer yet. There is one at a time: the next one comes after the answer.
+    asks: Option<u64>,
 }
 
 struct LabBackend {
@@ -110,7 +113,6 @@ struct LabBackend {
     listener: Option<TcpListener>,
     /// None = it answers nothing.
     conduct: Option<BackendConduct>,
-    answer: Vec<u8>,
     callers: HashMap<usize, Caller>,
     next_caller: usize,
     /// When which caller gets its answer.
@@ -131,7 +133,6 @@ impl LabBackend {
             address: (Ipv4Addr::LOCALHOST, 0).into(),
             listener: None,
             conduct: None,
-            answer: Vec::new(),
             callers: HashMap::new(),
             next_caller: 0,
             due: BinaryHeap::new(),
@@ -166,9 +167,7 @@ impl LabBackend {
     fn obey(&mut self, command: BackendCommand) -> Result<()> {
         match command {
             BackendCommand::Answer(conduct) => {
-                self.answer = http_answer(&conduct.json);
                 self.conduct = Some(conduct);
-                self.asked = 0;
                 self.listen()?;
             }
             BackendCommand::FallSilent => {
@@ -203,7 +202,7 @@ impl LabBackend {
             let number = self.next_caller;
             self.next_caller += 1;
             self.poll.registry().register(&mut socket, Token(number), Interest::READABLE)?;
-            self.callers.insert(number, Caller { socket, rest: Vec::new(), is_asking: false });
+            self.callers.insert(number, Caller { socket, rest: Vec::new(), asks: None });
         }
         Ok(())
     }
@@ -223,11 +222,11 @@ impl LabBackend {
         self.question.clear();
         self.question.extend_from_slice(body);
         caller.rest.drain(..length);
-        caller.is_asking = true;
+        self.asked += 1;
+        caller.asks = Some(self.asked);
         self.asking += 1;
         self.calls += 1;
         self.at_once = self.at_once.max(self.asking);
-        self.asked += 1;
         let Some(conduct) = &self.conduct else { return };
         let is_slow = conduct.slow_one_in > 0 && self.asked.is_multiple_of(conduct.slow_one_in);
         match if is_slow { conduct.slow_ms } else { conduct.after_ms } {
@@ -249,22 +248,23 @@ impl LabBackend {
     }
 
     fn answer(&mut self, number: usize) {
-        let Some(caller) = self.callers.get_mut(&number).filter(|caller| caller.is_asking) else { return };
-        caller.is_asking = false;
+        let (Some(caller), Some(conduct)) = (self.callers.get_mut(&number), &self.conduct) else { return };
+        let Some(call) = caller.asks.take() else { return };
         self.asking -= 1;
-        if caller.socket.write_all(&self.answer).is_err() {
+        if caller.socket.write_all(&http_answer(&conduct.json, call)).is_err() {
             self.drop_caller(number);
         }
     }
 
     fn drop_caller(&mut self, number: usize) {
-        if self.callers.remove(&number).is_some_and(|caller| caller.is_asking) {
+        if self.callers.remove(&number).is_some_and(|caller| caller.asks.is_some()) {
             self.asking -= 1;
         }
     }
 }
 
-fn http_answer(json: &str) -> Vec<u8> {
+fn http_answer(json: &str, call: u64) -> Vec<u8> {
+    let json = json.replace(CALL, &call.to_string());
     let length = json.len();
     format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{json}").into_bytes()
 }

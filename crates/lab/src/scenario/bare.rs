@@ -61,6 +61,7 @@ impl Bare {
             channels,
             data_size: size,
             token_secret: None,
+            is_subscribing: true,
             shows_progress: true,
         };
         let mut workers = Workers::start(&plan)?;

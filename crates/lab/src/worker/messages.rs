@@ -41,6 +41,7 @@ pub(crate) struct WorkerSpec {
     pub(crate) network: u8,
     pub(crate) data_size: usize,
     pub(crate) token_secret: Option<String>,
+    pub(crate) is_subscribing: bool,
 }
 
 impl WorkerSpec {
