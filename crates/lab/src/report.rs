@@ -163,7 +163,7 @@ fn print_table(lines: &[ReportLine]) {
         }
         if line.parts.is_some() && !has_parts {
             has_parts = true;
-            println!("  {:<60} {:>12} {:>12}  {:<22} bound", "", "measured", "floor", "ratio");
+            println!("  {:<66} {:>12} {:>12}  {:<22} bound", "", "measured", "floor", "ratio");
         }
         println!("{}", table_row(line));
     }
@@ -184,7 +184,7 @@ fn table_row(line: &ReportLine) -> String {
     if let Some(RatioParts { measured, floor, parts_unit }) = line.parts {
         let bound = line.figure.must.map_or_else(String::new, |must| format!("{sign} {}", number(must)));
         let [measured, floor] = [measured, floor].map(|part| format!("{} {parts_unit}", number(part)));
-        return format!("  {:<60} {measured:>12} {floor:>12}  {spread:<22} {bound:<9} {verdict}", line.figure.name);
+        return format!("  {:<66} {measured:>12} {floor:>12}  {spread:<22} {bound:<9} {verdict}", line.figure.name);
     }
     let bound = match (line.figure.must, line.figure.aim) {
         (Some(must), Some(aim)) => format!("must {sign} {}, aim {sign} {}", number(must), number(aim)),

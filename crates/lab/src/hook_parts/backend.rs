@@ -229,10 +229,9 @@ impl LabBackend {
         self.at_once = self.at_once.max(self.asking);
         let Some(conduct) = &self.conduct else { return };
         let is_slow = conduct.slow_one_in > 0 && self.asked.is_multiple_of(conduct.slow_one_in);
-        match if is_slow { conduct.slow_ms } else { conduct.after_ms } {
-            0 => self.answer(number),
-            ms => self.due.push(Reverse((Instant::now() + Duration::from_millis(ms), number))),
-        }
+        let pause = Duration::from_millis(if is_slow { conduct.slow_ms } else { conduct.after_ms });
+        // Nothing is answered before all that has arrived is read, so that what came together is counted together.
+        self.due.push(Reverse((Instant::now() + pause, number)));
     }
 
     fn next_due(&self) -> Option<Instant> {

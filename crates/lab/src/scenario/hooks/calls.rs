@@ -1,10 +1,8 @@
 //! What one call costs the server, beside the same action without a call and the same call in a bare loop.
 
-use std::time::Duration;
-
 use anyhow::{Result, bail};
 
-use super::{CALLS_MAX, HookResults, HookScale, REST, RunningBackend, SIZE, detail, ratio};
+use super::{CALLS_MAX, HookResults, HookScale, REST, RunningBackend, SIZE, WIDE_TIMEOUT, detail, ratio};
 use crate::acting::ActingClients;
 use crate::arguments::Options;
 use crate::hook_parts::{BackendConduct, CALL, CallerDone, CallerTask};
@@ -15,8 +13,6 @@ use crate::workers::Workers;
 
 /// Connections that are opened at a time.
 const OPENED_AT_ONCE: usize = 500;
-/// The usual limit of a call.
-const HOOK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What one action costs, CPU in microseconds.
 struct CallCost {
@@ -33,7 +29,7 @@ pub(super) fn connect(scale: &HookScale, options: &Options, results: &mut HookRe
     // A token says the same: a user of its own, and an end.
     let json = format!(r#"{{"result":{{"user":"user{CALL}","expire_at":4102444800}}}}"#);
     let mut backend = RunningBackend::start(BackendConduct { json, ..BackendConduct::default() })?;
-    let hook = backend.setup(AskedAction::Connect, HOOK_TIMEOUT)?;
+    let hook = backend.setup(AskedAction::Connect, WIDE_TIMEOUT)?;
     let server = ServerUnderTest::start_with_hook(options, &hook)?;
     let workers = |has_tokens| -> Result<Workers> {
         let mut plan = server.plan(scale.connections, PLAIN, 1, SIZE, has_tokens);
@@ -81,7 +77,7 @@ fn open_and_close(server: &ServerUnderTest, workers: &mut Workers) -> Result<f64
 pub(super) fn publish(scale: &HookScale, options: &Options, results: &mut HookResults) -> Result<()> {
     let json = r#"{"result":{}}"#.to_owned();
     let mut backend = RunningBackend::start(BackendConduct { json, ..BackendConduct::default() })?;
-    let hook = backend.setup(AskedAction::Publish, HOOK_TIMEOUT)?;
+    let hook = backend.setup(AskedAction::Publish, WIDE_TIMEOUT)?;
     let server = ServerUnderTest::start_with_hook(options, &hook)?;
     let mut clients = ActingClients::connect(&server, scale.publishers, 1)?;
     let mut publish = |prefix| -> Result<(f64, u64)> {

@@ -1,18 +1,14 @@
 //! A crowd that returns at once to a server that has just started: what the backend is asked, and when all are back.
 
-use std::time::Duration;
-
 use anyhow::Result;
 
-use super::{CALLS_MAX, HookResults, HookScale, RunningBackend, SIZE, detail, ratio};
+use super::{CALLS_MAX, HookResults, HookScale, RunningBackend, SIZE, WIDE_TIMEOUT, detail, ratio};
 use crate::arguments::Options;
 use crate::hook_parts::{BackendConduct, BackendCount};
 use crate::report::Figure;
 use crate::server_under_test::{ASKED, AskedAction, ServerUnderTest};
 use crate::workers::{OpenedConnections, Workers};
 
-/// The usual limit of a call.
-const HOOK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Answers that hold for everybody in the channel.
 const SHARED: &str = r#"{"result":{"cache_for":60,"cache_scope":"channel"}}"#;
 /// Answers that hold for nobody else.
@@ -43,7 +39,7 @@ fn come_back(json: &str, scale: &HookScale, options: &Options) -> Result<(Opened
     let after_ms = scale.hook.as_millis() as u64;
     let conduct = BackendConduct { json: json.to_owned(), after_ms, ..BackendConduct::default() };
     let mut backend = RunningBackend::start(conduct)?;
-    let hook = backend.setup(AskedAction::Subscribe, HOOK_TIMEOUT)?;
+    let hook = backend.setup(AskedAction::Subscribe, WIDE_TIMEOUT)?;
     let server = ServerUnderTest::start_with_hook(options, &hook)?;
     let mut workers = Workers::start(&server.plan(scale.returning, ASKED, scale.channels, SIZE, true))?;
     workers.open_all(500)?;

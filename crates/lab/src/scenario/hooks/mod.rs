@@ -19,6 +19,10 @@ use crate::report::{Figure, Results};
 use crate::server_under_test::{AskedAction, HookSetup};
 
 const SCENARIO: &str = "hooks";
+/// What the ratios are made of, and what must not happen.
+const DETAIL: &str = "hooks in detail";
+/// The limit of a call where no figure is about it: wide, for slow machines.
+const WIDE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a publication's data.
 const SIZE: usize = 128;
 /// The time in which the server closes connections that were closed, and a process comes to rest.
@@ -126,7 +130,7 @@ const fn ratio(name: &'static str) -> Figure {
 }
 
 const fn detail(name: &'static str, unit: &'static str) -> Figure {
-    Figure::new("hooks in detail", name, unit)
+    Figure::new(DETAIL, name, unit)
 }
 
 /// A backend that runs.

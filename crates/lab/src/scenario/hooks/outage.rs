@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{HookResults, HookScale, REST, RunningBackend, SIZE, detail, ratio};
+use super::{DETAIL, HookResults, HookScale, REST, RunningBackend, SIZE, detail, ratio};
 use crate::acting::ActingClients;
 use crate::arguments::Options;
 use crate::hook_parts::{BackendCommand, BackendConduct};
@@ -103,7 +103,7 @@ pub(super) fn outage(scale: &HookScale, options: &Options, results: &mut HookRes
     results.details.add(detail("outage: actions that were refused", ""), acted.refused as f64);
     results.details.add(detail("outage: calls once it answers", ""), calls.calls as f64);
     let wrongs = [before, silent, closed, after].iter().map(|round| round.wrongs.total("outage")).sum::<u64>();
-    results.details.add(Figure::exact(detail("", "").scenario), wrongs as f64);
+    results.details.add(Figure::exact(DETAIL), wrongs as f64);
     Ok(())
 }
 

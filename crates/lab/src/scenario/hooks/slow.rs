@@ -1,10 +1,8 @@
 //! A backend that is slow for every tenth action, and what a fan-out on the same server notices of it.
 
-use std::time::Duration;
-
 use anyhow::Result;
 
-use super::{HookResults, HookScale, RunningBackend, SIZE, detail, ratio};
+use super::{DETAIL, HookResults, HookScale, RunningBackend, SIZE, WIDE_TIMEOUT, detail, ratio};
 use crate::acting::ActingClients;
 use crate::arguments::Options;
 use crate::hook_parts::BackendConduct;
@@ -23,8 +21,6 @@ const ACTIONS: f64 = 100.0;
 const SLOW_ONE_IN: u64 = 10;
 /// Clients that act: so many that some are free while others wait for the slow ones.
 const ACTORS: usize = 200;
-/// Longer than the backend takes, so that each call is under way until its answer.
-const HOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a fan-out came to.
 struct RoundResult {
@@ -62,7 +58,7 @@ pub(super) fn slow(scale: &HookScale, options: &Options, results: &mut HookResul
         slow_ms: scale.slow.as_millis() as u64,
         ..BackendConduct::default()
     })?;
-    let hook = backend.setup(AskedAction::Publish, HOOK_TIMEOUT)?;
+    let hook = backend.setup(AskedAction::Publish, WIDE_TIMEOUT)?;
     let server = ServerUnderTest::start_with_hook(options, &hook)?;
     let workers = Workers::start(&server.plan(scale.neighbours, PLAIN, 1, SIZE, false))?;
     let publisher = Publisher::new(server.api.clone(), PLAIN, 1, SIZE)?;
@@ -95,6 +91,6 @@ pub(super) fn slow(scale: &HookScale, options: &Options, results: &mut HookResul
     results.details.add(detail("slow hook: p99 without, last / first round", "×"), median(&spread));
     results.details.add(detail("slow hook: calls under way at once", ""), at_once as f64);
     results.details.add(detail("slow hook: actions refused", "").bound(0.0, 0.0), refused as f64);
-    results.details.add(Figure::exact(detail("", "").scenario), neighbours.wrongs.total("beside a slow hook") as f64);
+    results.details.add(Figure::exact(DETAIL), neighbours.wrongs.total("beside a slow hook") as f64);
     Ok(())
 }
