@@ -29,6 +29,15 @@ pub struct FilterNode {
     pub nodes: Vec<FilterNode>,
 }
 
+impl FilterNode {
+    /// Bytes in memory, with all below it.
+    pub fn size(&self) -> usize {
+        let texts = self.op.len() + self.key.len() + self.cmp.len() + self.val.len();
+        let vals = self.vals.iter().map(|val| size_of::<String>() + val.len()).sum::<usize>();
+        size_of::<Self>() + texts + vals + self.nodes.iter().map(FilterNode::size).sum::<usize>()
+    }
+}
+
 /// How large a filter may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilterLimits {

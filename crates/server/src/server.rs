@@ -153,6 +153,11 @@ impl Running {
         self.addresses.inner
     }
 
+    /// A handle for other threads. It does not keep the server running.
+    pub fn handle(&self) -> ServerHandle {
+        self.handle.clone()
+    }
+
     /// Drains and stops: accepts no more clients, disconnects the clients (3001) spread over `shutdown.spread`, and
     /// replies to the requests that are under way. Blocks until all have gone, or `shutdown.timeout` is over.
     pub fn stop(self) {

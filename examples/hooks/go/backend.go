@@ -177,6 +177,6 @@ func main() {
 		http.HandleFunc("POST "+path, answer(hook))
 	}
 	fmt.Println("hooks are answered on port", port)
-	// Only the server may ask: whoever reaches this port could speak for any user.
+	// Only the server may ask: any program that reaches this port can speak for any user.
 	log.Fatal(http.ListenAndServe("127.0.0.1:"+port, nil))
 }

@@ -84,5 +84,5 @@ const server = createServer((request, response) => {
 });
 // The server keeps its connections for 4 s: they must not be closed before.
 server.keepAliveTimeout = 30_000;
-// Only the server may ask: whoever reaches this port could speak for any user.
+// Only the server may ask: any program that reaches this port can speak for any user.
 server.listen(port, '127.0.0.1', () => console.log(`hooks are answered on port ${port}`));

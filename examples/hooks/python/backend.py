@@ -134,7 +134,7 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-# Only the server may ask: whoever reaches this port could speak for any user.
+# Only the server may ask: any program that reaches this port can speak for any user.
 server = ThreadingHTTPServer(("127.0.0.1", PORT), Handler)
 print(f"hooks are answered on port {PORT}", flush=True)
 server.serve_forever()

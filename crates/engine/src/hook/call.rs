@@ -143,6 +143,25 @@ pub struct ConflictClaim {
 }
 
 impl HookRequest {
+    /// Bytes of its texts and payloads.
+    pub fn size(&self) -> usize {
+        let texts = match self {
+            HookRequest::Connect { name, version, channels, .. } => {
+                let channels = channels.iter().map(|channel| size_of::<Box<str>>() + channel.len());
+                name.len() + version.len() + channels.sum::<usize>()
+            }
+            HookRequest::Refresh => 0,
+            HookRequest::Subscribe { proxy, channel, .. }
+            | HookRequest::Publish { proxy, channel, .. }
+            | HookRequest::SubRefresh { proxy, channel } => proxy.len() + channel.len(),
+            HookRequest::Rpc { proxy, method, .. } => proxy.len() + method.len(),
+            HookRequest::Conflict { scope, name, claims } => {
+                scope.len() + name.len() + claims.iter().map(|claim| claim.meta.len()).sum::<usize>()
+            }
+        };
+        texts + self.data().map_or(0, Bytes::len)
+    }
+
     /// The kind of the hook that is asked.
     pub fn kind(&self) -> HookKind {
         match self {

@@ -107,6 +107,14 @@ pub struct SubscribeAnswer {
     pub is_for_channel: bool,
 }
 
+impl SubscribeAnswer {
+    /// Bytes that it holds.
+    pub fn size(&self) -> usize {
+        let payloads = [&self.info, &self.data].into_iter().flatten();
+        size_of::<Self>() + payloads.map(Bytes::len).sum::<usize>()
+    }
+}
+
 /// A publication that is allowed.
 #[derive(Debug, Clone, Default)]
 pub struct PublishAnswer {

@@ -169,6 +169,8 @@ settings! {
         own answer_size_max: usize = 1_048_576, SOME;
         /// Answers to subscribes that are kept because they say so (`cache_for`); the oldest goes first.
         own cache_max_entries: usize = 10_000;
+        /// Bytes of such answers, with the questions that they answer; the oldest goes first.
+        own cache_max_size: usize = 67_108_864, SOME;
     }
 }
 

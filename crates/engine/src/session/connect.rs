@@ -66,7 +66,11 @@ impl Session {
         };
         if let Some(at) = expiry(claims.exp, claims.expire_at) {
             if at <= context.now_s() {
-                context.because("expire_at of the client has passed", "");
+                let cause = match is_of_hook {
+                    false => "expire_at of the token has passed",
+                    true => "expire_at of the backend's answer has passed",
+                };
+                context.because(cause, "");
                 return self.refuse_connect(command, Error::EXPIRED, context);
             }
             self.expire_at_s = u32::try_from(at).unwrap_or(u32::MAX);
@@ -90,7 +94,13 @@ impl Session {
             return self.refuse_claims(Error::NO_SUCH_SCOPE, Disconnect::BAD_REQUEST, context);
         };
         let mark = context.effects.requests.len();
-        self.subscribe_at_connect(claims.channels, claims.subs, &wishes, context);
+        let subs = self.first_subscriptions(claims.channels, claims.subs, context);
+        if is_of_hook && let Err(refusal) = check_channels(&subs, context) {
+            return self.refuse_channel(refusal, context);
+        }
+        if let Err(refusal) = self.subscribe_at_connect(subs, &wishes, context) {
+            return self.refuse_channel(refusal, context);
+        }
         if self.transport == TransportMode::OneWay && !is_of_hook {
             self.subscribe_as_requested(wishes, context);
         }
@@ -220,13 +230,13 @@ impl Session {
         self.heartbeat = Heartbeat::Due(context.now_ms + REFUSED_CLOSE_MS);
     }
 
-    fn subscribe_at_connect(
-        &mut self,
+    /// The server-side subscriptions that a client has from the start.
+    fn first_subscriptions(
+        &self,
         channels: Vec<String>,
         mut subs: BTreeMap<String, SubscribeOptions>,
-        positions: &BTreeMap<Cow<'_, str>, SubscribeCommand<'_>>,
-        context: &mut Context<'_>,
-    ) {
+        context: &Context<'_>,
+    ) -> BTreeMap<String, SubscribeOptions> {
         for channel in channels {
             subs.entry(channel).or_default();
         }
@@ -237,6 +247,15 @@ impl Session {
             let boundary = if namespace.is_empty() { "" } else { &names.namespace_boundary };
             subs.entry(format!("{namespace}{boundary}{}{}", names.user_boundary, self.user)).or_default();
         }
+        subs
+    }
+
+    fn subscribe_at_connect(
+        &mut self,
+        subs: BTreeMap<String, SubscribeOptions>,
+        positions: &BTreeMap<Cow<'_, str>, SubscribeCommand<'_>>,
+        context: &mut Context<'_>,
+    ) -> Result<(), ChannelRefusal> {
         for (channel, options) in subs {
             let position = positions.get(channel.as_str());
             let recover = position
@@ -244,26 +263,40 @@ impl Session {
                 .map(|p| ClientPosition { offset: p.offset, epoch: Box::from(&*p.epoch) });
             let subscription = match ServerSubscription::from_claims(options, recover) {
                 Ok(subscription) => subscription,
-                Err(_) => {
-                    context.because("info or data of the token's subs cannot be used", &channel);
-                    return context.disconnect(Disconnect::INVALID_TOKEN);
-                }
+                Err(_) => return Err(ChannelRefusal::Payload(channel)),
             };
             let make_ticket = |serial| Ticket::Connect { serial };
             if let Err(error) = self.subscribe_server_side(&channel, subscription, make_ticket, context) {
-                // A token with a channel that is not valid is the backend's mistake: the client cannot correct it.
-                let why =
-                    if error == Error::LIMIT_EXCEEDED { Disconnect::CHANNEL_LIMIT } else { Disconnect::BAD_REQUEST };
-                let cause = match error {
-                    Error::LIMIT_EXCEEDED => "the token names more channels than client.channel_limit",
-                    Error::UNKNOWN_CHANNEL => NO_NAMESPACE,
-                    _ => "the token names a channel that cannot be subscribed to",
-                };
-                context.because(cause, &channel);
-                return self.refuse_claims(error, why, context);
+                return Err(ChannelRefusal::Channel(channel, error));
             }
             if let Phase::Connecting(connecting) = &mut self.phase {
                 connecting.awaited += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a connect for a channel that its token or the backend names. A token with a channel that is not valid is
+    /// the mistake of who made it: the client cannot correct it.
+    fn refuse_channel(&mut self, refusal: ChannelRefusal, context: &mut Context<'_>) {
+        match refusal {
+            ChannelRefusal::Payload(channel) => {
+                context.because("info or data of the token's subs cannot be used", &channel);
+                context.disconnect(Disconnect::INVALID_TOKEN);
+            }
+            ChannelRefusal::Channel(channel, error) => {
+                let why =
+                    if error == Error::LIMIT_EXCEEDED { Disconnect::CHANNEL_LIMIT } else { Disconnect::BAD_REQUEST };
+                let is_of_hook = matches!(&self.phase, Phase::Connecting(connecting) if connecting.is_of_hook);
+                let cause = match (error, is_of_hook) {
+                    (Error::UNKNOWN_CHANNEL, _) => NO_NAMESPACE,
+                    (Error::LIMIT_EXCEEDED, false) => "the token names more channels than client.channel_limit",
+                    (Error::LIMIT_EXCEEDED, true) => "the backend names more channels than client.channel_limit",
+                    (_, false) => "the token names a channel that cannot be subscribed to",
+                    (_, true) => "the backend names a channel that cannot be subscribed to",
+                };
+                context.because(cause, &channel);
+                self.refuse_claims(error, why, context);
             }
         }
     }
@@ -390,6 +423,27 @@ impl ClientAdmission {
         let ConnectAnswer { claims, data, meta, caps, labels } = answer;
         ClientAdmission { claims, data, meta, labels, caps, is_of_hook: true }
     }
+}
+
+/// Why a client cannot be subscribed to a channel that its token or the backend names.
+enum ChannelRefusal {
+    /// The info or data of the channel cannot be used.
+    Payload(String),
+    /// The channel, and the error.
+    Channel(String, Error),
+}
+
+/// Checks the channels that the backend names before the first subscription begins: a refused client has none.
+fn check_channels(subs: &BTreeMap<String, SubscribeOptions>, context: &Context<'_>) -> Result<(), ChannelRefusal> {
+    for (count, channel) in subs.keys().enumerate() {
+        let error = match context.node.namespaces.resolve(channel) {
+            Err(error) => error,
+            Ok(_) if count >= context.node.client.channel_limit => Error::LIMIT_EXCEEDED,
+            Ok(_) => continue,
+        };
+        return Err(ChannelRefusal::Channel(channel.clone(), error));
+    }
+    Ok(())
 }
 
 enum ConnectRefusal {

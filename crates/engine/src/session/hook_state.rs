@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use touchline_protocol::command::SubscribeCommand;
+use touchline_protocol::filter::FilterNode;
 
 use crate::duration::millis;
 use crate::hook::Capabilities;
@@ -82,6 +83,34 @@ pub(super) enum WaitingAction {
     SubRefresh,
 }
 
+impl HookWait {
+    /// Whether it is about this channel. A question about no channel is about none of any name.
+    fn is_about(&self, channel: &str) -> bool {
+        *self.channel == *channel && !channel.is_empty()
+    }
+
+    /// Bytes that it holds for the client.
+    fn size(&self) -> usize {
+        let action = match &self.action {
+            WaitingAction::Publish { data, .. } => data.len(),
+            WaitingAction::Connect { subs, .. } => {
+                subs.iter().map(|(channel, request)| WAIT_SIZE + channel.len() + request_size(request)).sum()
+            }
+            WaitingAction::Subscribe { request, .. } | WaitingAction::SubscribeAtConnect { request } => {
+                request_size(request)
+            }
+            WaitingAction::Refresh | WaitingAction::Rpc { .. } | WaitingAction::SubRefresh => 0,
+        };
+        WAIT_SIZE + self.channel.len() + action
+    }
+}
+
+/// Bytes of the texts of a subscribe.
+fn request_size(request: &SubscribeCommand<'_>) -> usize {
+    let filter = request.tf.as_deref().map_or(0, FilterNode::size);
+    request.channel.len() + request.token.len() + request.epoch.len() + request.delta.len() + filter
+}
+
 impl WaitingAction {
     /// Whether a command of the client waits for it, which counts as under way.
     fn is_command(&self) -> bool {
@@ -136,7 +165,7 @@ impl HookState {
 
     /// The question about a channel.
     pub(super) fn find(&self, channel: &str) -> Option<&HookWait> {
-        self.waits.iter().find(|wait| *wait.channel == *channel && !channel.is_empty())
+        self.waits.iter().find(|wait| wait.is_about(channel))
     }
 
     /// The number of the question whether the client may subscribe to a channel; `None` = no such question waits.
@@ -154,7 +183,7 @@ impl HookState {
 
     /// Keeps a command until the question about its channel has its answer. Returns false if there is no such question.
     pub(super) fn keep_behind(&mut self, channel: &str, command: &[u8]) -> bool {
-        let Some(wait) = self.waits.iter_mut().find(|wait| *wait.channel == *channel) else { return false };
+        let Some(wait) = self.waits.iter_mut().find(|wait| wait.is_about(channel)) else { return false };
         wait.behind.push_back(command.into());
         self.held_size += command.len();
         true
@@ -187,13 +216,11 @@ impl HookState {
         self.waits.iter().map(|wait| wait.serial)
     }
 
-    /// Bytes that it holds for the client.
+    /// Bytes that the client makes it hold. What the backend has said of the client is not counted.
     pub(super) fn size(&self) -> usize {
-        let data = |wait: &HookWait| match &wait.action {
-            WaitingAction::Publish { data, .. } => data.len(),
-            WaitingAction::Connect { subs, .. } => subs.len() * WAIT_SIZE,
-            _ => 0,
-        };
-        self.held_size + self.waits.iter().map(|wait| WAIT_SIZE + data(wait)).sum::<usize>()
+        let emulated = self.emulated_headers.iter().flat_map(|headers| headers.iter());
+        self.held_size
+            + self.waits.iter().map(HookWait::size).sum::<usize>()
+            + emulated.map(|(name, value)| name.len() + value.len()).sum::<usize>()
     }
 }

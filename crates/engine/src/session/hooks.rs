@@ -24,6 +24,8 @@ use super::weight::Weight;
 use crate::hook::{HookCall, HookError, HookOutcome, HookRequest, HookResult, PublishAnswer, SubscribeAnswer};
 use crate::request::{ChannelRequest, Publish, Response};
 
+/// Names and values of the header fields that a client claims and hooks pass on, together, bytes.
+const EMULATED_SIZE_MAX: usize = 8 * 1_024;
 /// The cause of error 100 where the backend has no usable answer.
 const NO_ANSWER: &str = "the backend of a hook has not answered, or its answer cannot be used";
 
@@ -90,7 +92,11 @@ impl Session {
             let name = name.to_ascii_lowercase();
             names.contains(&name).then(|| (Box::from(name), Box::from(value)))
         });
-        let claimed: Arc<[_]> = claimed.collect();
+        let claimed: Arc<[(Box<str>, Box<str>)]> = claimed.collect();
+        if claimed.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > EMULATED_SIZE_MAX {
+            context.because("the header fields of the connect command are too long", "");
+            return self.refuse_connect(command, Error::BAD_REQUEST, context);
+        }
         if !claimed.is_empty() {
             self.hooks_mut().emulated_headers = Some(claimed);
         }

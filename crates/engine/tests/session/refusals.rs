@@ -198,7 +198,7 @@ const CASES: [(&str, &str, u32, &str, &str); 36] = [
         r#""rpc":{"method":"x"}"#,
         108,
         "",
-        "there is no RPC of this name: registry.…, reply, inbox.ack and stats.track are",
+        "no RPC has this name (registry.…, reply, inbox.ack, stats.track), and proxy_enabled is off for it",
     ),
     (
         ANN,

@@ -1,5 +1,6 @@
 //! Commands, good, written in other ways and mutated, through our decoder and through serde_json as it is.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -31,7 +32,7 @@ fn command(random: &mut Random) -> Value {
     let mut request = json!({});
     let mut set = |name: &str, value: Value| request[name] = value;
     for _ in 0..random.below(6) {
-        match random.below(11) {
+        match random.below(12) {
             0 => set("channel", random.text().into()),
             1 => set("token", random.text().into()),
             2 => set("data", data(random, 3)),
@@ -41,7 +42,8 @@ fn command(random: &mut Random) -> Value {
             6 => set(&format!("unknown_{}", random.below(9)), data(random, 2)),
             7 => set("since", json!({"offset": random.below(100), "epoch": random.text()})),
             8 => set("subs", json!({(random.text()): {"offset": random.below(100), "recover": random.one_in(2)}})),
-            9 => set("flag", (random.below(5) as i64 - 2).into()),
+            9 => set("headers", json!({(random.text()): random.text()})),
+            10 => set("flag", (random.below(5) as i64 - 2).into()),
             _ => set("limit", (random.below(100) as i64 - 1).into()),
         }
     }
@@ -140,7 +142,7 @@ fn object(random: &mut Random, members: &serde_json::Map<String, Value>, is_map:
         let name_written = string(random, name);
         let value = match value {
             kept if name == "data" => kept.to_string(),
-            Value::Object(members) => object(random, members, name == "subs"),
+            Value::Object(members) => object(random, members, matches!(name.as_str(), "subs" | "headers")),
             Value::String(text) => string(random, text),
             plain => plain.to_string(),
         };
@@ -213,6 +215,8 @@ enum Kind {
     Object(&'static [(&'static str, Kind)]),
     /// An object whose members are all of one kind.
     Map(&'static [(&'static str, Kind)]),
+    /// An object whose members are all text.
+    Texts,
 }
 
 const POSITION: &[(&str, Kind)] = &[("offset", Kind::Unsigned(u64::MAX)), ("epoch", Kind::Text)];
@@ -220,6 +224,7 @@ const CHANNEL: &[(&str, Kind)] = &[("channel", Kind::Text)];
 const SUBSCRIBE: &[(&str, Kind)] = &[
     ("channel", Kind::Text),
     ("token", Kind::Text),
+    ("data", Kind::Anything),
     ("recover", Kind::Flag),
     ("epoch", Kind::Text),
     ("offset", Kind::Unsigned(u64::MAX)),
@@ -238,6 +243,7 @@ const COMMAND: &[(&str, Kind)] = &[
             ("token", Kind::Text),
             ("data", Kind::Anything),
             ("subs", Kind::Map(SUBSCRIBE)),
+            ("headers", Kind::Texts),
             ("name", Kind::Text),
             ("version", Kind::Text),
         ]),
@@ -300,6 +306,7 @@ fn is_of(text: &str, kind: Kind) -> Option<bool> {
         }
         Kind::Object(_) if text.starts_with('[') => return None,
         Kind::Object(known) => return has_members(text, known),
+        Kind::Texts => serde_json::from_str::<BTreeMap<String, String>>(text).is_ok(),
         Kind::Map(known) => {
             let Ok(Members(subs)) = serde_json::from_str(text) else { return Some(false) };
             let mut is_good = true;

@@ -1,6 +1,8 @@
 //! Every kind of command, reply and push, with all its fields, in both forms. While a new kind is not listed here, this
 //! does not compile.
 
+use std::collections::HashSet;
+use std::mem::discriminant;
 use std::sync::Arc;
 
 use prost::Message as _;
@@ -291,17 +293,15 @@ fn every_kind_of_reply_says_all_in_both_forms() {
         ),
         (Reply::SubRefresh { ttl_s: Some(60) }, json!({"expires": true, "ttl": 60})),
     ];
-    let mut kinds = Vec::new();
+    let mut variants = HashSet::new();
     for (index, (reply, said)) in cases.into_iter().enumerate() {
         let (id, kind) = (index as u32 + 1, kind_of_reply(&reply));
         let (ours, theirs) = both(|messages| messages.reply(id, &reply));
         let expected = json!({"id": id, kind: said});
         assert_eq!(ours, expected, "JSON of {kind}");
         assert_eq!(theirs, expected, "Protobuf of {kind}");
-        kinds.push(kind);
+        assert!(variants.insert(discriminant(&reply)), "{kind} is there twice");
     }
-    kinds.dedup();
-    assert_eq!(kinds.len(), REPLIES, "each kind once: {kinds:?}");
 }
 
 #[test]

@@ -363,6 +363,7 @@ const CONNECTED: &[(u32, &str, Kind)] = &[
     (2, "version", Text),
     (3, "expires", Flag),
     (4, "ttl", Number),
+    (5, "data", Json),
     (6, "subs", Kind::Map(SUBSCRIBED)),
     (7, "ping", Number),
     (8, "pong", Flag),

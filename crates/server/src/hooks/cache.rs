@@ -1,6 +1,6 @@
 //! Answers to subscribes that say that they hold for a while (`cache_for`).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use touchline_engine::hook::SubscribeAnswer;
@@ -19,13 +19,25 @@ pub(super) struct Question {
     pub(super) told: Vec<Bytes>,
 }
 
-/// Whose question an answer is about; None = everybody's.
-type AnswerScope = Option<Box<str>>;
+impl Question {
+    /// Bytes that it holds.
+    fn size(&self) -> usize {
+        let told = self.told.iter().map(|told| size_of::<Bytes>() + told.len()).sum::<usize>();
+        size_of::<Self>() + self.channel.len() + self.data.as_ref().map_or(0, Bytes::len) + told
+    }
+}
+
+/// A question, and whose it is; None = everybody's.
+type AnswerKey = (Question, Option<Box<str>>);
 
 #[derive(Debug)]
 struct Held {
     until_ms: u64,
     answer: SubscribeAnswer,
+    /// Bytes of the answer, and of its key in both maps.
+    size: usize,
+    /// Its place in the order.
+    serial: u64,
 }
 
 /// What is known of the answers of a backend about a channel.
@@ -54,16 +66,20 @@ pub(super) enum Advice {
 #[derive(Debug, Default)]
 pub(super) struct AnswerCache {
     limit: usize,
-    held: HashMap<(Question, AnswerScope), Held>,
-    /// Keys in the order in which they came. A key may be there twice, and gone from `held`.
-    order: VecDeque<(Question, AnswerScope)>,
+    size_limit: usize,
+    /// Bytes of the answers that are held.
+    size: usize,
+    held: HashMap<AnswerKey, Held>,
+    /// The keys of `held`, in the order in which they came.
+    order: BTreeMap<u64, AnswerKey>,
+    last_serial: u64,
     sharing: HashMap<(usize, Box<str>), Sharing>,
 }
 
 impl AnswerCache {
-    /// A cache of at most so many answers.
-    pub(super) fn new(limit: usize) -> Self {
-        AnswerCache { limit, ..AnswerCache::default() }
+    /// A cache of at most so many answers, and bytes of them.
+    pub(super) fn new(limit: usize, size_limit: usize) -> Self {
+        AnswerCache { limit, size_limit, ..AnswerCache::default() }
     }
 
     /// What to do with a question of a user. `has_waited`: it has waited for another one already, and is asked now.
@@ -74,7 +90,7 @@ impl AnswerCache {
                 if held.until_ms > now_ms {
                     return Advice::Answer(held.answer.clone());
                 }
-                self.held.remove(&key);
+                self.remove(&key);
             }
         }
         if has_waited || self.limit == 0 {
@@ -124,22 +140,40 @@ impl AnswerCache {
         }
         let asker = (!answer.is_for_channel).then(|| Box::from(user));
         let key = (question, asker);
-        self.order.push_back(key.clone());
-        self.held.insert(key, Held { until_ms, answer: answer.clone() });
-        while self.held.len() > self.limit || self.order.len() > 2 * self.limit {
-            let Some(oldest) = self.order.pop_front() else { break };
-            self.held.remove(&oldest);
+        let size = 2 * (key.0.size() + user.len()) + size_of::<Held>() + answer.size();
+        self.remove(&key);
+        if size > self.size_limit {
+            return;
+        }
+        self.last_serial += 1;
+        let serial = self.last_serial;
+        self.order.insert(serial, key.clone());
+        self.size += size;
+        self.held.insert(key, Held { until_ms, answer: answer.clone(), size, serial });
+        while self.held.len() > self.limit || self.size > self.size_limit {
+            let Some(oldest) = self.order.values().next().cloned() else { break };
+            self.remove(&oldest);
         }
     }
 
-    /// Forgets the answers that would let a user into a channel again; None = into any.
+    fn remove(&mut self, key: &AnswerKey) {
+        if let Some(held) = self.held.remove(key) {
+            self.size -= held.size;
+            self.order.remove(&held.serial);
+        }
+    }
+
+    /// Forgets the answers that would let a user into a channel again; None = into any, but for those that hold for
+    /// everybody: they say nothing of this user.
     pub(super) fn forget(&mut self, user: &str, channel: Option<&str>) {
-        self.held.retain(|(question, asker), _| {
+        let is_touched = |(question, asker): &AnswerKey| {
             let is_channel = channel.is_none_or(|channel| *question.channel == *channel);
-            let is_user = asker.as_ref().is_none_or(|asker| **asker == *user);
-            // An answer for everybody lets this user in too.
-            !(is_channel && is_user)
-        });
+            is_channel && asker.as_ref().map_or(channel.is_some(), |asker| **asker == *user)
+        };
+        let touched: Vec<AnswerKey> = self.held.keys().filter(|key| is_touched(key)).cloned().collect();
+        for key in &touched {
+            self.remove(key);
+        }
     }
 }
 
@@ -161,7 +195,7 @@ mod tests {
 
     #[test]
     fn an_answer_holds_for_its_user_or_for_all_and_for_its_time() {
-        let mut cache = AnswerCache::new(10);
+        let mut cache = AnswerCache::new(10, 100_000);
         cache.note(question("a"), "ann", Some(&answer(5, false)), (true, false), 1_000);
         cache.note(question("b"), "ann", Some(&answer(5, true)), (true, false), 1_000);
         cache.note(question("c"), "ann", Some(&answer(0, true)), (true, false), 1_000);
@@ -176,7 +210,7 @@ mod tests {
 
     #[test]
     fn an_answer_does_not_outlive_its_subscription() {
-        let mut cache = AnswerCache::new(10);
+        let mut cache = AnswerCache::new(10, 100_000);
         let short = SubscribeAnswer { expire_at: 3, ..answer(300, true) };
         cache.note(question("a"), "ann", Some(&short), (true, false), 1_000);
         assert!(is_answered(&mut cache, "a", "bob", 2_999));
@@ -185,8 +219,8 @@ mod tests {
 
     #[test]
     fn what_a_backend_ends_is_forgotten() {
-        let mut cache = AnswerCache::new(10);
-        for (channel, is_for_channel) in [("a", false), ("b", true), ("c", false)] {
+        let mut cache = AnswerCache::new(10, 100_000);
+        for (channel, is_for_channel) in [("a", false), ("b", true), ("c", false), ("d", true)] {
             cache.note(question(channel), "ann", Some(&answer(300, is_for_channel)), (true, false), 0);
         }
         cache.forget("ann", Some("b"));
@@ -195,11 +229,12 @@ mod tests {
         assert!(is_answered(&mut cache, "c", "ann", 1));
         cache.forget("ann", None);
         assert!(!is_answered(&mut cache, "a", "ann", 1) && !is_answered(&mut cache, "c", "ann", 1));
+        assert!(is_answered(&mut cache, "d", "ann", 1), "it holds for everybody, and says nothing of this user");
     }
 
     #[test]
     fn others_wait_for_the_first_question_about_a_channel_only() {
-        let mut cache = AnswerCache::new(10);
+        let mut cache = AnswerCache::new(10, 100_000);
         let advise = |cache: &mut AnswerCache, user: &str| cache.advise(&question("a"), user, false, 0);
         assert!(matches!(advise(&mut cache, "ann"), Advice::AskFirst));
         assert!(matches!(advise(&mut cache, "bob"), Advice::Wait));
@@ -210,12 +245,30 @@ mod tests {
 
     #[test]
     fn the_oldest_answer_goes_first() {
-        let mut cache = AnswerCache::new(2);
+        let mut cache = AnswerCache::new(2, 100_000);
         for channel in ["a", "b", "c"] {
             cache.note(question(channel), "ann", Some(&answer(300, true)), (true, false), 0);
         }
         assert!(!is_answered(&mut cache, "a", "ann", 1));
         assert!(is_answered(&mut cache, "b", "ann", 1) && is_answered(&mut cache, "c", "ann", 1));
-        assert!(cache.order.len() <= 4);
+        assert_eq!((cache.order.len(), cache.held.len()), (2, 2));
+    }
+
+    #[test]
+    fn bytes_of_what_is_held_are_bounded() {
+        let mut cache = AnswerCache::new(1_000, 20_000);
+        for number in 0..100_u8 {
+            let large = SubscribeAnswer { data: Some(vec![b'1'; 5_000].into()), ..answer(300, true) };
+            cache.note(question(&format!("c{number}")), "ann", Some(&large), (true, false), 0);
+        }
+        assert_eq!(cache.held.len(), 3, "a fourth is more than 20,000 bytes");
+        assert!(is_answered(&mut cache, "c99", "bob", 1) && !is_answered(&mut cache, "c96", "bob", 1));
+        let huge = SubscribeAnswer { data: Some(vec![b'1'; 20_000].into()), ..answer(300, true) };
+        cache.note(question("c99"), "ann", Some(&huge), (true, false), 0);
+        assert!(!is_answered(&mut cache, "c99", "bob", 1), "the newer answer is too large, the older one is outdated");
+        for channel in ["c97", "c98"] {
+            cache.forget("ann", Some(channel));
+        }
+        assert_eq!((cache.size, cache.order.len()), (0, 0));
     }
 }

@@ -146,7 +146,7 @@ impl HookWorker {
             tasks: JoinSet::new(),
             running: HashMap::new(),
             calls: HashMap::new(),
-            cache: AnswerCache::new(settings.cache_max_entries),
+            cache: AnswerCache::new(settings.cache_max_entries, settings.cache_max_size),
             next: 0,
             calls_max,
             share: share.clamp(1, calls_max),
@@ -205,11 +205,12 @@ impl HookWorker {
             HookMessage::Forget { user, channel } => {
                 self.cache.forget(&user, channel.as_deref());
                 for call in self.running.values_mut() {
-                    let is_channel = match (&channel, &call.question) {
-                        (Some(channel), Some(question)) => question.channel == *channel,
-                        _ => false,
+                    let Some(question) = &call.question else { continue };
+                    let is_touched = match &channel {
+                        Some(channel) => question.channel == *channel,
+                        None => call.user == user,
                     };
-                    call.may_hold &= call.user != user && !is_channel;
+                    call.may_hold &= !is_touched;
                 }
             }
             HookMessage::Stop => {}
@@ -228,6 +229,7 @@ impl HookWorker {
         let (serial, node, find) = (self.last_conflict, Arc::clone(&self.node), self.find_user);
         let (scope, name) = (Box::from(&*conflict.scope), Box::from(conflict.mine.key()));
         let claims = [conflict.mine.clone(), conflict.other.clone()];
+        let counted = conflict.size();
         self.conflicts.insert(serial, conflict);
         let limit = self.node.settings.registry.proxy.conflict.timeout / 2;
         self.finding.spawn_local(async move {
@@ -246,7 +248,8 @@ impl HookWorker {
             let (user, meta, labels, emulated_headers) = Default::default();
             let call = HookCall { serial, user, meta, labels, emulated_headers, request };
             let (transport, protocol, forwarded) = ("", "", None);
-            HookJob { asker: Asker::Registry, client: OwnerId([0; 16]), transport, protocol, call, forwarded }
+            let (asker, client) = (Asker::Registry, OwnerId([0; 16]));
+            HookJob { asker, client, transport, protocol, call, forwarded, counted }
         });
     }
 
@@ -317,7 +320,7 @@ impl HookWorker {
         if !self.backends[endpoint].breaker.allows(now_ms) {
             return self.finish_waiting(waiting, HookOutcome::Failed, CallOutcome::Open);
         }
-        let (key, size, kind) = (waiting.key(), waiting.job.size(), waiting.job.call.request.kind());
+        let (key, size, kind) = (waiting.key(), waiting.job.counted, waiting.job.call.request.kind());
         let user = waiting.job.call.user.clone();
         let answer_max = self.node.settings.hooks.answer_size_max;
         let task = self.tasks.spawn(ask_in_time(Arc::clone(&self.endpoints), endpoint, waiting.job, answer_max));
@@ -400,7 +403,7 @@ impl HookWorker {
     /// Ends a call that has not begun.
     fn finish_waiting(&mut self, waiting: Waiting, outcome: HookOutcome, counted: CallOutcome) {
         let key = waiting.key();
-        self.count(waiting.job.call.request.kind(), counted, waiting.job.size());
+        self.count(waiting.job.call.request.kind(), counted, waiting.job.counted);
         if self.calls.remove(&key).is_some() {
             self.deliver(key, outcome);
         }

@@ -13,7 +13,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use touchline_cluster::Cluster;
 use touchline_engine::directory::{Directory, DirectoryEffect, DirectoryRequest, Requester};
-use touchline_engine::hook::HookKind;
 use touchline_engine::request::Publish;
 use touchline_engine::{ChannelRequest, Response, ShardId};
 use touchline_protocol::Disconnect;
@@ -25,7 +24,7 @@ use super::clock_jumps::ClockJumps;
 use super::walks::Walks;
 use crate::backend::store;
 use crate::node::Node;
-use crate::runtime::hook_mailbox::{CALL_SIZE as CONFLICT_SIZE, HookMailbox, HookMessage, NameConflict};
+use crate::runtime::hook_mailbox::NameConflict;
 use crate::runtime::mailbox::{ClientCommand, Message};
 use crate::runtime::registry_mailbox::{RegistryMessage, RegistryMetrics, route};
 use crate::runtime::reply_to::ReplyTo;
@@ -296,12 +295,9 @@ fn push_many(node: &Node, clients: &[OwnerId], push: &Arc<EncodedPush>) {
 
 /// Has the backend asked which of two clients keeps a name. If too many calls wait, the later claim stays.
 fn ask_backend(node: &Node, scope: Arc<str>, mine: Entry, other: Entry) {
-    let may_ask = |hooks: &&HookMailbox| hooks.begin(CONFLICT_SIZE, HookKind::Conflict);
-    match node.hooks.as_ref().filter(may_ask) {
-        Some(hooks) => hooks.send(HookMessage::Conflict(Box::new(NameConflict { scope, mine, other }))),
-        None => {
-            let name = mine.key().into();
-            node.send_to_registry(RegistryMessage::ConflictResolved { scope, name, keeps_mine: None });
-        }
+    let name = mine.key().into();
+    let conflict = NameConflict { scope: Arc::clone(&scope), mine, other };
+    if !node.hooks.as_ref().is_some_and(|hooks| hooks.conflict(conflict)) {
+        node.send_to_registry(RegistryMessage::ConflictResolved { scope, name, keeps_mine: None });
     }
 }

@@ -11,8 +11,8 @@ use touchline_registry::{Entry, OwnerId};
 use super::hook_metrics::{CallOutcome, HookMetrics};
 use crate::net::forwarded::ForwardedHeaders;
 
-/// What a call costs besides its payload and header fields, bytes.
-pub(crate) const CALL_SIZE: usize = 512;
+/// What a call costs besides its texts, payload and header fields, bytes.
+const CALL_SIZE: usize = 512;
 
 /// A message to the thread that asks backends.
 pub(crate) enum HookMessage {
@@ -38,6 +38,14 @@ pub(crate) struct NameConflict {
     pub(crate) other: Entry,
 }
 
+impl NameConflict {
+    /// Bytes that it makes the node hold; the question that is made of it holds the same texts.
+    pub(crate) fn size(&self) -> usize {
+        let claims = [&self.mine, &self.other];
+        CALL_SIZE + claims.into_iter().map(|claim| claim.key().len() + claim.meta().len()).sum::<usize>()
+    }
+}
+
 /// Who has asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Asker {
@@ -59,15 +67,21 @@ pub(crate) struct HookJob {
     pub(crate) call: HookCall,
     /// Header fields of the client's request.
     pub(crate) forwarded: Option<ForwardedHeaders>,
+    /// Bytes that the mailbox has counted for it.
+    pub(crate) counted: usize,
 }
 
 impl HookJob {
     /// Bytes that it makes the node hold.
-    pub(crate) fn size(&self) -> usize {
+    fn size(&self) -> usize {
         let headers = self.forwarded.iter().flat_map(|headers| headers.iter());
-        let emulated = self.call.emulated_headers.iter().flat_map(|headers| headers.iter());
+        let HookCall { user, meta, labels, emulated_headers, request, .. } = &self.call;
+        let emulated = emulated_headers.iter().flat_map(|headers| headers.iter());
+        let facts = [meta, labels].into_iter().flatten().map(bytes::Bytes::len).sum::<usize>();
         CALL_SIZE
-            + self.call.request.data().map_or(0, |data| data.len())
+            + request.size()
+            + user.len()
+            + facts
             + headers.map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>()
             + emulated.map(|(name, value)| name.len() + value.len()).sum::<usize>()
     }
@@ -101,16 +115,26 @@ impl HookMailbox {
     }
 
     /// Sends a call, unless too many wait. Returns whether it was sent.
-    pub(crate) fn call(&self, job: HookJob) -> bool {
-        let is_free = self.begin(job.size(), job.call.request.kind());
+    pub(crate) fn call(&self, mut job: HookJob) -> bool {
+        job.counted = job.size();
+        let is_free = self.begin(job.counted, job.call.request.kind());
         if is_free {
             self.send(HookMessage::Call(Box::new(job)));
         }
         is_free
     }
 
+    /// Has a backend asked which of two clients keeps a name, unless too many calls wait. Returns whether it is asked.
+    pub(crate) fn conflict(&self, conflict: NameConflict) -> bool {
+        let is_free = self.begin(conflict.size(), HookKind::Conflict);
+        if is_free {
+            self.send(HookMessage::Conflict(Box::new(conflict)));
+        }
+        is_free
+    }
+
     /// Counts a call of this size, bytes, unless too many wait. Returns whether it may be made.
-    pub(crate) fn begin(&self, size: usize, kind: HookKind) -> bool {
+    fn begin(&self, size: usize, kind: HookKind) -> bool {
         let calls = self.outstanding.fetch_add(1, Relaxed) + 1;
         let bytes = self.outstanding_size.fetch_add(size, Relaxed) + size;
         if calls > self.calls_limit || bytes > self.size_limit {

@@ -27,7 +27,8 @@ impl Shard {
         for call in calls {
             let serial = call.serial;
             let asker = Asker::Session(connection);
-            let job = HookJob { asker, client, transport, protocol, call, forwarded: forwarded.cloned() };
+            let forwarded = forwarded.cloned();
+            let job = HookJob { asker, client, transport, protocol, call, forwarded, counted: 0 };
             if !hooks.call(job) {
                 // By the mailbox: the session has just decided something else.
                 self.node.enqueue_hook_answer(connection, serial, HookOutcome::Busy);

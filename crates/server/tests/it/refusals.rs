@@ -152,7 +152,7 @@ fn a_client_is_told_the_cause_where_that_is_switched_on_and_nowhere_else() {
         (json!({"publish": {"channel": "closed:a", "data": 1}}), 103, "the namespace lacks allow_publish_for_"),
         (json!({"history": {"channel": "closed:a"}}), 108, "history_size and history_ttl are not set"),
         (json!({"presence": {"channel": "closed:a"}}), 108, "presence is off in the namespace"),
-        (json!({"rpc": {"method": "mine"}}), 108, "there is no RPC of this name"),
+        (json!({"rpc": {"method": "mine"}}), 108, "no RPC has this name"),
     ];
     for tells in [false, true] {
         let server = TestServer::with(|settings| settings.client.tell_refusal_cause = tells);

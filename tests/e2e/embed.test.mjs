@@ -1,0 +1,59 @@
+// A program with the server in it, made outside the workspace: what it needs is public, and its handlers answer hooks.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { before, describe, test } from 'node:test';
+import { Centrifuge } from 'centrifuge';
+import WebSocket from 'ws';
+import { until } from './hooks.mjs';
+import { spawn } from './processes.mjs';
+import { freePort } from './server.mjs';
+
+const root = new URL('../../', import.meta.url).pathname;
+const target = join(root, 'target/embed');
+
+function client(port, data) {
+  return new Centrifuge(`ws://127.0.0.1:${port}/connection/websocket`, { websocket: WebSocket, data });
+}
+
+describe('the example of a program with the server in it', () => {
+  let port, program, said = '';
+  before(async () => {
+    const manifest = join(root, 'examples/embed/Cargo.toml');
+    execFileSync('cargo', ['build', '--quiet', '--locked', '--manifest-path', manifest, '--target-dir', target], { stdio: 'inherit' });
+    port = await freePort();
+    program = spawn(join(target, 'debug/embed'), [`${port}`]);
+    for (const stream of [program.stdout, program.stderr]) stream.on('data', (data) => (said += data));
+    await until(() => said.includes(`ws://127.0.0.1:${port}/connection/websocket`), () => said);
+  });
+
+  test('its handlers say who connects and sign what is published', async () => {
+    const ann = client(port, 'ann');
+    const room = ann.newSubscription('room');
+    const heard = [];
+    room.on('publication', ({ data }) => heard.push(data));
+    room.subscribe();
+    ann.connect();
+    await room.ready(60_000);
+    await room.publish('hello');
+    await until(() => heard.length > 0, () => 'a publication');
+    assert.deepEqual(heard, [{ from: 'ann', text: 'hello' }]);
+    ann.disconnect();
+  });
+
+  test('they refuse a client that says no name', async () => {
+    const nobody = client(port);
+    const end = new Promise((resolve) => nobody.on('disconnected', resolve));
+    nobody.connect();
+    const { code, reason } = await end;
+    assert.deepEqual({ code, reason }, { code: 4501, reason: 'say your name' });
+  });
+
+  test('it stops when its input ends', async () => {
+    program.stdin.end();
+    const code = await new Promise((resolve) => program.once('exit', resolve));
+    assert.equal(code, 0, said);
+    await new Promise((resolve, reject) => connect(port, '127.0.0.1', () => reject(new Error('it still listens'))).once('error', resolve));
+  });
+});
