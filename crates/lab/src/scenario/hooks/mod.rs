@@ -74,7 +74,7 @@ impl HookScale {
     const FULL: HookScale = HookScale {
         pairs: 6,
         neighbours: 10_000,
-        round_seconds: 4,
+        round_seconds: 6,
         slow: Duration::from_secs(5),
         connections: 5_000,
         publishers: 64,
