@@ -79,8 +79,8 @@ pub(super) fn publish(scale: &HookScale, options: &Options, results: &mut HookRe
     let mut backend = RunningBackend::start(BackendConduct { json, ..BackendConduct::default() })?;
     let hook = backend.setup(AskedAction::Publish, WIDE_TIMEOUT)?;
     let server = ServerUnderTest::start_with_hook(options, &hook)?;
-    let mut clients = ActingClients::connect(&server, scale.publishers, 1)?;
-    let mut publish = |prefix| -> Result<(f64, u64)> {
+    let publish = |prefix| -> Result<(f64, u64)> {
+        let mut clients = ActingClients::connect(&server, scale.publishers, 1)?;
         let meter = Meter::start(server.pid)?;
         let ((), acted) = clients.act_beside(prefix, 0.0, || {
             std::thread::sleep(scale.publishing);

@@ -66,11 +66,12 @@ pub(super) fn slow(scale: &HookScale, options: &Options, results: &mut HookResul
     let messages = scale.round_seconds * RATE as usize;
     let mut neighbours = Neighbours { server: &server, workers, publisher, messages, wrongs: Wrongs::default() };
     neighbours.workers.open_all(500)?;
-    let mut actors = ActingClients::connect(&server, ACTORS, 1)?;
     neighbours.round()?;
     let (mut pairs, mut action_us, mut at_once, mut refused) = (Vec::new(), Vec::new(), 0, 0);
     for _ in 0..scale.pairs / 2 {
         let first = neighbours.round()?;
+        // Clients that read nothing while others are measured would miss pings.
+        let mut actors = ActingClients::connect(&server, ACTORS, 1)?;
         let (beside, acted) = actors.act_beside(ASKED, ACTIONS, || {
             let meter = Meter::start(server.pid)?;
             // Then as many calls are under way as ever will be.
@@ -78,6 +79,7 @@ pub(super) fn slow(scale: &HookScale, options: &Options, results: &mut HookResul
             action_us.push(meter.stop()? / (scale.slow.as_secs_f64() * ACTIONS));
             Ok([neighbours.round()?, neighbours.round()?])
         })?;
+        drop(actors);
         at_once = at_once.max(backend.count()?.at_once);
         refused += acted.refused;
         let last = neighbours.round()?;
