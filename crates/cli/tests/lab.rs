@@ -81,7 +81,7 @@ const CASES: &[(&[&str], &[&str], &[&str])] = &[
     (
         &["hooks", "--quick"],
         &[
-            "slow hook: CPU per delivery",
+            "slow hook: CPU per delivery, actions charged",
             "slow hook: calls under way at once",
             "connect hook: CPU per connection / with",
             "publish hook: CPU per publication / without",

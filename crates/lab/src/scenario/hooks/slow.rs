@@ -1,5 +1,7 @@
 //! A backend that is slow for every tenth action, and what a fan-out on the same server notices of it.
 
+use std::time::{Duration, Instant};
+
 use anyhow::Result;
 
 use super::{DETAIL, HookResults, HookScale, RunningBackend, SIZE, WIDE_TIMEOUT, detail, ratio};
@@ -9,7 +11,7 @@ use crate::hook_parts::BackendConduct;
 use crate::ledger::Wrongs;
 use crate::process::Meter;
 use crate::publisher::Publisher;
-use crate::report::{Figure, median};
+use crate::report::Figure;
 use crate::scenario::bare::timeout;
 use crate::server_under_test::{ASKED, AskedAction, PLAIN, ServerUnderTest};
 use crate::workers::Workers;
@@ -25,8 +27,26 @@ const ACTORS: usize = 200;
 
 /// What a fan-out came to.
 struct RoundResult {
+    /// CPU of the server, microseconds, and how long it took, seconds.
     us: f64,
+    seconds: f64,
+    deliveries: f64,
     p99_ms: f64,
+}
+
+impl RoundResult {
+    /// CPU per delivery, when so much of each second was for something else, microseconds.
+    fn us_each(&self, others_us: f64) -> f64 {
+        (self.us - others_us * self.seconds) / self.deliveries
+    }
+}
+
+/// A pair of fan-outs.
+struct SlowPair {
+    alone: RoundResult,
+    beside: RoundResult,
+    /// CPU of the actions beside the second one, microseconds a second: what they take when nothing is published.
+    actions_us: f64,
 }
 
 /// The fan-out: its subscribers, its publisher, and what went wrong so far.
@@ -41,17 +61,25 @@ struct Neighbours<'a> {
 impl Neighbours<'_> {
     fn round(&mut self) -> Result<RoundResult> {
         self.workers.expect(self.messages, timeout(self.messages, RATE))?;
-        let meter = Meter::start(self.server.pid)?;
+        let (meter, began) = (Meter::start(self.server.pid)?, Instant::now());
         self.publisher.publish(self.messages, RATE)?;
         let delivered = self.workers.delivered()?;
-        let us = meter.stop()? / delivered.count.max(1) as f64;
+        let (us, seconds) = (meter.stop()?, began.elapsed().as_secs_f64());
         self.wrongs.add(delivered.wrongs);
-        Ok(RoundResult { us, p99_ms: delivered.times.quantile_ms(0.99) })
+        let (deliveries, p99_ms) = (delivered.count.max(1) as f64, delivered.times.quantile_ms(0.99));
+        Ok(RoundResult { us, seconds, deliveries, p99_ms })
+    }
+
+    /// CPU of the server in a second in which nothing is published, microseconds.
+    fn rest(&self, lasting: Duration) -> Result<f64> {
+        let meter = Meter::start(self.server.pid)?;
+        std::thread::sleep(lasting);
+        Ok(meter.stop()? / lasting.as_secs_f64())
     }
 }
 
-/// One run: a fan-out alone, twice beside actions, and alone again, and so on. All that the actions cost is charged to
-/// the deliveries.
+/// One run: a fan-out alone, twice beside actions, and alone again, and so on. What actions and pings cost while nothing
+/// is published is taken off; what they cost the deliveries beyond that is not.
 pub(super) fn slow(scale: &HookScale, options: &Options, results: &mut HookResults) -> Result<()> {
     let mut backend = RunningBackend::start(BackendConduct {
         json: r#"{"result":{}}"#.to_owned(),
@@ -67,36 +95,46 @@ pub(super) fn slow(scale: &HookScale, options: &Options, results: &mut HookResul
     let mut neighbours = Neighbours { server: &server, workers, publisher, messages, wrongs: Wrongs::default() };
     neighbours.workers.open_all(500)?;
     neighbours.round()?;
-    let (mut pairs, mut action_us, mut at_once, mut refused) = (Vec::new(), Vec::new(), 0, 0);
+    let (mut pairs, mut at_once, mut refused) = (Vec::new(), 0, 0);
     for _ in 0..scale.pairs / 2 {
         let first = neighbours.round()?;
+        let resting_us = neighbours.rest(scale.slow / 2)?;
         // Clients that read nothing while others are measured would miss pings.
         let mut actors = ActingClients::connect(&server, ACTORS, 1)?;
-        let (beside, acted) = actors.act_beside(ASKED, ACTIONS, || {
-            let meter = Meter::start(server.pid)?;
-            // Then as many calls are under way as ever will be.
-            std::thread::sleep(scale.slow);
-            action_us.push(meter.stop()? / (scale.slow.as_secs_f64() * ACTIONS));
-            Ok([neighbours.round()?, neighbours.round()?])
+        let ((acting_us, second, third), acted) = actors.act_beside(ASKED, ACTIONS, || {
+            // When this is over, as many calls are under way as ever will be.
+            let acting_us = neighbours.rest(scale.slow)?;
+            Ok((acting_us, neighbours.round()?, neighbours.round()?))
         })?;
         drop(actors);
         at_once = at_once.max(backend.count()?.at_once);
         refused += acted.refused;
-        let last = neighbours.round()?;
-        pairs.extend([first, last].into_iter().zip(beside).map(|(alone, beside)| (beside, alone)));
+        let actions_us = acting_us - resting_us;
+        pairs.push(SlowPair { alone: first, beside: second, actions_us });
+        pairs.push(SlowPair { alone: neighbours.round()?, beside: third, actions_us });
     }
-    let of = |part: fn(&RoundResult) -> f64| -> Vec<(f64, f64)> {
-        pairs.iter().map(|(beside, alone)| (part(beside), part(alone))).collect()
-    };
-    let name = "slow hook: CPU per delivery beside it / without";
-    results.ratios.compare(ratio(name).bound(1.05, 1.0), "µs", &of(|round| round.us));
-    let name = "slow hook: p99 of a delivery beside it / without";
-    results.ratios.compare(ratio(name).bound(1.10, 1.0), "ms", &of(|round| round.p99_ms));
-    action_us.iter().for_each(|us| results.details.add(detail("slow hook: CPU of an action, no fan-out", "µs"), *us));
-    let spread: Vec<f64> = of(|round| round.p99_ms).chunks_exact(2).map(|two| two[1].1 / two[0].1).collect();
-    results.details.add(detail("slow hook: p99 without, last / first round", "×"), median(&spread));
+    report(&pairs, results);
     results.details.add(detail("slow hook: calls under way at once", ""), at_once as f64);
     results.details.add(detail("slow hook: actions refused", "").bound(0.0, 0.0), refused as f64);
     results.details.add(Figure::exact(DETAIL), neighbours.wrongs.total("beside a slow hook") as f64);
     Ok(())
+}
+
+fn report(pairs: &[SlowPair], results: &mut HookResults) {
+    let of = |parts: fn(&SlowPair) -> (f64, f64)| -> Vec<(f64, f64)> { pairs.iter().map(parts).collect() };
+    results.ratios.compare(
+        ratio("slow hook: CPU per delivery beside it, its own off / without").bound(1.05, 1.0),
+        "µs",
+        &of(|pair| (pair.beside.us_each(pair.actions_us), pair.alone.us_each(0.0))),
+    );
+    results.ratios.compare(
+        ratio("slow hook: p99 of a delivery beside it / without").bound(1.10, 1.0),
+        "ms",
+        &of(|pair| (pair.beside.p99_ms, pair.alone.p99_ms)),
+    );
+    for pair in pairs {
+        let whole = pair.beside.us_each(0.0) / pair.alone.us_each(0.0);
+        results.details.add(detail("slow hook: CPU per delivery, actions charged to it / without", "×"), whole);
+        results.details.add(detail("slow hook: CPU of an action, nothing published", "µs"), pair.actions_us / ACTIONS);
+    }
 }
