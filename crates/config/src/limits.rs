@@ -32,6 +32,7 @@ const fn fixed(file: &'static str, name: &'static str, what: &'static str, told:
 }
 
 const STREAM_BODY: &str = "memory of a request that opens a stream";
+const ABOVE_RATE: &str = "error 111; or nothing: the command waits (`on_limit`)";
 const SERVED_413: &str = "413";
 const SLOWER: &str = "nothing: it is read more slowly; over `/emulation` it ends with 3013";
 
@@ -65,6 +66,15 @@ pub(crate) const LIMITS: &[Limit] = &[
     limit("client.history_max_publication_limit", "the answer to `history`", "fewer publications"),
     limit("client.presence_max_clients", "the answer to `presence`", "a sample, with the exact number"),
     limit("client.recovery_max_publication_limit", "the answer to a subscribe with recovery", "no `recovered`"),
+    limit("client.rate_limit.client_command.enabled", "each command of a connection, by rates of its own", ABOVE_RATE),
+    limit("client.rate_limit.user_command.enabled", "each command of a user on a node", ABOVE_RATE),
+    limit("client.rate_limit.address_command.enabled", "each command of a client address on a node", ABOVE_RATE),
+    limit("client.rate_limit.client_error.enabled", "errors that a connection causes", "3509"),
+    limit("client.rate_limit.failed_connect.enabled", "tokens and passwords that are guessed from one address", "429; over bare TCP the connection is closed"),
+    limit("client.rate_limit.slow_wait_max", "commands that wait for their rate (`on_limit = \"slow\"`)", "error 111"),
+    limit("client.rate_limit.escalation.enabled", "clients that do not heed 111", "3013, then 111 (a user) or 429 (an address) for a while"),
+    limit("client.rate_limit.users_max_entries", "memory for the rates of users; as many that are refused", "nothing: the oldest is forgotten, and begins with full buckets"),
+    limit("client.rate_limit.addresses_max_entries", "memory for the rates of addresses; as many that have failed, and as many that are refused", "nothing: the oldest is forgotten, and begins with full buckets"),
     limit("channel.history_meta_ttl", "records of channels that nobody uses any more", "a new epoch: no `recovered`"),
     limit("channel.max_length", "names of channels", "error 107"),
     limit("channel.tags_filter_max_nodes", "comparisons and values of a tag filter", "error 107"),
@@ -129,6 +139,7 @@ pub(crate) const LIMITS: &[Limit] = &[
 
 /// Keys that are called as limits are, and are none: what they set costs nobody anything.
 pub(crate) const NO_LIMITS: &[&str] = &[
+    "client.rate_limit.on_limit",
     "client.channel_position_check_delay",
     "websocket.compression_min_size",
     "http_stream.compression_min_size",
@@ -154,12 +165,13 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("engine/src/session/hooks.rs", "EMULATED_SIZE_MAX", "Bytes of the header fields that a client claims and hooks pass on", "error 107"),
     fixed("engine/src/hook/answer.rs", "MESSAGE_LEN_MAX", "Bytes of the text of a backend's error", "nothing: it is cut"),
     fixed("engine/src/hook/answer.rs", "CACHE_FOR_MAX", "Seconds for which an answer to a subscribe holds", "nothing: it is asked again"),
-    fixed("engine/src/hook/answer.rs", "LABELS_MAX", "Labels of a connection", "error 100"),
-    fixed("engine/src/hook/answer.rs", "LABELS_SIZE_MAX", "Bytes of the labels of a connection", "error 100"),
-    fixed("engine/src/hook/caps.rs", "ENTRIES_MAX", "Entries of `caps`", "error 100; 3500 for a token"),
-    fixed("engine/src/hook/caps.rs", "PATTERNS_MAX", "Patterns of `caps`", "error 100; 3500 for a token"),
-    fixed("engine/src/hook/caps.rs", "PATTERN_LEN_MAX", "Bytes of a pattern of `caps`", "error 100; 3500 for a token"),
-    fixed("engine/src/hook/caps.rs", "REGEX_SIZE_MAX", "Bytes of a compiled pattern of `caps`", "error 100; 3500 for a token"),
+    fixed("engine/src/claims.rs", "LABELS_MAX", "Labels of a connection", "error 100; 3500 for a token"),
+    fixed("engine/src/claims.rs", "LABELS_SIZE_MAX", "Bytes of the labels of a connection", "error 100; 3500 for a token"),
+    fixed("engine/src/caps.rs", "ENTRIES_MAX", "Entries of `caps`", "error 100; 3500 for a token"),
+    fixed("engine/src/caps.rs", "PATTERNS_MAX", "Patterns of `caps`", "error 100; 3500 for a token"),
+    fixed("engine/src/caps.rs", "PATTERN_LEN_MAX", "Bytes of a pattern of `caps`", "error 100; 3500 for a token"),
+    fixed("engine/src/caps.rs", "COMPILED_MAX", "Lists of `caps` with regular expressions that are kept compiled", "nothing: others are compiled for each connection"),
+    fixed("engine/src/caps.rs", "REGEX_SIZE_MAX", "Bytes of a compiled pattern of `caps`", "error 100; 3500 for a token"),
     fixed("engine/src/session/commands.rs", "EARLY_FRAMES_MAX", "Control frames and empty lines before the connect", "3013"),
     fixed("server/src/shard/budget.rs", "ANSWERS_AHEAD", "Bytes of answers that a socket has not taken, when the next one begins", "nothing: its commands wait"),
     fixed("server/src/shard/turn.rs", "MADE_MAX", "Bytes of answers that a shard makes in a turn", "nothing: the rest waits for the next turn"),
@@ -213,6 +225,9 @@ pub(crate) const FIXED: &[Fixed] = &[
 /// Constants that are called as limits are, and bound no input: (file, name).
 pub(crate) const NO_FIXED: &[(&str, &str)] = &[
     ("engine/src/session/refusal.rs", "CHANNEL_SHOWN_MAX"),
+    ("config/src/check/limits.rs", "WAIT_MAX"),
+    ("config/src/check/limits.rs", "RATE_MAX"),
+    ("config/src/check/limits.rs", "BUCKETS_MAX"),
     ("engine/src/session/hook_refresh.rs", "SPREAD_MAX"),
     ("engine/src/session/hook_state.rs", "RETRY_DELAY_MAX"),
     ("engine/src/hook/settings.rs", "TEXT_LEN_MAX"),

@@ -107,15 +107,12 @@ fn value(key: &Key, path: Option<&str>) -> Json {
         ] }),
         ValueKind::Integer(least, most) => number(least, most, None),
         ValueKind::Optional(least, most) => number(least, most, Some("")),
-        ValueKind::Duration => {
-            let seconds = number_pattern(0, u32::MAX.into());
-            json!({ "anyOf": [
-                { "type": "integer", "minimum": 0, "maximum": GREATEST_INTEGER },
-                // One below zero is left out with a warning.
-                { "type": "string", "pattern": format!("^-?({seconds}|({})+)$", duration_part()) },
-                { "type": "null" },
-            ] })
-        }
+        ValueKind::Duration => json!({ "anyOf": [
+            { "type": "integer", "minimum": 0, "maximum": GREATEST_INTEGER },
+            // One below zero is left out with a warning.
+            { "type": "string", "pattern": duration_pattern("-?") },
+            { "type": "null" },
+        ] }),
         ValueKind::Text | ValueKind::Path | ValueKind::Pem => json!({ "type": ["string", "null"] }),
         ValueKind::Secret => json!({ "type": ["string", "null"], "writeOnly": true }),
         ValueKind::Pattern => json!({ "type": ["string", "null"], "format": "regex" }),
@@ -128,6 +125,17 @@ fn value(key: &Key, path: Option<&str>) -> Json {
         ] }),
         ValueKind::Transforms => json!({ "anyOf": [
             { "type": "array", "items": transform() },
+            { "type": ["string", "null"] },
+        ] }),
+        ValueKind::Buckets => buckets(),
+        ValueKind::Overrides(name) => {
+            let mut item = rate_override();
+            item["properties"][name] = json!({ "type": "string" });
+            item["required"] = json!([name]);
+            json!({ "anyOf": [{ "type": "array", "items": item }, { "type": ["string", "null"] }] })
+        }
+        ValueKind::OverrideTable => json!({ "anyOf": [
+            { "type": "object", "additionalProperties": rate_override() },
             { "type": ["string", "null"] },
         ] }),
         ValueKind::Texts => {
@@ -145,6 +153,35 @@ fn value(key: &Key, path: Option<&str>) -> Json {
         schema["x-environment"] = json!(format!("TOUCHLINE_{}", variable(path)));
     }
     schema
+}
+
+/// The pattern of a text that is a duration, and of what may stand before it.
+fn duration_pattern(before: &str) -> String {
+    format!("^{before}({}|({})+)$", number_pattern(0, u32::MAX.into()), duration_part())
+}
+
+/// A list of rates.
+fn buckets() -> Json {
+    let interval = json!({ "anyOf": [
+        { "type": "integer", "minimum": 0, "maximum": u32::MAX },
+        { "type": "string", "pattern": duration_pattern("") },
+    ] });
+    let item = json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["interval", "rate"],
+        "properties": { "interval": interval, "rate": { "type": "integer", "minimum": 1, "maximum": u32::MAX } },
+    });
+    json!({ "anyOf": [{ "type": "array", "items": item }, { "type": ["string", "null"] }] })
+}
+
+/// What replaces a list of rates.
+fn rate_override() -> Json {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": { "enabled": { "type": "boolean" }, "buckets": buckets() },
+    })
 }
 
 /// A whole number within bounds, as itself or as text. `word`: a text that is accepted beside it.

@@ -40,6 +40,7 @@ const NOT_SHARED: Disposition =
     LeftOut("channels and presence are in the memory of the nodes, which meet through NATS (`[cluster]`)");
 const BLOCKED: Disposition = Refused("ignoring it would admit users that it keeps out");
 const NOT_ASKED: Disposition = LeftOut("what it would allow is refused, unless an `allow_…` permission holds");
+const UNSUBSCRIBES: Disposition = LeftOut("`client.command_rate_limit` slows clients down that unsubscribe too often");
 const STREAM_HOOK: Disposition = Refused("the backend would not be asked");
 const NO_GRPC: Disposition = LeftOut("backends are asked over HTTP");
 const STRICTER_TOKENS: Disposition = Refused("ignoring it would accept tokens that it rejects");
@@ -63,9 +64,19 @@ pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
     with("client.concurrency", Ignored),
     with("client.batch_periodic_events", Ignored),
     with(
-        "client.rate_limit",
-        LeftOut("`client.command_rate_limit` and `client.byte_rate_limit` slow clients down, all commands alike"),
+        "client.rate_limit.redis_user_command",
+        Refused("there is no Redis here; `client.rate_limit.user_command` has the same keys and counts on each node"),
     ),
+    with("client.rate_limit.client_command.disconnect_on_accounted_limit", UNSUBSCRIBES),
+    with("client.rate_limit.user_command.disconnect_on_accounted_limit", UNSUBSCRIBES),
+    with("client.rate_limit.client_command.map_publish", Ignored),
+    with("client.rate_limit.client_command.map_remove", Ignored),
+    with("client.rate_limit.client_command.track", Ignored),
+    with("client.rate_limit.client_command.untrack", Ignored),
+    with("client.rate_limit.user_command.map_publish", Ignored),
+    with("client.rate_limit.user_command.map_remove", Ignored),
+    with("client.rate_limit.user_command.track", Ignored),
+    with("client.rate_limit.user_command.untrack", Ignored),
     left_out("client.singleflight"),
     left_out("client.connections_api"),
     left_out("client.write_delay"),
@@ -77,7 +88,6 @@ pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
     with("channel.patterns", LeftOut("channels of patterns are in no namespace, so they are refused")),
     left_out("client.channel_position_max_time_lag"),
     left_out("client.insecure_skip_token_signature_verify"),
-    left_out("client.user_id_http_header"),
     left_out("client.subscribe_to_user_personal_channel.single_connection"),
     left_out("client.connect_code_to_unidirectional_disconnect"),
     left_out("client.token.hmac_previous_secret_key"),

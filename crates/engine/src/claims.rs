@@ -3,11 +3,18 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use touchline_protocol::data::{is_plain_text, object, object_or_default};
 
 use crate::base64_text::Base64Json;
+use crate::caps::CapsEntry;
+
+/// Labels of a connection.
+const LABELS_MAX: usize = 32;
+/// Keys and texts of the labels of a connection, together, bytes.
+const LABELS_SIZE_MAX: usize = 4_096;
 
 /// Why a token is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -76,6 +83,10 @@ pub struct ConnectionClaims {
     pub subs: BTreeMap<String, SubscribeOptions>,
     /// JSON object for hooks.
     pub meta: Option<Box<RawValue>>,
+    /// What the client may do in channels besides what their namespaces allow.
+    pub caps: Vec<CapsEntry>,
+    /// Labels of the connection, for hooks.
+    pub labels: BTreeMap<String, String>,
     /// Names to register for the connection.
     pub names: Vec<EntryClaim>,
     /// Groups to join.
@@ -120,6 +131,8 @@ pub struct SubscriptionClaims {
     /// Options other than the namespace's.
     #[serde(rename = "override", deserialize_with = "object_or_default")]
     pub overrides: Overrides,
+    /// What the client may do in the channel besides what its namespace allows: `pub`, `hst`, `prs`.
+    pub allow: Vec<String>,
 }
 
 /// Options of one server-side subscription.
@@ -178,6 +191,21 @@ pub struct Overrides {
 pub struct BoolValue {
     /// The value.
     pub value: bool,
+}
+
+/// Labels of a connection as a JSON object; `None` = there are none.
+///
+/// # Errors
+/// A fixed text: they are too many or too long.
+pub(crate) fn labels_of(labels: &BTreeMap<String, String>) -> Result<Option<Bytes>, &'static str> {
+    if labels.is_empty() {
+        return Ok(None);
+    }
+    let size: usize = labels.iter().map(|(key, text)| key.len() + text.len()).sum();
+    if labels.len() > LABELS_MAX || size > LABELS_SIZE_MAX {
+        return Err("labels are more than 32, or longer than 4,096 bytes");
+    }
+    serde_json::to_vec(labels).map(|json| Some(json.into())).map_err(|_| "labels cannot be written as JSON")
 }
 
 /// When a connection or subscription ends: `expire_at` if given (0 = never), else `exp`.

@@ -61,6 +61,7 @@
 pub mod setting;
 
 pub mod base64_text;
+pub mod caps;
 pub mod channels;
 pub mod claims;
 pub mod directory;
@@ -70,6 +71,7 @@ mod history;
 pub mod hook;
 pub mod hub;
 mod idempotency;
+pub mod limit;
 mod namespace;
 pub mod request;
 pub mod session;

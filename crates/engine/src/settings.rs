@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::hook::ClientProxySettings;
+use crate::limit::RateLimitSettings;
 use crate::setting::{SOME, ValueKind};
 
 settings! {
@@ -20,6 +21,9 @@ settings! {
         key allow_anonymous_connect_without_token: bool = false;
         /// Anonymous and insecure clients are taken from this machine only. `--dev` sets it.
         own anonymous_on_loopback_only: bool = false;
+        /// The header field in which a proxy of `http_server.trusted_proxies` names the user of a client that it has
+        /// authenticated: such a client needs no token. From others the field says nothing. Empty: no proxy does.
+        key user_id_http_header: String = "";
         /// A token without a user is refused.
         key disallow_anonymous_connection_tokens: bool = false;
         /// No token is needed and every channel is open. For development.
@@ -90,6 +94,8 @@ settings! {
         section proxy: ClientProxySettings = ClientProxySettings::default();
         /// The connect reply carries the server's time.
         key connect_include_server_time: bool = false;
+        /// Rates of single commands, of errors and of failed connects, by connection, user and address.
+        section rate_limit: RateLimitSettings = RateLimitSettings::default();
     }
 }
 

@@ -8,10 +8,15 @@ mod random;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use touchline_engine::directory::DirectoryRequest;
+use touchline_engine::limit::{
+    AddressKey, CommandCharge, LimitLayer, LimitOutcome, LimitVerdict, LimitedCommand, OnLimit, RateLimitSettings,
+    RateLimits, SharedLimits,
+};
 use touchline_engine::request::{ChannelRequest, Publish};
 use touchline_engine::session::{Room, SessionSettings, SessionSigner, Ticket, TransportMode, Weight};
 use touchline_engine::tracker::{TrackLimits, Tracker};
@@ -71,11 +76,58 @@ fn node() -> SessionSettings {
         deferred_max: 1_000_000,
         track: TrackLimits { rate: 0, props_max: 0 },
         users: None,
+        limits: None,
     }
+}
+
+/// Counts what it is asked, and lets some commands wait, or all.
+#[derive(Default)]
+struct Counting {
+    charged: AtomicUsize,
+    /// Every command of so many has to wait; 0 = none has.
+    waits: usize,
+}
+
+impl SharedLimits for Counting {
+    fn charge_user(&self, _: &str, _: &CommandCharge<'_>) -> LimitVerdict {
+        LimitVerdict::Allowed(0)
+    }
+
+    fn charge_address(&self, _: AddressKey, charge: &CommandCharge<'_>) -> LimitVerdict {
+        if charge.command == LimitedCommand::Connect {
+            return LimitVerdict::Allowed(0);
+        }
+        let charged = self.charged.fetch_add(1, Relaxed);
+        let has_to_wait = self.waits > 0 && charged.is_multiple_of(self.waits);
+        LimitVerdict::Allowed(if has_to_wait { 1_500 } else { 0 })
+    }
+
+    fn note_failed_connect(&self, _: AddressKey, _: u64) {}
+
+    fn refuse_user(&self, _: &str, _: u64, _: u64) {}
+
+    fn refuse_address(&self, _: AddressKey, _: u64, _: u64) {}
+
+    fn is_user_refused(&self, _: &str, _: u64) -> bool {
+        false
+    }
+
+    fn is_address_refused(&self, _: AddressKey, _: u64) -> bool {
+        false
+    }
+
+    fn count_command(&self, _: LimitLayer, _: LimitedCommand, _: LimitOutcome) {}
+
+    fn count_error(&self, _: LimitOutcome) {}
+
+    fn count_escalation(&self) {}
 }
 
 struct World {
     node: SessionSettings,
+    now_us: u64,
+    /// The client's input waits until this time.
+    held_until_us: u64,
     hub: Hub,
     channels: Channels,
     session: Session,
@@ -102,6 +154,8 @@ impl World {
         let session = Session::new([1; 16], TransportMode::Duplex, true, 1, &node.client);
         World {
             node,
+            now_us: 0,
+            held_until_us: 0,
             hub: Hub::new(HashSeed::repeatable(7)),
             channels,
             session,
@@ -112,11 +166,13 @@ impl World {
 
     /// Lets the session decide with so much room, and takes what comes of it.
     fn decide<T>(&mut self, room: usize, decide: impl FnOnce(&mut Session, &mut Context<'_>) -> T) -> T {
+        let room = if self.held_until_us > self.now_us { 0 } else { room };
         let mut effects = Effects::default();
         let outcome = decide(
             &mut self.session,
             &mut Context {
                 now_ms: 1,
+                now_us: self.now_us,
                 random: 7,
                 id: ConnectionId { shard: 0, slot: 0, generation: 0 },
                 ping_interval: self.node.client.ping_interval,
@@ -128,6 +184,10 @@ impl World {
             },
         );
         assert_eq!(effects.disconnect, None);
+        if let Some(until_us) = effects.hold_until_us {
+            assert!(until_us > self.now_us && self.held_until_us <= self.now_us, "one command waits at a time");
+            self.held_until_us = until_us;
+        }
         for refused in &effects.refusals {
             assert!(effects.errors.contains(&refused.code), "a cause without an error: {refused:?}");
             assert!(!refused.cause.is_empty() && refused.channel.len() <= 64, "{refused:?}");
@@ -188,33 +248,55 @@ fn command(random: &mut Random, id: u32) -> Value {
 #[test]
 fn whatever_a_client_sends_its_session_stays_within_its_room() {
     fuzz(|random| {
-        let mut world = World::new();
-        world.decide(usize::MAX / 2, |session, context| session.receive(b"{\"id\":1,\"connect\":{}}", context));
-        let mut last = 1;
-        for _ in 0..60 {
-            let room = [0, 1, 100, 5_000, 64 * 1_024][random.below(5)];
-            match random.below(4) {
-                0 => {
-                    let first = last + 1;
-                    last += random.below(12) as u32;
-                    let message: Vec<String> = (first..=last).map(|id| command(random, id).to_string()).collect();
-                    if !message.is_empty() {
-                        world.decide(room, |session, context| session.receive(message.join("\n").as_bytes(), context));
-                    }
-                }
-                1 => {
-                    world.decide(room, |session, context| session.resume(context));
-                }
-                _ => world.give_answer(random, room),
-            }
-        }
-        // The client reads again: everything comes to its end.
-        for _ in 0..2_000 {
-            world.give_answer(random, 1);
-            world.decide(1, |session, context| session.resume(context));
-        }
-        assert!(!world.session.is_deferring() && world.answers.is_empty() && world.session.buffered_bytes() == 0);
-        let expected: BTreeMap<u32, usize> = (1..=last).map(|id| (id, 1)).collect();
-        assert_eq!(world.replies, expected, "each command has one reply");
+        run(random, World::new());
     });
+}
+
+/// However commands wait for room, for replies and for their rates: each is charged once, and has one reply.
+#[test]
+fn each_command_is_charged_once_however_it_waits() {
+    fuzz(|random| {
+        let counting = Arc::new(Counting { charged: AtomicUsize::new(0), waits: random.below(4) });
+        let mut settings = RateLimitSettings { on_limit: OnLimit::Slow, ..RateLimitSettings::default() };
+        settings.address_command.commands.enabled = true;
+        let mut world = World::new();
+        world.node.limits = Some(RateLimits::new(&settings, Arc::clone(&counting) as _));
+        world.session.set_address(AddressKey(7));
+        let last = run(random, world);
+        assert_eq!(counting.charged.load(Relaxed), last as usize - 1, "all but the connect");
+    });
+}
+
+/// Plays a client that sends commands, until each has its reply. Returns the number of commands.
+fn run(random: &mut Random, mut world: World) -> u32 {
+    world.decide(usize::MAX / 2, |session, context| session.receive(b"{\"id\":1,\"connect\":{}}", context));
+    let mut last = 1;
+    for _ in 0..60 {
+        world.now_us += random.below(3) as u64;
+        let room = [0, 1, 100, 5_000, 64 * 1_024][random.below(5)];
+        match random.below(4) {
+            0 => {
+                let first = last + 1;
+                last += random.below(12) as u32;
+                let message: Vec<String> = (first..=last).map(|id| command(random, id).to_string()).collect();
+                if !message.is_empty() {
+                    world.decide(room, |session, context| session.receive(message.join("\n").as_bytes(), context));
+                }
+            }
+            1 => {
+                world.decide(room, |session, context| session.resume(context));
+            }
+            _ => world.give_answer(random, room),
+        }
+    }
+    // The client reads again: everything comes to its end.
+    for _ in 0..2_000 {
+        world.now_us += 1;
+        world.give_answer(random, 1);
+        world.decide(1, |session, context| session.resume(context));
+    }
+    assert!(!world.session.is_deferring() && world.answers.is_empty() && world.session.buffered_bytes() == 0);
+    let expected: BTreeMap<u32, usize> = (1..=last).map(|id| (id, 1)).collect();
+    assert_eq!(world.replies, expected, "each command has one reply");
+    last
 }

@@ -77,6 +77,7 @@ fn node() -> SessionSettings {
         id: "node".into(),
         signer: Arc::new(Trusting),
         users: None,
+        limits: None,
         line_idle: Duration::ZERO,
         deferred_max: 10_000,
         track: TrackLimits { rate: 0, props_max: 0 },
@@ -148,6 +149,7 @@ impl World {
             &mut session,
             &mut Context {
                 now_ms: self.now_ms,
+                now_us: 0,
                 random: 7,
                 id,
                 ping_interval: node.client.ping_interval,

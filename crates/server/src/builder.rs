@@ -5,6 +5,7 @@ use std::sync::Arc;
 use aws_lc_rs::rand;
 use touchline_config::{Settings, TlsSettings};
 use touchline_engine::directory::Directory;
+use touchline_engine::limit::RateLimits;
 use touchline_engine::session::UserCounter;
 use touchline_engine::tracker::TrackLimits;
 use touchline_engine::{ClientSettings, Namespaces, ShardId, session};
@@ -16,12 +17,14 @@ use crate::auth::TokenVerifier;
 use crate::backend::{nats, store};
 use crate::hooks::{Endpoints, HookHandler, WorkerStart};
 use crate::listening::listen_on_each;
+use crate::net::forwarded::KeptFields;
 use crate::net::origin::Origins;
 use crate::net::port::{Port, PortRole};
 use crate::node::{Node, NodeHandles};
-use crate::preparation::{Ports, prepare, proxies_of};
+use crate::preparation::{Ports, prepare, proxies_of, user_field};
 use crate::runtime::clock::Clock;
 use crate::runtime::hook_mailbox::HookMailbox;
+use crate::runtime::limit_tables::LimitTables;
 use crate::runtime::shard_handle::ShardHandle;
 use crate::runtime::signer::HmacSigner;
 use crate::runtime::user_counts::UserCounts;
@@ -98,6 +101,7 @@ impl Server {
         let mut key = [0; 32];
         rand::fill(&mut key).map_err(|_| StartError::no_random_numbers())?;
         let signer = Arc::new(HmacSigner::new(key));
+        let limits = limits_of(client)?;
         let session = session::SessionSettings {
             client: client.clone(),
             namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
@@ -107,6 +111,7 @@ impl Server {
             id: id.clone(),
             signer: signer.clone(),
             users: users_of(client),
+            limits: limits.as_ref().map(|tables| RateLimits::new(&client.rate_limit, Arc::clone(tables) as _)),
             line_idle: settings.tcp.idle_timeout,
             deferred_max: deferred_max(&settings),
             hooks: hook_needs(&settings, &endpoints),
@@ -116,14 +121,15 @@ impl Server {
         let statistics = store::stats_opening(&settings)?;
         let (handles, shards) = shard_parts(listeners)?;
         let (cluster, joining) = nats::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
-        let forwarded_names = endpoints.forwarded_names();
+        let user = user_field(&settings)?;
+        let kept_fields = KeptFields { forwarded: endpoints.forwarded_names(), user };
         let (hooks, worker) = hooks_of(&settings, endpoints).unzip();
         let node = Arc::new(Node::new(
             settings,
             session,
             clock,
             id,
-            NodeHandles { shards: handles, registry, cluster, signer, proxies, origins, hooks, forwarded_names },
+            NodeHandles { shards: handles, registry, cluster, signer, proxies, origins, hooks, kept_fields, limits },
         ));
         if let Some(databases) = databases {
             store::open(&node, &databases).map_err(|source| StartError::Database { database: "primary", source })?;
@@ -143,6 +149,7 @@ fn hook_needs(settings: &Settings, endpoints: &Endpoints) -> session::HookNeeds 
         rpc: settings.rpc.clone(),
         emulated_header_names: endpoints.emulated_names(),
         keeps_meta: endpoints.includes_meta(),
+        caps: Arc::clone(&endpoints.caps),
     }
 }
 
@@ -159,6 +166,15 @@ fn hooks_of(settings: &Settings, endpoints: Endpoints) -> Option<(HookMailbox, W
 fn users_of(client: &ClientSettings) -> Option<Arc<dyn UserCounter + Send + Sync>> {
     let limit = client.user_connection_limit;
     if limit == 0 { None } else { Some(Arc::new(UserCounts::new(limit))) }
+}
+
+/// The rates of users and addresses; None = no rate is switched on.
+fn limits_of(client: &ClientSettings) -> Result<Option<Arc<LimitTables>>, StartError> {
+    if !RateLimits::are_on(&client.rate_limit) {
+        return Ok(None);
+    }
+    let seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
+    Ok(Some(Arc::new(LimitTables::new(&client.rate_limit, seed))))
 }
 
 /// The times by which the registry tells that another node is dead.

@@ -104,6 +104,11 @@ pub use touchline_engine::hook::{
     NamedProxy, ProxyHttpSettings, ProxySettings, RegistryProxySettings, RpcNamespace, RpcOptions, RpcSettings,
     StatusTransform, StatusTransforms, StringMap, SwitchedProxySettings, TransformOutcome,
 };
+pub use touchline_engine::limit::{
+    BucketBlock, ChannelCommandBlock, CommandLimitSettings, ErrorLimitSettings, EscalationSettings,
+    FailedConnectSettings, MethodOverrideTable, MethodOverrides, NamespaceOverrides, OnLimit, RateBucket, RateBuckets,
+    RateLimitSettings, RateOverride, RpcBlock, SharedCommandLimitSettings,
+};
 pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Namespace, RecoveryMode};
 pub use touchline_engine::{PersonalChannel, RefusalReport, SubscriptionTokenSettings, TokenError, TokenSettings};
 pub use trial::try_token;

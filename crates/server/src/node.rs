@@ -11,27 +11,31 @@ use touchline_cluster::{Cluster, IsEnough};
 use touchline_config::Settings;
 use touchline_engine::directory::{DirectoryRequest, Requester};
 use touchline_engine::hook::HookOutcome;
+use touchline_engine::limit::{AddressKey, SharedLimits as _};
 use touchline_engine::request::{BackendEvent, ChannelRequest};
 use touchline_engine::{ConnectionId, Response, ShardId, session};
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::{HeaderMap, HeaderName, ORIGIN};
+use hyper::header::{HeaderMap, ORIGIN};
 use touchline_protocol::Error;
 use touchline_protocol::stream::ChannelName;
 use touchline_registry::OwnerId;
 use touchline_store::Store;
 use touchline_store::stats::Stats;
 
-use crate::net::admission::{Admission, AdmissionControl, Denial};
+use crate::net::admission::{Admission, AdmissionControl, Denial, address_key};
+use crate::net::forwarded::KeptFields;
 use crate::net::headers::Headers as _;
 use crate::net::origin::Origins;
+use crate::net::port::PortRole;
 use crate::net::proxies::Proxies;
 use crate::net::remote::Remote;
 use crate::runtime::clock::Clock;
 use crate::runtime::connected_users::ConnectedUsers;
 use crate::runtime::here::here;
 use crate::runtime::hook_mailbox::{HookMailbox, HookMessage};
+use crate::runtime::limit_tables::LimitTables;
 use crate::runtime::mailbox::{ClientCommand, Inspection, Message, UserAction, UserCommand};
 use crate::runtime::memory;
 use crate::runtime::metrics::{NodeCollector, ShardMetrics};
@@ -50,7 +54,8 @@ pub(crate) struct NodeHandles {
     pub(crate) proxies: Proxies,
     pub(crate) origins: Origins,
     pub(crate) hooks: Option<HookMailbox>,
-    pub(crate) forwarded_names: Vec<HeaderName>,
+    pub(crate) kept_fields: KeptFields,
+    pub(crate) limits: Option<Arc<LimitTables>>,
 }
 
 /// Four fifths of `bytes`: from there on the node is short of memory.
@@ -77,6 +82,8 @@ pub(crate) struct Node {
     pub(crate) admission: AdmissionControl,
     /// Which refusals are logged.
     pub(crate) refusals: RefusalLog,
+    /// The rates of users and addresses; None = no rate is switched on.
+    pub(crate) limits: Option<Arc<LimitTables>>,
     pub(crate) shards: Vec<ShardHandle>,
     /// The most that one shard may hold for single connections, bytes.
     pub(crate) buffer_slice: usize,
@@ -90,7 +97,7 @@ pub(crate) struct Node {
     /// The mailbox of the thread that asks backends; None = no hook is switched on.
     pub(crate) hooks: Option<HookMailbox>,
     /// Header fields of clients' requests that backends are sent.
-    pub(crate) forwarded_names: Vec<HeaderName>,
+    pub(crate) kept_fields: KeptFields,
     /// The connection to the other nodes; None = the node runs alone.
     pub(crate) cluster: Option<Cluster>,
     /// The primary database; empty = nothing needs it.
@@ -124,7 +131,7 @@ impl Node {
         handles: NodeHandles,
     ) -> Self {
         let draining = watch::Sender::new(false);
-        let NodeHandles { shards, registry, cluster, signer, proxies, origins, hooks, forwarded_names } = handles;
+        let NodeHandles { shards, registry, cluster, signer, proxies, origins, hooks, kept_fields, limits } = handles;
         let buffer_max_size =
             if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         let buffer_slice = buffer_max_size / shards.len().max(1);
@@ -141,11 +148,12 @@ impl Node {
             origins,
             admission: AdmissionControl::default(),
             refusals: RefusalLog::default(),
+            limits,
             shards,
             registry,
             registry_metrics: Mutex::default(),
             hooks,
-            forwarded_names,
+            kept_fields,
             cluster,
             store: OnceLock::new(),
             stats: OnceLock::new(),
@@ -479,6 +487,10 @@ impl Node {
         if self.is_full() {
             return Err(Denial::Full);
         }
+        let address = address_key(remote.address);
+        if self.is_refused(address) {
+            return Err(Denial::Refused);
+        }
         let client = &self.settings.client;
         let limit = client.connection_limit_by_address;
         let address_slot = match limit {
@@ -495,7 +507,23 @@ impl Node {
             tracing::debug!(client = %remote.address, "refused: client.connection_rate_limit");
             return Err(Denial::Full);
         }
-        Ok(Admission { is_loopback: remote.is_loopback, address_slot })
+        Ok(Admission { is_loopback: remote.is_loopback, address, address_slot })
+    }
+
+    /// Whether clients of an address are refused for a while.
+    fn is_refused(&self, address: AddressKey) -> bool {
+        self.limits.as_ref().is_some_and(|limits| limits.is_address_refused(address, self.clock.elapsed_us() * 1_000))
+    }
+
+    /// Whether a connection can be closed before its TLS handshake: it is of a client whose address is refused for a
+    /// while, and the port serves nothing but clients. A proxy's address says nothing of the client behind it.
+    pub(crate) fn is_unwelcome(&self, remote: Remote, side: PortRole, is_for_lines: bool) -> bool {
+        let serves_only_clients = is_for_lines
+            || side.serves_clients() && !side.serves_operators() && !side.serves_api(self.settings.http_api.external);
+        self.limits.is_some()
+            && serves_only_clients
+            && !self.proxies.contains(remote.address)
+            && self.is_refused(address_key(remote.address))
     }
 
     /// Logs a refusal, unless the same cause has had its lines.

@@ -1,6 +1,7 @@
 //! Checks the settings of a node before it listens on any port. `touchline check` stops after it, so it refuses what a
 //! start would refuse. It does not touch ports: a node that serves may have them while a new configuration is checked.
 
+use hyper::header::HeaderName;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::Duration;
@@ -120,6 +121,20 @@ fn times(settings: &Settings) -> [(&'static str, Duration); 7] {
         ("cluster.heartbeat_interval", cluster.heartbeat_interval),
         ("cluster.node_timeout", cluster.node_timeout),
     ]
+}
+
+/// The header field in which a trusted proxy names the user; None = no proxy does.
+pub(crate) fn user_field(settings: &Settings) -> Result<Option<HeaderName>, StartError> {
+    let name = settings.client.user_id_http_header.as_str();
+    if name.is_empty() {
+        return Ok(None);
+    }
+    if settings.http_server.trusted_proxies.is_empty() {
+        let reason = "it needs http_server.trusted_proxies: the user is taken from them only";
+        return Err(StartError::UserField { reason });
+    }
+    let field = HeaderName::from_bytes(name.as_bytes());
+    field.map(Some).map_err(|_| StartError::UserField { reason: "this is not the name of a header field" })
 }
 
 /// The trusted proxies.

@@ -94,6 +94,12 @@ pub enum StartError {
     /// An allowed origin is not a valid pattern.
     #[error("client.allowed_origins: {0}")]
     Origin(#[from] BadOrigin),
+    /// Proxies cannot name users in this header field.
+    #[error("client.user_id_http_header: {reason}")]
+    UserField {
+        /// Why.
+        reason: &'static str,
+    },
     /// The PROXY protocol is expected, but no proxy is trusted.
     #[error("{section}.proxy_protocol needs http_server.trusted_proxies: its headers are taken from them only")]
     NoProxies {

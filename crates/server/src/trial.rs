@@ -63,6 +63,7 @@ pub fn try_token(
         id: String::new(),
         signer: Arc::new(NoSigner),
         users: None,
+        limits: None,
         line_idle: Duration::ZERO,
         deferred_max: 0,
         track: TrackLimits { rate: 0, props_max: 0 },
@@ -80,6 +81,7 @@ pub fn try_token(
     let (mut hub, mut tracker) = (Hub::new(hash_seed), Tracker::default());
     let mut context = Context {
         now_ms,
+        now_us: 0,
         random: 0,
         id: ConnectionId { shard: 0, slot: 0, generation: 0 },
         ping_interval: node.client.ping_interval,
@@ -92,12 +94,12 @@ pub fn try_token(
     for command in commands {
         session.receive(command.to_string().as_bytes(), &mut context);
     }
-    let code = effects.disconnect.map(|why| why.code.into()).or(effects.errors.first().copied());
-    let unknown = "the server would not say why";
-    Ok(code.map(|code| {
-        effects
-            .refusals
-            .pop()
-            .map_or(RefusalReport { code, cause: unknown, channel: "".into() }, |why| RefusalReport { code, ..why })
-    }))
+    Ok(refusal_of(effects))
+}
+
+/// Why a session has refused something; None = it has not.
+fn refusal_of(mut effects: Effects) -> Option<RefusalReport> {
+    let code = effects.disconnect.map(|why| why.code.into()).or(effects.errors.first().copied())?;
+    let unknown = || RefusalReport { code, cause: "the server would not say why", channel: "".into() };
+    Some(effects.refusals.pop().map_or_else(unknown, |why| RefusalReport { code, ..why }))
 }

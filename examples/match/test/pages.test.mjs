@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { launch } from '../../../tests/e2e/browser.mjs';
 import { Server } from '../../../tests/e2e/server.mjs';
 import { proxy } from './proxy.mjs';
@@ -28,7 +29,10 @@ after(async () => {
 
 async function start(port) {
   server = await Server.start({ port, args: (free) => ['serve', '--dev', '--no-match', '--port', String(free)] });
-  key = /reporter#key=(\S+)/.exec(server.output)?.[1];
+  // The server may answer before its banner has been read.
+  const told = () => /reporter#key=(\S+)/.exec(server.output)?.[1];
+  for (const end = Date.now() + 30_000; !told() && Date.now() < end; await sleep(20));
+  key = told();
   assert.ok(key, `the banner tells the reporter's address: ${server.output}`);
 }
 

@@ -6,7 +6,7 @@ use touchline_engine::ChannelOptions;
 use touchline_engine::directory::ConflictPolicy;
 use touchline_engine::hook::{DEFAULT_PROXY, ProxySettings, RpcOptions};
 
-use super::names::is_namespace_name;
+use super::names::{is_field_name, is_namespace_name};
 use crate::finding::Finding;
 use crate::keys::{NAMESPACES, PROXIES, RPC_NAMESPACES, WITHOUT_NAMESPACE};
 use crate::settings::Settings;
@@ -135,9 +135,4 @@ fn backend(section: &str, proxy: &ProxySettings, error: &mut impl FnMut(String))
     for name in proxy.http.static_headers.0.keys().filter(|name| !is_field_name(name)) {
         error(format!("{section}.http.static_headers: {name:?} is not the name of a header field"));
     }
-}
-
-/// Whether a text is a token of HTTP (RFC 9110 section 5.6.2).
-fn is_field_name(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }

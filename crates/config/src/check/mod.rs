@@ -3,6 +3,7 @@
 mod doubts;
 pub(crate) mod files;
 mod hooks;
+mod limits;
 mod names;
 mod paths;
 mod rules;

@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use touchline_engine::{ChannelOptions, ClientSettings, TokenSettings};
 
-use super::names::is_namespace_name;
-use super::{doubts, hooks, paths};
+use super::names::{is_field_name, is_namespace_name};
+use super::{doubts, hooks, limits, paths};
 use crate::finding::Finding;
 use crate::keys::{NAMESPACES, WITHOUT_NAMESPACE};
 use crate::probes::Probes;
@@ -32,6 +32,7 @@ pub(crate) fn check(settings: &Settings, probes: &Probes, findings: &mut Vec<Fin
     paths::check(settings, findings);
     doubts::check(settings, findings);
     hooks::check(settings, findings);
+    limits::check(settings, findings);
 }
 
 fn pings(settings: &Settings, findings: &mut Vec<Finding>) {
@@ -47,6 +48,22 @@ fn pings(settings: &Settings, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Checks the header field in which proxies name users.
+fn user_field(settings: &Settings, findings: &mut Vec<Finding>) {
+    let name = &settings.client.user_id_http_header;
+    if name.is_empty() {
+        return;
+    }
+    if settings.http_server.trusted_proxies.is_empty() {
+        let text = "needs http_server.trusted_proxies: the user is taken from them only";
+        findings.push(Finding::error(format!("client.user_id_http_header: {text}"), None));
+    }
+    if !is_field_name(name) {
+        let text = format!("client.user_id_http_header: {name:?} is not the name of a header field");
+        findings.push(Finding::error(text, None));
+    }
+}
+
 fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
     let server = &settings.http_server;
     if let Err(error) = server.bind_address() {
@@ -59,6 +76,7 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
     if let Some(bad) = server.bad_proxy() {
         findings.push(Finding::error(format!("http_server.trusted_proxies: {bad}"), None));
     }
+    user_field(settings, findings);
     for (section, is_on) in [("http_server", server.proxy_protocol), ("tcp", settings.tcp.proxy_protocol)] {
         if is_on && server.trusted_proxies.is_empty() {
             let text = "needs http_server.trusted_proxies: a header of the PROXY protocol is taken from them only";

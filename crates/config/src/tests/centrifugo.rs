@@ -130,7 +130,9 @@ fn keys_of_other_versions_and_editions_do_not_stop_the_start() {
             3,
         ),
         ("push_notifications.enabled = true", 1),
-        ("client.rate_limit.client_command.enabled = true", 1),
+        ("client.rate_limit.client_command.disconnect_on_accounted_limit = true", 1),
+        ("client.rate_limit.client_command.map_publish = {enabled = true}", 0),
+        ("client.rate_limit.redis_user_command = {enabled = false, publish = {enabled = true}}", 0),
         ("debug.enabled = true", 1),
         ("debug.enabled = false", 0),
     ] {

@@ -3,6 +3,7 @@
 mod centrifugo;
 mod limits;
 mod pages;
+mod rate_limits;
 mod reference;
 mod schema;
 mod table;

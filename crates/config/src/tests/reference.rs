@@ -38,12 +38,17 @@ fn reference() -> String {
     fill(PROSE, &parts)
 }
 
+/// A part of a section that has a heading of its own.
+const RATES: &str = "client.rate_limit";
+
 /// A heading and a table for each section of the file.
 fn sections() -> String {
     let mut text = String::new();
     let mut section = "";
     for key in KEYS.iter() {
         let (of_key, _) = key.path.split_once('.').expect("every key is in a section");
+        // Long enough for a section of its own.
+        let of_key = if key.path.starts_with(RATES) { RATES } else { of_key };
         if of_key != section {
             section = of_key;
             let _ = write!(text, "\n## `{section}`\n");
@@ -79,7 +84,8 @@ fn row(text: &mut String, key: &Key) {
         ValueKind::Pem => "PEM".to_owned(),
         ValueKind::Texts => "list of texts".to_owned(),
         ValueKind::StringMap => "table of texts".to_owned(),
-        ValueKind::Transforms => "list of tables".to_owned(),
+        ValueKind::Transforms | ValueKind::Buckets | ValueKind::Overrides(_) => "list of tables".to_owned(),
+        ValueKind::OverrideTable => "table of tables".to_owned(),
         ValueKind::Path => "path".to_owned(),
         ValueKind::Text | ValueKind::Pattern => key.kind.name(),
     };

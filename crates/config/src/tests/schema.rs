@@ -229,6 +229,22 @@ fn duration_text() -> impl Strategy<Value = String> {
     })
 }
 
+/// Lists of rates, and some that are nearly.
+fn rates() -> impl Strategy<Value = Json> {
+    let interval = prop_oneof![
+        duration_text().prop_map(Json::from),
+        prop::sample::select(NUMBERS).prop_map(Json::from),
+        Just(Json::Null)
+    ];
+    let rate = prop_oneof![prop::sample::select(NUMBERS).prop_map(Json::from), Just(json!("1")), Just(json!(0))];
+    let bucket = prop_oneof![
+        9 => (interval, rate).prop_map(|(interval, rate)| json!({ "interval": interval, "rate": rate })),
+        1 => Just(json!({ "rate": 1 })),
+        1 => Just(json!({ "interval": "1s", "rate": 1, "burst": 1 })),
+    ];
+    prop::collection::vec(bucket, 0..2).prop_map(Json::from)
+}
+
 /// Values of all types, the likely ones of a key more often.
 fn written(kind: ValueKind) -> BoxedStrategy<Json> {
     let words: Vec<&str> = match kind {
@@ -247,6 +263,13 @@ fn written(kind: ValueKind) -> BoxedStrategy<Json> {
         Just(json!({"a": 1})),
         Just(json!([{"status_code": 404, "to_error": {"code": 404}}])),
         Just(json!([{"status_code": 404, "to_disconnect": {"code": 404}}])),
+        rates(),
+        (prop::sample::select(vec!["namespace_name", "method", "name"]), rates())
+            .prop_map(|(name, rates)| json!([{ name: "one", "enabled": true, "buckets": rates }])),
+        rates().prop_map(|rates| json!({ "one": { "buckets": rates } })),
+        Just(json!([{"method": 1}])),
+        Just(json!([{"method": "one", "enabled": "yes"}])),
+        Just(json!([{"method": "one", "bucket": []}])),
         prop::collection::vec(item, 0..3).prop_map(Json::from),
         prop::sample::select(words).prop_map(Json::from),
         number_text().prop_map(Json::from),
@@ -307,7 +330,13 @@ proptest! {
         // The reader looks into the text of a key in PEM, of a pattern, and of what is JSON.
         let is_looked_into = matches!(
             placed.key.kind,
-            ValueKind::Pem | ValueKind::Pattern | ValueKind::StringMap | ValueKind::Transforms
+            ValueKind::Pem
+                | ValueKind::Pattern
+                | ValueKind::StringMap
+                | ValueKind::Transforms
+                | ValueKind::Buckets
+                | ValueKind::Overrides(_)
+                | ValueKind::OverrideTable
         );
         prop_assume!(!is_looked_into || !value.is_string());
         prop_assert_eq!(accepts(&SCHEMA, &whole), is_read(&placed, &whole), "{}", whole);

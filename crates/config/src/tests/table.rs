@@ -22,6 +22,11 @@ fn other_than_default(key: &Key) -> String {
             "something-else".to_owned()
         }
         ValueKind::StringMap => r#"{"a":"b"}"#.to_owned(),
+        ValueKind::Buckets => r#"[{"interval":"1s","rate":7}]"#.to_owned(),
+        ValueKind::Overrides(name) => {
+            format!(r#"[{{"buckets":[{{"interval":"1s","rate":7}}],"enabled":true,"{name}":"one"}}]"#)
+        }
+        ValueKind::OverrideTable => r#"{"one":{"buckets":[{"interval":"1s","rate":7}],"enabled":true}}"#.to_owned(),
         ValueKind::Transforms => {
             r#"[{"status_code":404,"to_error":{"code":404,"message":"gone","temporary":false}}]"#.to_owned()
         }

@@ -14,21 +14,17 @@ use touchline_protocol::publication::Tags;
 use touchline_protocol::websocket::CLOSE_REASON_MAX;
 
 use super::call::HookKind;
-use super::caps::{Capabilities, Capability, CapsEntry};
 use super::outcome::{
     ConnectAnswer, HookError, HookOutcome, HookResult, PublishAnswer, RefreshAnswer, SubRefreshAnswer, SubscribeAnswer,
 };
 use crate::base64_text::Base64Json;
-use crate::claims::{ConnectionClaims, EntryClaim, Overrides, SubscribeOptions};
+use crate::caps::{Capabilities, Capability, CapsCache, CapsEntry};
+use crate::claims::{ConnectionClaims, EntryClaim, Overrides, SubscribeOptions, labels_of};
 
 /// Longest text of an error of a backend, bytes; the rest is cut off.
 const MESSAGE_LEN_MAX: usize = 1_024;
 /// Longest time for which a subscribe answer holds, seconds.
 const CACHE_FOR_MAX: u64 = 300;
-/// Labels of a connection.
-const LABELS_MAX: usize = 32;
-/// Keys and texts of the labels of a connection, together, bytes.
-const LABELS_SIZE_MAX: usize = 4_096;
 
 /// Why an answer cannot be used, for logs. It holds nothing of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -53,11 +49,11 @@ pub enum AnswerFault {
     Value(&'static str),
 }
 
-/// Reads the answer to a hook of this kind.
+/// Reads the answer to a hook of this kind. `caps`: the compiled capabilities of the node.
 ///
 /// # Errors
 /// When it cannot be used: the action fails, and nothing is permitted.
-pub fn parse_answer(kind: HookKind, json: &[u8]) -> Result<HookOutcome, AnswerFault> {
+pub fn parse_answer(kind: HookKind, json: &[u8], caps: &CapsCache) -> Result<HookOutcome, AnswerFault> {
     let members: AnswerMembers<'_> = serde_json::from_slice(json).map_err(|_| AnswerFault::NoObject)?;
     if let Some(disconnect) = members.disconnect {
         return disconnect_of(disconnect);
@@ -66,7 +62,7 @@ pub fn parse_answer(kind: HookKind, json: &[u8]) -> Result<HookOutcome, AnswerFa
         return error_of(error);
     }
     match members.result {
-        Some(result) => result_of(kind, result).map(HookOutcome::Result),
+        Some(result) => result_of(kind, result, caps).map(HookOutcome::Result),
         None if members.has_others => Err(AnswerFault::Foreign),
         None => Ok(HookOutcome::Empty),
     }
@@ -163,10 +159,10 @@ fn disconnect_of(json: &RawValue) -> Result<HookOutcome, AnswerFault> {
     Ok(HookOutcome::Disconnect(Disconnect { code, reason: reason.into() }))
 }
 
-fn result_of(kind: HookKind, json: &RawValue) -> Result<HookResult, AnswerFault> {
+fn result_of(kind: HookKind, json: &RawValue, caps: &CapsCache) -> Result<HookResult, AnswerFault> {
     Ok(match kind {
-        HookKind::Connect => HookResult::Connect(Box::new(connect_of(read(json)?)?)),
-        HookKind::Refresh => HookResult::Refresh(refresh_of(read(json)?)?),
+        HookKind::Connect => HookResult::Connect(Box::new(connect_of(read(json)?, caps)?)),
+        HookKind::Refresh => HookResult::Refresh(refresh_of(read(json)?, caps)?),
         HookKind::Subscribe => HookResult::Subscribe(subscribe_of(read(json)?)?),
         HookKind::Publish => HookResult::Publish(Box::new(publish_of(read(json)?)?)),
         HookKind::Rpc => HookResult::Rpc(rpc_of(read(json)?)?),
@@ -189,8 +185,8 @@ fn meta_of(meta: Json) -> Result<Option<Bytes>, AnswerFault> {
     if meta.first() == Some(&b'{') { Ok(Some(meta)) } else { Err(AnswerFault::Value("meta is not an object")) }
 }
 
-fn caps_of(caps: Vec<CapsEntry>) -> Result<Option<Arc<Capabilities>>, AnswerFault> {
-    Capabilities::read(caps).map_err(AnswerFault::Value)
+fn caps_of(entries: Vec<CapsEntry>, cache: &CapsCache) -> Result<Option<Arc<Capabilities>>, AnswerFault> {
+    cache.read(entries).map_err(AnswerFault::Value)
 }
 
 /// A list, or `null`.
@@ -228,7 +224,7 @@ struct ConnectAnswerJson {
     register: Option<BTreeMap<String, Vec<String>>>,
 }
 
-fn connect_of(json: ConnectAnswerJson) -> Result<ConnectAnswer, AnswerFault> {
+fn connect_of(json: ConnectAnswerJson, caps: &CapsCache) -> Result<ConnectAnswer, AnswerFault> {
     let user = json.user.unwrap_or_default();
     if !is_plain_text(&user) {
         return Err(AnswerFault::Value("user has control characters"));
@@ -259,22 +255,9 @@ fn connect_of(json: ConnectAnswerJson) -> Result<ConnectAnswer, AnswerFault> {
         claims,
         data: payload(json.data, json.b64data)?,
         meta: meta_of(json.meta)?,
-        caps: caps_of(json.caps)?,
-        labels: labels_of(json.labels.unwrap_or_default())?,
+        caps: caps_of(json.caps, caps)?,
+        labels: labels_of(&json.labels.unwrap_or_default()).map_err(AnswerFault::Value)?,
     })
-}
-
-/// Labels as a JSON object; `None` = there are none.
-///
-/// # Errors
-/// When they are too many or too long.
-pub(crate) fn labels_of(labels: BTreeMap<String, String>) -> Result<Option<Bytes>, AnswerFault> {
-    let size: usize = labels.iter().map(|(key, text)| key.len() + text.len()).sum();
-    if labels.len() > LABELS_MAX || size > LABELS_SIZE_MAX {
-        return Err(AnswerFault::Value("labels are more than 32, or longer than 4,096 bytes"));
-    }
-    let json = serde_json::to_vec(&labels).map_err(|_| AnswerFault::Shape)?;
-    Ok((!labels.is_empty()).then(|| json.into()))
 }
 
 #[derive(Deserialize, Default)]
@@ -289,10 +272,10 @@ struct RefreshJson {
     caps: Option<Vec<CapsEntry>>,
 }
 
-fn refresh_of(json: RefreshJson) -> Result<RefreshAnswer, AnswerFault> {
+fn refresh_of(json: RefreshJson, cache: &CapsCache) -> Result<RefreshAnswer, AnswerFault> {
     let caps = match json.caps {
         // An empty list takes away what was granted; an absent one changes nothing.
-        Some(caps) => Some(caps_of(caps)?.unwrap_or_default()),
+        Some(caps) => Some(caps_of(caps, cache)?.unwrap_or_default()),
         None => None,
     };
     let (info, meta) = (payload(json.info, json.b64info)?, meta_of(json.meta)?);

@@ -49,6 +49,9 @@ impl HookKind {
     }
 }
 
+/// Names, in lower case, and values of header fields that a client has claimed.
+pub type EmulatedHeaders = Arc<[(Box<str>, Box<str>)]>;
+
 /// A question of a session to the backend. The answer goes to [`crate::Session::handle_hook`].
 #[derive(Debug)]
 pub struct HookCall {
@@ -61,7 +64,7 @@ pub struct HookCall {
     /// Labels of the connection, a JSON object of texts; `None` = it has none.
     pub labels: Option<Bytes>,
     /// Header fields that the client claimed in its connect command, of those that some hook forwards.
-    pub emulated_headers: Option<Arc<[(Box<str>, Box<str>)]>>,
+    pub emulated_headers: Option<EmulatedHeaders>,
     /// What is asked.
     pub request: HookRequest,
 }

@@ -6,13 +6,11 @@
 
 mod answer;
 mod call;
-mod caps;
 mod outcome;
 mod settings;
 
 pub use answer::{AnswerFault, parse_answer};
-pub use call::{ConflictClaim, HookCall, HookKind, HookRequest};
-pub use caps::{Capabilities, Capability, CapsEntry};
+pub use call::{ConflictClaim, EmulatedHeaders, HookCall, HookKind, HookRequest};
 pub use outcome::{
     ConnectAnswer, HookError, HookOutcome, HookResult, PublishAnswer, RefreshAnswer, SubRefreshAnswer, SubscribeAnswer,
 };

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use touchline_protocol::Disconnect;
 use touchline_protocol::publication::Tags;
 
-use super::caps::{Capabilities, Capability};
+use crate::caps::{Capabilities, Capability};
 use crate::claims::{ConnectionClaims, Overrides};
 
 /// The outcome of a [`super::HookCall`].

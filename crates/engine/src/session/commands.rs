@@ -12,6 +12,7 @@ use touchline_protocol::stream::ChannelName;
 use super::context::Context;
 use super::flow::Deferred;
 use super::hook_state::HookState;
+use super::limits::Toll;
 use super::state::{Phase, Session};
 use super::ticket::{ReplyKind, Ticket};
 use super::transport::TransportMode;
@@ -21,6 +22,23 @@ use crate::settings::ClientSettings;
 
 /// Control frames that a client may send before it has connected. Libraries send one or two.
 const EARLY_FRAMES_MAX: u8 = 16;
+
+/// What has been executed of an input.
+struct Executed {
+    /// Commands that were executed, refused by their rates, or not valid.
+    count: usize,
+    /// Their length, bytes.
+    used: usize,
+    /// The command that follows them has been charged to its rates.
+    is_paid: bool,
+}
+
+impl Executed {
+    /// All of an input.
+    fn all(count: usize, input: &[u8]) -> Self {
+        Executed { count, used: input.len(), is_paid: false }
+    }
+}
 
 impl Session {
     /// Handles a message of the client: one or more commands. Returns how many were executed or not valid.
@@ -34,33 +52,46 @@ impl Session {
             self.connect_one_way(input, context);
             return 1;
         }
-        let (count, used) = self.execute_commands(input, context);
+        let Executed { count, used, is_paid } = self.execute_commands(input, false, context);
         self.defer(&input[used..], context);
+        if is_paid && let Some(deferred) = self.rare.as_mut().and_then(|rare| rare.deferred.as_mut()) {
+            deferred.is_paid = true;
+        }
         if count == 0 && used == input.len() && self.transport != TransportMode::Lines {
             context.disconnect(Disconnect::BAD_REQUEST);
         }
         count
     }
 
-    /// Executes commands while there is room. Returns how many, and their length in bytes.
-    fn execute_commands(&mut self, input: &[u8], context: &mut Context<'_>) -> (usize, usize) {
+    /// Executes commands while there is room and their rates allow it. `is_paid`: the first of them has been charged to
+    /// its rates.
+    fn execute_commands(&mut self, input: &[u8], mut is_paid: bool, context: &mut Context<'_>) -> Executed {
         let mut commands = Commands::read(context.effects.messages.encoding(), input);
-        let mut count = 0;
+        let (node, mut count) = (context.node, 0);
         while self.has_room(context) {
             let before = commands.rest();
-            let Some(command) = commands.next() else { return (count, input.len()) };
-            count += 1;
+            let Some(command) = commands.next() else { return Executed::all(count, input) };
             let Ok(command) = command else {
                 self.note_mistake(input, context);
-                return (count, input.len());
+                return Executed::all(count + 1, input);
             };
+            let toll = match &node.limits {
+                Some(limits) if !std::mem::take(&mut is_paid) => self.charge_command(limits, &command, context),
+                _ => Toll::Paid,
+            };
+            if toll == Toll::Later {
+                return Executed { count, used: input.len() - before.len(), is_paid: true };
+            }
+            count += 1;
             self.note_command();
-            self.command(command, &before[..before.len() - commands.rest().len()], context);
+            if toll == Toll::Paid {
+                self.command(command, &before[..before.len() - commands.rest().len()], context);
+            }
             if context.effects.disconnect.is_some() || !self.is_listening() {
-                return (count, input.len());
+                return Executed::all(count, input);
             }
         }
-        (count, input.len() - commands.rest().len())
+        Executed { count, used: input.len() - commands.rest().len(), is_paid }
     }
 
     /// Executes a command. `input`: the command as it came.
@@ -139,7 +170,7 @@ impl Session {
     /// Whether commands wait for room.
     pub fn is_deferring(&self) -> bool {
         let Some(rare) = &self.rare else { return false };
-        rare.deferred.is_some() || rare.hooks.as_ref().is_some_and(|hooks| !hooks.ready.is_empty())
+        rare.deferred.is_some() || rare.hooks.as_ref().is_some_and(|hooks| hooks.has_ready())
     }
 
     fn deferred(&self) -> Option<&Deferred> {
@@ -162,12 +193,13 @@ impl Session {
             return 0;
         }
         let ready = self.run_ready(context);
-        if self.hooks().is_some_and(|hooks| !hooks.ready.is_empty()) {
+        if self.hooks().is_some_and(|hooks| hooks.has_ready()) {
             return ready;
         }
         let Some(mut deferred) = self.rare.as_mut().and_then(|rare| rare.deferred.take()) else { return ready };
-        let (count, used) = self.execute_commands(&deferred.bytes[deferred.at..], context);
-        deferred.at += used;
+        let Executed { count, used, is_paid } =
+            self.execute_commands(&deferred.bytes[deferred.at..], deferred.is_paid, context);
+        (deferred.at, deferred.is_paid) = (deferred.at + used, is_paid);
         if !is_blank(&deferred.bytes[deferred.at..], context) && self.is_listening() {
             self.rare.get_or_insert_default().deferred = Some(deferred);
         }

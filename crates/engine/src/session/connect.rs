@@ -18,9 +18,10 @@ use super::server::ServerSubscription;
 use super::state::{Connecting, Phase, Session};
 use super::ticket::Ticket;
 use super::transport::TransportMode;
-use crate::claims::{ConnectionClaims, SubscribeOptions, TokenError, connection_claims, expiry};
+use crate::caps::Capabilities;
+use crate::claims::{ConnectionClaims, SubscribeOptions, TokenError, connection_claims, expiry, labels_of};
 use crate::duration::millis;
-use crate::hook::{Capabilities, ConnectAnswer};
+use crate::hook::ConnectAnswer;
 use crate::request::{ClientPosition, Response};
 
 /// How long a refused client may take to close the connection, milliseconds.
@@ -31,6 +32,9 @@ impl Session {
         if !matches!(self.phase, Phase::AwaitingConnect) || command == 0 {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
+        if context.node.limits.is_some() && !self.may_try_connect(command, context) {
+            return;
+        }
         if !request.name.is_empty() {
             context.effects.program = Some(((*request.name).into(), (*request.version).into()));
         }
@@ -40,7 +44,10 @@ impl Session {
         match self.authenticate(&request.token, context) {
             Ok(claims) => self.admit(command, request.subs, ClientAdmission::of_token(claims), context),
             Err(ConnectRefusal::Error(error)) => self.refuse_connect(command, error, context),
-            Err(ConnectRefusal::Disconnect(why)) => context.disconnect(why),
+            Err(ConnectRefusal::Disconnect(why)) => {
+                self.note_failed_connect(context);
+                context.disconnect(why);
+            }
         }
     }
 
@@ -56,6 +63,9 @@ impl Session {
         let ClientAdmission { claims, data, is_of_hook, .. } = &admission;
         let is_of_hook = *is_of_hook;
         self.user = claims.sub.as_str().into();
+        if context.node.limits.is_some() && !self.may_connect_as_user(command, context) {
+            return;
+        }
         let info = claims.info.as_deref().or(claims.b64info.as_ref().map(|packed| &*packed.0));
         self.conn_info = match info.map(data::checked_payload).transpose() {
             Ok(info) => info.map(Box::new),
@@ -111,7 +121,18 @@ impl Session {
     /// Keeps what the token or the backend says of the connection for later. Returns the claims; `None` = they cannot
     /// be used, and the connect is refused.
     fn keep_facts(&mut self, admission: ClientAdmission, context: &mut Context<'_>) -> Option<ConnectionClaims> {
-        let ClientAdmission { mut claims, mut meta, caps, labels, .. } = admission;
+        let ClientAdmission { mut claims, mut meta, mut caps, mut labels, is_of_hook, .. } = admission;
+        if !is_of_hook {
+            let of_token = context.node.hooks.caps.read(std::mem::take(&mut claims.caps));
+            match of_token.and_then(|caps| Ok((caps, labels_of(&claims.labels)?))) {
+                Ok(of_token) => (caps, labels) = of_token,
+                Err(cause) => {
+                    context.because(cause, "");
+                    context.disconnect(Disconnect::INVALID_TOKEN);
+                    return None;
+                }
+            }
+        }
         if let Some(json) = claims.meta.take() {
             match data::checked_payload(&json) {
                 Ok(json) if json.first() == Some(&b'{') => meta = Some(json),

@@ -10,10 +10,12 @@ use super::counted::UserCounter;
 use super::effects::{Effects, Outbound};
 use super::ticket::Ticket;
 use super::weight::Room;
+use crate::caps::CapsCache;
 use crate::claims::Verifier;
 use crate::directory::Scopes;
 use crate::hook::RpcSettings;
 use crate::hub::Hub;
+use crate::limit::RateLimits;
 use crate::namespace::Namespaces;
 use crate::request::{ChannelRequest, ConnectionId};
 use crate::settings::ClientSettings;
@@ -39,6 +41,8 @@ pub struct SessionSettings {
     pub signer: Arc<dyn SessionSigner + Send + Sync>,
     /// Counts the connections of users; `None` = they have no limit.
     pub users: Option<Arc<dyn UserCounter + Send + Sync>>,
+    /// The rates of commands, errors and failed connects; `None` = none is switched on.
+    pub limits: Option<RateLimits>,
     /// Bytes that a client may send ahead while its connect is under way.
     pub deferred_max: usize,
     /// The limits of what clients may report.
@@ -56,6 +60,8 @@ pub struct HookNeeds {
     pub emulated_header_names: Vec<String>,
     /// Some hook is sent the `meta` of connections.
     pub keeps_meta: bool,
+    /// The compiled capabilities of connections.
+    pub caps: Arc<CapsCache>,
 }
 
 /// Signs client ids, so that `/emulation` can authenticate them.
@@ -68,6 +74,8 @@ pub trait SessionSigner {
 pub struct Context<'a> {
     /// Unix milliseconds.
     pub now_ms: u64,
+    /// The time by which rates are measured: microseconds of a clock that is never set.
+    pub now_us: u64,
     /// A random number, new for each call.
     pub random: u64,
     /// The id of the session's connection.
@@ -90,6 +98,11 @@ impl Context<'_> {
     /// The time of the call, Unix seconds.
     pub(super) fn now_s(&self) -> u64 {
         self.now_ms / 1_000
+    }
+
+    /// The time by which rates are measured, nanoseconds.
+    pub(super) fn now_ns(&self) -> u64 {
+        self.now_us.saturating_mul(1_000)
     }
 
     /// Sends a request to the home of a channel. Without a ticket there is no reply.

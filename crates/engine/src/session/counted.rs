@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::flow::Deferred;
 use super::hook_state::HookState;
+use super::limit_state::LimitState;
 
 /// Counts the connections of each user on all shards of a node.
 pub trait UserCounter {
@@ -26,6 +27,8 @@ pub(super) struct RareState {
     pub(super) deferred: Option<Deferred>,
     /// What hooks need; `None` = none was asked, and no token said anything for one.
     pub(super) hooks: Option<Box<HookState>>,
+    /// What rates need; `None` = none is switched on that needs something of this session yet.
+    pub(super) limits: Option<Box<LimitState>>,
 }
 
 /// A connection that is counted until this is dropped, so that its end is counted exactly once.

@@ -27,6 +27,9 @@ pub struct Effects {
     pub hook_calls: Vec<HookCall>,
     /// Numbers of questions whose answer is not wanted any more.
     pub cancelled_hooks: Vec<u32>,
+    /// The client's next command is to be carried out at this time, as of [`super::Context::now_us`], and its input
+    /// waits until then; `None` = at once.
+    pub hold_until_us: Option<u64>,
     /// Ends the connection.
     pub disconnect: Option<Disconnect>,
     /// Name and version of the client's program, once the client has sent them; for metrics.

@@ -20,6 +20,8 @@ pub(super) struct Deferred {
     pub(super) bytes: Vec<u8>,
     /// Bytes of the commands that have been executed.
     pub(super) at: usize,
+    /// The next command has been charged to its rates.
+    pub(super) is_paid: bool,
 }
 
 impl Flow {

@@ -8,8 +8,9 @@ use super::context::Context;
 use super::hook_state::{RetryPlan, WaitingAction};
 use super::state::Session;
 use super::subscription::Subscription;
+use crate::caps::Capability;
 use crate::duration::millis;
-use crate::hook::{Capability, HookOutcome, HookRequest, HookResult, RefreshAnswer, SubRefreshAnswer};
+use crate::hook::{HookOutcome, HookRequest, HookResult, RefreshAnswer, SubRefreshAnswer};
 use crate::settings::ClientSettings;
 
 /// The longest time over which refreshes are spread, so that a crowd that connected together does not ask together.

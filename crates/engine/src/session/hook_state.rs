@@ -10,8 +10,9 @@ use bytes::Bytes;
 use touchline_protocol::command::SubscribeCommand;
 use touchline_protocol::filter::FilterNode;
 
+use crate::caps::Capabilities;
 use crate::duration::millis;
-use crate::hook::Capabilities;
+use crate::hook::EmulatedHeaders;
 use crate::settings::ClientSettings;
 
 /// Bytes of commands that may wait behind hooks before the next commands wait too.
@@ -27,7 +28,7 @@ pub(super) struct HookState {
     last_serial: u32,
     waits: Vec<HookWait>,
     /// Commands that have waited behind a hook, each whole, in order: they are executed once there is room.
-    pub(super) ready: VecDeque<Box<[u8]>>,
+    ready: VecDeque<Box<[u8]>>,
     /// Bytes of the commands behind hooks and of `ready`.
     held_size: usize,
     /// Waiting commands among `waits`.
@@ -37,7 +38,7 @@ pub(super) struct HookState {
     /// Labels of the connection, a JSON object of texts.
     pub(super) labels: Option<Bytes>,
     /// Header fields that the client has claimed.
-    pub(super) emulated_headers: Option<Arc<[(Box<str>, Box<str>)]>>,
+    pub(super) emulated_headers: Option<EmulatedHeaders>,
     /// What the client may do in channels besides what their namespaces allow.
     pub(super) caps: Option<Arc<Capabilities>>,
     /// The refresh of the connection.
@@ -187,6 +188,18 @@ impl HookState {
         wait.behind.push_back(command.into());
         self.held_size += command.len();
         true
+    }
+
+    /// Lets the commands behind a question go on. They came before those that are ready: each was looked at earlier.
+    pub(super) fn put_back(&mut self, behind: VecDeque<Box<[u8]>>) {
+        for command in behind.into_iter().rev() {
+            self.ready.push_front(command);
+        }
+    }
+
+    /// Whether commands that have waited may go on.
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// Takes the next command that has waited.

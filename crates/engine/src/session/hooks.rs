@@ -198,7 +198,7 @@ impl Session {
             WaitingAction::SubRefresh => self.sub_refresh_answered(&channel, outcome, context),
         }
         if !behind.is_empty() && self.is_listening() {
-            self.hooks_mut().ready.extend(behind);
+            self.hooks_mut().put_back(behind);
         }
         self.run_ready(context);
     }
@@ -218,7 +218,8 @@ impl Session {
         count
     }
 
-    /// Ends the question whether the client may subscribe to a channel. `reply`: what the waiting command gets.
+    /// Ends the question whether the client may subscribe to a channel. `reply`: what the waiting command gets. The
+    /// commands behind it go on with the next [`Session::run_ready`].
     pub(super) fn cancel_subscribe(&mut self, channel: &str, reply: &Reply<'_>, context: &mut Context<'_>) {
         let Some(serial) = self.hooks().and_then(|state| state.subscribe_to(channel)) else { return };
         let Some((HookWait { action: WaitingAction::Subscribe { command, .. }, behind, .. }, _)) =
@@ -229,8 +230,7 @@ impl Session {
         self.flow.release();
         context.effects.cancelled_hooks.push(serial);
         context.effects.messages.reply(command, reply);
-        self.hooks_mut().ready.extend(behind);
-        self.run_ready(context);
+        self.hooks_mut().put_back(behind);
     }
 
     /// Ends all questions, because the session ends.
@@ -254,10 +254,23 @@ impl Session {
             }
             HookOutcome::Empty => match self.authenticate_without_token(context) {
                 Ok(claims) => self.admit(command, subs, ClientAdmission::of_token(claims), context),
-                Err(why) => context.disconnect(why),
+                Err(why) => {
+                    self.note_failed_connect(context);
+                    context.disconnect(why);
+                }
             },
-            HookOutcome::Error(error) => self.refuse_connect_as(command, &error, context),
-            HookOutcome::Disconnect(why) => context.disconnect(why),
+            HookOutcome::Error(error) => {
+                if !error.temporary {
+                    self.note_failed_connect(context);
+                }
+                self.refuse_connect_as(command, &error, context);
+            }
+            HookOutcome::Disconnect(why) => {
+                if !why.is_reconnect() {
+                    self.note_failed_connect(context);
+                }
+                context.disconnect(why);
+            }
             HookOutcome::Refused(outcome) => self.connect_answered(command, subs, *outcome, context),
             HookOutcome::Busy => self.refuse_connect(command, Error::TOO_MANY_REQUESTS, context),
             HookOutcome::Failed | HookOutcome::Result(_) => {

@@ -16,6 +16,8 @@ mod heartbeat;
 mod hook_refresh;
 mod hook_state;
 mod hooks;
+mod limit_state;
+mod limits;
 mod lines;
 mod permission;
 mod pings;

@@ -4,7 +4,7 @@ use touchline_protocol::Error;
 
 use super::context::Context;
 use super::state::Session;
-use crate::hook::Capability;
+use crate::caps::Capability;
 use crate::namespace::ChannelOptions;
 
 /// What a client may be permitted to do in a channel.

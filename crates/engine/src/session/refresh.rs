@@ -11,7 +11,7 @@ use touchline_protocol::{Disconnect, Error, data};
 use super::context::Context;
 use super::refusal::{OTHER_CHANNEL, OTHER_USER, TOKEN_EXPIRED};
 use super::state::Session;
-use super::subscribe::{SubscribeRefusal, subscription_expiry};
+use super::subscribe::{SubscribeRefusal, allow_of, subscription_expiry};
 use super::subscription::Subscription;
 use crate::claims::{TokenError, connection_claims, expiry};
 use crate::directory::DirectoryRequest;
@@ -44,7 +44,18 @@ impl Session {
         if expire_at.is_some_and(|at| at <= context.now_s()) {
             return context.disconnect(Disconnect::EXPIRED);
         }
+        let caps = match context.node.hooks.caps.read(claims.caps) {
+            Ok(caps) => caps,
+            Err(cause) => {
+                context.because(cause, "");
+                return context.disconnect(Disconnect::INVALID_TOKEN);
+            }
+        };
         self.expire_at_s = expire_at.map_or(0, |at| u32::try_from(at).unwrap_or(u32::MAX));
+        if caps.is_some() || self.hooks().is_some_and(|state| state.caps.is_some()) {
+            self.hooks_mut().caps = caps;
+            self.end_what_caps_lost(context);
+        }
         if let Some(Ok(info)) =
             claims.info.or(claims.b64info.map(|info| info.0)).map(|info| data::checked_payload(&info))
         {
@@ -106,11 +117,13 @@ impl Session {
         let Ok(expire_at_s) = subscription_expiry(&claims, context.now_s()) else {
             return context.disconnect(Disconnect::SUBSCRIPTION_EXPIRED);
         };
+        let Ok(allow) = allow_of(&claims, context) else { return context.disconnect(Disconnect::INVALID_TOKEN) };
         let subscription = &mut self.subscriptions[index];
         if subscription.is_refreshed_by_hook {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
         subscription.expire_at_s = expire_at_s;
+        subscription.set_allow(allow);
         let ttl_s = subscription.ttl_s(context.now_s());
         context.effects.messages.reply(command, &Reply::SubRefresh { ttl_s });
     }

@@ -100,6 +100,11 @@ impl Session {
                 self.cancel_subscribe(&channel, &refusal, context);
             }
         }
+        self.end_by_server(channel, context);
+        self.run_ready(context);
+    }
+
+    fn end_by_server(&mut self, channel: &str, context: &mut Context<'_>) {
         if channel.is_empty() {
             while let Some(last) = self.subscriptions.len().checked_sub(1) {
                 self.end(last, Unsubscribe::SERVER, context);

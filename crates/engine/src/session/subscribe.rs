@@ -16,9 +16,10 @@ use super::state::{Phase, Session};
 use super::subscription::{Extra, PresenceEntry, Subscription};
 use super::ticket::Ticket;
 use super::weight::Weight;
+use crate::caps::Capability;
 use crate::claims::{BoolValue, Overrides, SubscriptionClaims, TokenError, expiry};
 use crate::directory::DirectoryRequest;
-use crate::hook::{Capability, SubscribeAnswer};
+use crate::hook::SubscribeAnswer;
 use crate::hub::DeliveryOptions;
 use crate::namespace::{ChannelOptions, WATCH_CHANNEL_PREFIX};
 use crate::request::{ChannelRequest, ClientPosition, Recover, Response, Subscribe};
@@ -228,9 +229,10 @@ impl Session {
             return Err(SubscribeRefusal::Disconnect(Disconnect::INVALID_TOKEN));
         }
         let expire_at_s = subscription_expiry(&claims, context.now_s())?;
+        let allow = allow_of(&claims, context)?;
         let info = claims.info.or(claims.b64info.map(|b| b.0));
         let chan_info = info.map(|info| data::checked_payload(&info)).transpose()?;
-        Ok(Grant { chan_info, overrides: claims.overrides, expire_at_s, ..Grant::default() })
+        Ok(Grant { chan_info, overrides: claims.overrides, expire_at_s, allow, ..Grant::default() })
     }
 
     /// Verifies a subscription token of this client.
@@ -397,6 +399,7 @@ impl Session {
             self.remove(index, context);
         }
         context.effects.messages.reply(command, &Reply::Unsubscribe);
+        self.run_ready(context);
     }
 
     /// Ends a subscription without a push to the client.
@@ -479,5 +482,19 @@ pub(super) fn subscription_expiry(claims: &SubscriptionClaims, now_s: u64) -> Re
         None => Ok(0),
         Some(at) if at <= now_s => Err(Error::EXPIRED),
         Some(at) => Ok(u32::try_from(at).unwrap_or(u32::MAX)),
+    }
+}
+
+/// What a subscription token allows the client to do in the channel besides what its namespace allows.
+pub(super) fn allow_of(claims: &SubscriptionClaims, context: &mut Context<'_>) -> Result<Capability, SubscribeRefusal> {
+    if claims.allow.is_empty() {
+        return Ok(Capability::default());
+    }
+    match Capability::read(&claims.allow) {
+        Some(allow) => Ok(allow),
+        None => {
+            context.because("allow of the token has a word other than sub, pub, prs, hst", &claims.channel);
+            Err(Error::PERMISSION_DENIED.into())
+        }
     }
 }

@@ -9,7 +9,7 @@ use touchline_protocol::message::SubscribeResult;
 use touchline_protocol::publication::Recovered;
 
 use super::hook_state::RetryPlan;
-use crate::hook::Capability;
+use crate::caps::Capability;
 use crate::hub::{LocalChannel, Membership};
 use crate::request::Subscribed;
 
@@ -81,6 +81,13 @@ impl Subscription {
             delta: self.is_delta,
             data: self.data(),
             missed: Recovered { publications: recovered.map_or(&[], Vec::as_slice), is_delta: self.is_delta },
+        }
+    }
+
+    /// Sets what the client may do in the channel besides what its namespace allows.
+    pub(super) fn set_allow(&mut self, allow: Capability) {
+        if self.extra.is_some() || allow != Capability::default() {
+            self.extra.get_or_insert_default().allow = allow;
         }
     }
 

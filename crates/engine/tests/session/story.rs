@@ -17,17 +17,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use touchline_engine::directory::{Directory, DirectoryEffect, ScopeOptions, message_push, numbered};
+use touchline_engine::hook::{HookCall, HookOutcome};
 use touchline_engine::request::{ChannelEvent, Publish};
-use touchline_engine::session::{
-    RefusalReport, Room, SessionSettings, SessionSigner, Ticket, TransportMode, UserCounter,
-};
+use touchline_engine::session::{RefusalReport, Room, SessionSettings, Ticket, TransportMode, UserCounter};
 use touchline_engine::tracker::{TrackLimits, Tracker};
 use touchline_engine::{
-    ChannelOptions, ChannelRequest, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context,
-    Delivery, Effects, Hub, Namespace, Namespaces, Response, Session, SubscriptionClaims, TokenError, Verifier,
+    ChannelOptions, ChannelRequest, ChannelSettings, Channels, ClientSettings, ConnectionId, Context, Delivery,
+    Effects, Hub, Namespace, Namespaces, Response, Session,
 };
 use touchline_protocol::message::Encoding;
 use touchline_protocol::publication::{Content, Delta};
@@ -36,38 +34,10 @@ use touchline_protocol::wire::{Coding, Framing};
 use touchline_protocol::{Disconnect, Wire};
 use touchline_registry::{HashSeed, OwnerId, ReplicaTiming};
 
+use crate::claims::Claims;
+
 /// When every story begins, Unix seconds.
 pub(crate) const START_S: u64 = 1_000_000_000;
-
-/// A token is its claims. It verifies nothing by itself: what is expired is seen by the session, or the token says so.
-struct Claims;
-
-impl Claims {
-    fn read<T: DeserializeOwned>(token: &str) -> Result<T, TokenError> {
-        match token {
-            "expired" => Err(TokenError::Expired),
-            _ => {
-                serde_json::from_str(&token.replace('\'', "\"")).map_err(|_| TokenError::Invalid("the token is forged"))
-            }
-        }
-    }
-}
-
-impl Verifier for Claims {
-    fn connection(&self, token: &str, _: u64) -> Result<ConnectionClaims, TokenError> {
-        Self::read(token)
-    }
-
-    fn subscription(&self, token: &str, _: u64) -> Result<SubscriptionClaims, TokenError> {
-        Self::read(token)
-    }
-}
-
-impl SessionSigner for Claims {
-    fn sign(&self, client: OwnerId) -> String {
-        format!("seal of {}", client.0[0])
-    }
-}
 
 /// The configuration of a story.
 pub(crate) struct Settings {
@@ -131,6 +101,8 @@ pub(crate) struct Story {
     pub(crate) requests: Vec<(ChannelName, String)>,
     /// Every request to the directory.
     pub(crate) asks: Vec<String>,
+    /// Every question to the backend that has no answer and was not cancelled, with the connection that asks.
+    pub(crate) questions: Vec<(usize, HookCall)>,
     pub(crate) now_ms: u64,
     hub: Hub,
     channels: Channels,
@@ -174,6 +146,7 @@ impl Story {
             id: "node".into(),
             signer: Arc::new(Claims),
             users: settings.users,
+            limits: None,
             deferred_max: settings.deferred_max,
             track: settings.track,
             line_idle: settings.line_idle,
@@ -187,6 +160,7 @@ impl Story {
             tracker: Tracker::default(),
             requests: Vec::new(),
             asks: Vec::new(),
+            questions: Vec::new(),
             now_ms,
             hub: Hub::new(HashSeed::repeatable(7)),
             channels,
@@ -365,6 +339,19 @@ impl Story {
         }
     }
 
+    /// The backend answers one of its questions.
+    pub(crate) fn answer_question(&mut self, number: usize, outcome: HookOutcome) {
+        let (index, call) = self.questions.remove(number);
+        self.answer_serial(index, call.serial, outcome);
+    }
+
+    /// The backend answers the question of this number of a connection, be it cancelled.
+    pub(crate) fn answer_serial(&mut self, index: usize, serial: u32, outcome: HookOutcome) {
+        self.act(index, |session, context| session.handle_hook(serial, outcome, context));
+        while self.people[index].session.is_deferring() && self.act(index, Session::resume) > 0 {}
+        self.carry();
+    }
+
     /// Answers and deliveries under way.
     pub(crate) fn under_way(&self) -> usize {
         self.queue.len()
@@ -393,6 +380,7 @@ impl Story {
             &mut person.session,
             &mut Context {
                 now_ms: self.now_ms,
+                now_us: 0,
                 random: self.random,
                 id: ConnectionId { shard: 0, slot: index as u32, generation: 0 },
                 ping_interval: self.node.client.ping_interval,
@@ -436,6 +424,8 @@ impl Story {
     }
 
     fn request(&mut self, index: usize, effects: Effects) {
+        self.questions.extend(effects.hook_calls.into_iter().map(|call| (index, call)));
+        self.questions.retain(|(asker, call)| *asker != index || !effects.cancelled_hooks.contains(&call.serial));
         for outbound in effects.requests {
             self.requests.push((outbound.channel.clone(), format!("{:?}", outbound.request)));
             let response = self.channels.execute(&outbound.channel, outbound.request, self.now_ms);

@@ -14,6 +14,7 @@ use touchline_registry::Counters;
 use super::metrics_text::text_format;
 use crate::node::Node;
 use crate::runtime::hook_metrics::{CallOutcome, HookCollector, HookMetrics};
+use crate::runtime::limit_metrics::{LimitCollector, LimitMetrics, TableSizes};
 use crate::runtime::metrics::{
     ClusterStatus, NodeCollector, RegistryCollector, ShardMetrics, StatsCollector, StoreCollector,
 };
@@ -29,6 +30,8 @@ pub(super) struct Scrape {
     stats: Option<StatsCollector>,
     /// None = no hook is switched on.
     hooks: Option<HookCollector>,
+    /// None = no rate is switched on.
+    limits: Option<LimitCollector>,
     http_buffered_bytes: usize,
 }
 
@@ -48,6 +51,10 @@ impl Scrape {
                 .hooks
                 .as_ref()
                 .map(|hooks| HookCollector { metrics: Arc::clone(&hooks.metrics), outstanding: hooks.outstanding() }),
+            limits: node.limits.as_ref().map(|tables| LimitCollector {
+                metrics: Arc::clone(&tables.metrics),
+                sizes: tables.sizes(node.clock.elapsed_us() * 1_000),
+            }),
             http_buffered_bytes: node.shards.iter().map(|shard| shard.http_buffered()).sum(),
         }
     }
@@ -60,6 +67,8 @@ impl Scrape {
         shard.programs.enter("program", "1");
         let hooks = HookMetrics::of(vec!["backend".to_owned()]);
         hooks.count(HookKind::Connect, CallOutcome::Answered);
+        let limits = LimitMetrics::default();
+        limits.commands[0][0][0].add_shared(1);
         let scope = ScopeMetrics { scope: "scope".into(), names: 0, members: 0, counters: Counters::default() };
         Scrape {
             registry: RegistryCollector {
@@ -70,6 +79,7 @@ impl Scrape {
             store: Some(StoreCollector(Arc::default())),
             stats: Some(StatsCollector(Arc::default())),
             hooks: Some(HookCollector { metrics: Arc::new(hooks), outstanding: 0 }),
+            limits: Some(LimitCollector { metrics: Arc::new(limits), sizes: TableSizes::default() }),
             http_buffered_bytes: 0,
         }
     }
@@ -90,6 +100,9 @@ impl Scrape {
         }
         if let Some(hooks) = self.hooks {
             registry.register_collector(Box::new(hooks));
+        }
+        if let Some(limits) = self.limits {
+            registry.register_collector(Box::new(limits));
         }
         let buffered = ConstGauge::new(self.http_buffered_bytes as i64);
         registry.register("http_buffered_bytes", "Bytes held for requests and streams of HTTP", buffered);

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::Uri;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use touchline_config::Settings;
+use touchline_engine::caps::CapsCache;
 use touchline_engine::directory::ConflictPolicy;
 use touchline_engine::hook::{DEFAULT_PROXY, HookKind, HookRequest, ProxySettings, StatusTransforms};
 
@@ -78,6 +79,8 @@ pub(crate) struct Endpoints {
     pub(super) all: Vec<Endpoint>,
     /// The backend of each hook that has one, by its kind and the name of the proxy.
     by_use: HashMap<(HookKind, String), usize>,
+    /// The compiled capabilities of the node, which answers may bring too.
+    pub(crate) caps: Arc<CapsCache>,
 }
 
 impl Endpoints {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode};
+use touchline_engine::caps::CapsCache;
 use touchline_engine::directory::client_text;
 use touchline_engine::hook::{
     ConflictClaim, HookError, HookKind, HookOutcome, HookRequest, TransformOutcome, parse_answer,
@@ -27,8 +28,8 @@ pub(super) struct Asked {
 
 impl Asked {
     /// What an answer to a hook of this kind means.
-    pub(super) fn read(kind: HookKind, json: &[u8]) -> Self {
-        match parse_answer(kind, json) {
+    pub(super) fn read(kind: HookKind, json: &[u8], caps: &CapsCache) -> Self {
+        match parse_answer(kind, json, caps) {
             Ok(outcome) => Asked { outcome, fault: None, is_outage: false },
             Err(fault) => Asked::failed(fault.to_string(), false),
         }
@@ -40,7 +41,13 @@ impl Asked {
 }
 
 /// Asks a backend over HTTP. The time limit is the caller's.
-pub(super) async fn ask(endpoint: &Endpoint, backend: &HttpBackend, job: &HookJob, answer_max: usize) -> Asked {
+pub(super) async fn ask(
+    endpoint: &Endpoint,
+    backend: &HttpBackend,
+    job: &HookJob,
+    caps: &CapsCache,
+    answer_max: usize,
+) -> Asked {
     let mut request = Request::new(Full::new(Bytes::from(body(endpoint, job))));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = backend.uri.clone();
@@ -52,7 +59,7 @@ pub(super) async fn ask(endpoint: &Endpoint, backend: &HttpBackend, job: &HookJo
     if answer.status != StatusCode::OK {
         return refused(backend, answer.status);
     }
-    Asked::read(job.call.request.kind(), &answer.body)
+    Asked::read(job.call.request.kind(), &answer.body, caps)
 }
 
 /// What a status other than 200 means.

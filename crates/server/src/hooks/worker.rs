@@ -456,15 +456,15 @@ impl HookWorker {
 
 /// Asks a backend, within its time limit.
 async fn ask_in_time(endpoints: Arc<Endpoints>, endpoint: usize, job: Box<HookJob>, answer_max: usize) -> Asked {
-    let endpoint = &endpoints.all[endpoint];
+    let (endpoint, caps) = (&endpoints.all[endpoint], &endpoints.caps);
     let answer = async {
         match &endpoint.backend {
-            Backend::Http(backend) => ask(endpoint, backend, &job, answer_max).await,
+            Backend::Http(backend) => ask(endpoint, backend, &job, caps, answer_max).await,
             Backend::Handler(handler) => {
                 let HookJob { client, transport, protocol, call, .. } = *job;
                 let client = HookClient { id: client_text(client), transport, protocol };
                 let kind = call.request.kind();
-                Asked::read(kind, handler.answer(client, call).await.json().as_bytes())
+                Asked::read(kind, handler.answer(client, call).await.json().as_bytes(), caps)
             }
         }
     };

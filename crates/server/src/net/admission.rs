@@ -6,10 +6,14 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use touchline_engine::limit::AddressKey;
+
 /// An admitted client.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) is_loopback: bool,
+    /// Its address, as rates go by it.
+    pub(crate) address: AddressKey,
     /// Its slot among the connections of its address; None = these are not limited.
     pub(crate) address_slot: Option<AddressSlot>,
 }
@@ -21,6 +25,8 @@ pub(crate) enum Denial {
     Full,
     /// Its address has as many connections as it may.
     Address,
+    /// Its address is refused for a while, by `client.rate_limit`.
+    Refused,
 }
 
 /// The limits of a node that all new connections share.
@@ -126,6 +132,14 @@ fn whole_network(address: IpAddr) -> IpAddr {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         address => address,
     }
+}
+
+/// An address as rates go by it.
+pub(crate) fn address_key(address: IpAddr) -> AddressKey {
+    AddressKey(match whole_network(address) {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits(),
+    })
 }
 
 #[cfg(test)]

@@ -1,16 +1,59 @@
-//! The header fields of a client's request that hooks pass on to a backend. A connection keeps only these.
+//! The header fields of a client's request that the node keeps: those that hooks pass on to a backend, and the user
+//! that a trusted proxy names.
 
 use std::sync::Arc;
 
 use hyper::header::{COOKIE, HeaderName, HeaderValue};
 
+use touchline_protocol::data::is_plain_text;
+
 use super::headers::Headers;
+use super::proxies::Proxies;
+use super::remote::Remote;
 
 /// Header fields of a client's request.
 pub(crate) type ForwardedHeaders = Arc<[(HeaderName, HeaderValue)]>;
 
+/// The fields that are kept of requests.
+#[derive(Debug, Default)]
+pub(crate) struct KeptFields {
+    /// Names of those that hooks pass on.
+    pub(crate) forwarded: Vec<HeaderName>,
+    /// The name of the one in which a trusted proxy names the user; None = no proxy does.
+    pub(crate) user: Option<HeaderName>,
+}
+
+/// What is kept of a client's request.
+#[derive(Debug, Default)]
+pub(crate) struct RequestFields {
+    pub(crate) forwarded: Option<ForwardedHeaders>,
+    /// The user that a trusted proxy names.
+    pub(crate) user: Option<String>,
+}
+
+impl KeptFields {
+    /// What is kept of a request with these headers, which `peer` has sent: the program at the other end of the
+    /// connection, be it a proxy.
+    pub(crate) fn of(&self, peer: Remote, proxies: &Proxies, headers: &impl Headers) -> RequestFields {
+        let user = self.user.as_ref().filter(|_| proxies.contains(peer.address));
+        RequestFields {
+            forwarded: forwarded(&self.forwarded, headers),
+            user: user.and_then(|name| only_value(name, headers)),
+        }
+    }
+}
+
+/// The value of a field that is there once. None = it is not, it is empty or there twice, or it cannot be a user: then
+/// the proxy has named nobody, and another value may be the client's own.
+fn only_value(name: &HeaderName, headers: &impl Headers) -> Option<String> {
+    let mut values = headers.values(name);
+    let (first, second) = (values.next()?, values.next());
+    let user = std::str::from_utf8(first).ok()?.trim();
+    (second.is_none() && !user.is_empty() && is_plain_text(user)).then(|| user.to_owned())
+}
+
 /// The fields of these names, all values of each. None = the request has none of them.
-pub(crate) fn forwarded(names: &[HeaderName], headers: &impl Headers) -> Option<ForwardedHeaders> {
+fn forwarded(names: &[HeaderName], headers: &impl Headers) -> Option<ForwardedHeaders> {
     if names.is_empty() {
         return None;
     }
@@ -49,5 +92,24 @@ mod tests {
         let found: Vec<_> = found.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         assert_eq!(found, [("cookie", &b"a=1; b=2"[..]), ("x-a", b"1"), ("x-a", b"2")]);
         assert!(forwarded(&names[2..], &headers).is_none() && forwarded(&[], &headers).is_none());
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_names_the_user_and_only_once() {
+        let kept = KeptFields { forwarded: Vec::new(), user: Some(HeaderName::from_static("x-user")) };
+        let proxies = Proxies::parse(&["10.0.0.0/8".to_owned()]).expect("a network");
+        let user = |peer: &str, values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append("x-user", HeaderValue::from_bytes(value.as_bytes()).expect("it is a value"));
+            }
+            kept.of(Remote::of(peer.parse().expect("an address")), &proxies, &headers).user
+        };
+        assert_eq!(user("10.1.2.3", &["ann"]).as_deref(), Some("ann"));
+        assert_eq!(user("10.1.2.3", &[" é "]).as_deref(), Some("é"));
+        assert_eq!(user("11.1.2.3", &["ann"]), None, "it is no proxy");
+        for values in [&[][..], &[""], &["ann", "bob"], &["ann", "ann"], &["a\tb"]] {
+            assert_eq!(user("10.1.2.3", values), None, "{values:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use touchline_protocol::wire::{Coding, Framing};
 
 use super::admission::Admission;
 use super::agent::Agent;
-use super::forwarded::ForwardedHeaders;
+use super::forwarded::RequestFields;
 use super::transport::Transport;
 
 /// What a client and the server have negotiated.
@@ -17,8 +17,8 @@ pub(crate) struct Negotiated {
     pub(crate) wire: Wire,
     pub(crate) agent: Agent,
     pub(crate) admission: Admission,
-    /// Header fields of the request that hooks pass on.
-    pub(crate) forwarded: Option<ForwardedHeaders>,
+    /// What is kept of the request's header fields.
+    pub(crate) fields: RequestFields,
 }
 
 /// Encoding and framing of messages over bare TCP.
@@ -27,6 +27,7 @@ const LINES: Wire = Wire { encoding: Encoding::Json, framing: Framing::Stream(Co
 impl Negotiated {
     /// What a client gets that speaks lines: there is nothing to negotiate.
     pub(crate) fn lines(admission: Admission) -> Self {
-        Negotiated { transport: Transport::Tcp, wire: LINES, agent: Agent::Unknown, admission, forwarded: None }
+        let fields = RequestFields::default();
+        Negotiated { transport: Transport::Tcp, wire: LINES, agent: Agent::Unknown, admission, fields }
     }
 }

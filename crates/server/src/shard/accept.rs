@@ -16,7 +16,6 @@ use super::acceptor::{Listener, NO_DESCRIPTORS, PendingConnection};
 use super::state::{SCRATCH_SIZE, Shard};
 use super::unauthenticated::{Closed, UnauthenticatedEntry};
 use crate::net::agent::Agent;
-use crate::net::forwarded::forwarded;
 use crate::net::headers::{HEADERS_MAX, Headers};
 use crate::net::negotiated::Negotiated;
 use crate::net::port::{Port, PortRole};
@@ -120,6 +119,9 @@ impl Shard {
             tracing::debug!(%peer, "closed a connection that does not come from a trusted proxy");
             return;
         }
+        if port.tls.is_some() && !port.is_introduced && self.node.is_unwelcome(remote, port.side, port.is_for_lines) {
+            return;
+        }
         if port.tls.is_some() {
             let limit = self.node.settings.http_server.tls_handshake_rate_limit;
             self.node.admission.handshakes.try_admit(limit, HANDSHAKES_BURST_US, self.node.clock.elapsed_us());
@@ -209,9 +211,9 @@ impl Shard {
         };
         let FirstBytes { response, head, negotiated } = match verdict {
             HandshakeVerdict::Granted(opening) => opening,
-            HandshakeVerdict::Full => {
+            HandshakeVerdict::Denied(response) => {
                 // The whole request was read, so no reset destroys the response on its way.
-                let _ = connection.socket.write(FULL);
+                let _ = connection.socket.write(response);
                 return;
             }
             HandshakeVerdict::ForHttp => return self.hand_to_http(connection, known, length),
@@ -263,6 +265,10 @@ fn wait_for_handshake(node: &Node) -> Option<u64> {
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n\
     Content-Type: text/plain; charset=utf-8\r\nContent-Length: 29\r\n\r\nno room for more connections\n";
 
+/// The same to a client whose address is refused for a while.
+const REFUSED: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\n\
+    Content-Type: text/plain; charset=utf-8\r\nContent-Length: 36\r\n\r\nthis address is refused for a while\n";
+
 /// A granted handshake.
 struct FirstBytes {
     /// The head of the response.
@@ -276,8 +282,8 @@ struct FirstBytes {
 enum HandshakeVerdict {
     /// A good handshake.
     Granted(FirstBytes),
-    /// A good handshake, but the node accepts no more clients.
-    Full,
+    /// A good handshake of a client that is not admitted; the response.
+    Denied(&'static [u8]),
     /// Hyper serves it.
     ForHttp,
 }
@@ -299,7 +305,8 @@ fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> HandshakeVerdict {
     }
     let granted = match handshake::examine(node, remote, transport, query, &headers) {
         Ok(granted) => granted,
-        Err(HandshakeRefusal::Full) if head == bytes.len() => return HandshakeVerdict::Full,
+        Err(HandshakeRefusal::Full) if head == bytes.len() => return HandshakeVerdict::Denied(FULL),
+        Err(HandshakeRefusal::Refused) if head == bytes.len() => return HandshakeVerdict::Denied(REFUSED),
         Err(_) => return HandshakeVerdict::ForHttp,
     };
     let mut response =
@@ -320,7 +327,7 @@ fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> HandshakeVerdict {
         wire: granted.wire,
         agent: Agent::of(&headers),
         admission: granted.admission,
-        forwarded: forwarded(&node.forwarded_names, &headers),
+        fields: node.kept_fields.of(remote, &node.proxies, &headers),
     };
     HandshakeVerdict::Granted(FirstBytes { response, head, negotiated })
 }

@@ -113,7 +113,14 @@ impl Shard {
         let client = &self.node.settings.client;
         let rates = [(commands, client.command_rate_limit), (bytes, client.byte_rate_limit)];
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let Some(until_us) = connection.rate_limiter.charge(rates, self.now_us) else { return };
+        if let Some(until_us) = connection.rate_limiter.charge(rates, self.now_us) {
+            self.throttle(slot, until_us);
+        }
+    }
+
+    /// Does not read a connection until a time, microseconds of the node's clock.
+    pub(super) fn throttle(&mut self, slot: u32, until_us: u64) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         if !std::mem::replace(&mut connection.is_throttled, true) {
             self.metrics.throttled.add_shared(1);
             let generation = self.connections.generation(slot);

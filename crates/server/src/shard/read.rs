@@ -5,6 +5,7 @@ use std::io::Read;
 
 use bytes::Bytes;
 use mio::Token;
+use touchline_engine::limit::RateLimits;
 use touchline_engine::session::Room;
 use touchline_engine::tracker::Tracked;
 use touchline_engine::{ConnectionId, Context, Session};
@@ -22,6 +23,7 @@ use super::input::Input;
 use super::queue::OutputKind;
 use super::state::{SCRATCH_SIZE, Shard, WHEEL_TICKS, take_one};
 use super::unauthenticated::UnauthenticatedEntry;
+use crate::net::forwarded::RequestFields;
 use crate::net::negotiated::Negotiated;
 use crate::net::socket::{AcceptedSocket, Socket};
 use crate::net::transport::Transport;
@@ -57,6 +59,8 @@ impl Shard {
             // One of many streams of an HTTP/2 connection: no room has been made for it yet.
             self.limit_unauthenticated();
         }
+        // A proxy that names the user shows its own certificate.
+        let user = user.filter(|_| negotiated.fields.user.is_none());
         let Some(slot) = self.insert_connection(socket.into(), false, negotiated) else { return };
         if let (Some(user), Some(connection)) = (user, self.connections.get_mut(slot)) {
             connection.session.certify(user);
@@ -93,13 +97,20 @@ impl Shard {
         let mut client = [0; 16];
         client[..10].copy_from_slice(&random);
         client[10..].copy_from_slice(&client_id_suffix(self.id, slot));
-        let session = Session::new(
+        let mut session = Session::new(
             client,
             negotiated.transport.mode(),
             negotiated.admission.is_loopback,
             self.now_ms,
             &self.node.session.client,
         );
+        if self.node.session.limits.as_ref().is_some_and(RateLimits::need_addresses) {
+            session.set_address(negotiated.admission.address);
+        }
+        let RequestFields { forwarded, user } = negotiated.fields;
+        if let Some(user) = user {
+            session.certify(user);
+        }
         self.connections.insert(Connection {
             socket,
             session,
@@ -127,7 +138,7 @@ impl Shard {
         if let Some(address_slot) = negotiated.admission.address_slot {
             self.address_slots.insert(slot, address_slot);
         }
-        if let Some(headers) = negotiated.forwarded {
+        if let Some(headers) = forwarded {
             self.forwarded.insert(slot, headers);
         }
         self.unauthenticated.sessions += 1;
@@ -348,6 +359,7 @@ impl Shard {
         let bytes = ahead.saturating_sub(connection.answers());
         let context = Context {
             now_ms: self.now_ms,
+            now_us: self.now_us,
             random,
             id,
             ping_interval: connection.transport.ping_interval(&self.node.settings),
@@ -375,6 +387,7 @@ impl Shard {
         let was_connected = connection.session.is_connected();
         let subscriptions_before = connection.session.subscription_count();
         decide(&mut connection.session, &mut context);
+        connection.session.charge_errors(&mut context);
         let subscriptions = connection.session.subscription_count();
         let has_connected = !was_connected && connection.session.is_connected();
         self.metrics.subscriptions.replace(subscriptions_before as u64, subscriptions as u64);
@@ -436,6 +449,9 @@ impl Shard {
         }
         self.send_requests(slot);
         self.send_hook_calls(slot);
+        if let Some(until_us) = self.effects.hold_until_us.take() {
+            self.throttle(slot, until_us);
+        }
         if let Some(why) = self.effects.disconnect.take() {
             self.disconnect(slot, why);
         }

@@ -69,6 +69,8 @@ pub(crate) enum HandshakeRefusal {
     Full,
     /// Its address has as many connections as it may.
     Address,
+    /// Its address is refused for a while.
+    Refused,
     /// The address of the client is ambiguous: two headers of proxies name different clients.
     Ambiguous,
 }
@@ -78,6 +80,7 @@ impl From<Denial> for HandshakeRefusal {
         match denial {
             Denial::Full => HandshakeRefusal::Full,
             Denial::Address => HandshakeRefusal::Address,
+            Denial::Refused => HandshakeRefusal::Refused,
         }
     }
 }

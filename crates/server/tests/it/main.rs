@@ -10,6 +10,7 @@ mod hooks;
 mod hosts;
 mod http2;
 mod libraries;
+mod limits;
 mod lines;
 mod operations;
 mod ordering;

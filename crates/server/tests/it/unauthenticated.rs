@@ -99,13 +99,13 @@ fn requests_that_are_read_make_room_too_and_backends_stay() {
     ask(&mut backend);
 }
 
-struct Certificate {
+pub(crate) struct Certificate {
     directory: std::path::PathBuf,
     pem: String,
 }
 
 /// A certificate of its own for `localhost`.
-fn certificate(name: &str) -> Certificate {
+pub(crate) fn certificate(name: &str) -> Certificate {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
     let directory = std::env::temp_dir().join(format!("touchline-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a directory");
@@ -115,7 +115,7 @@ fn certificate(name: &str) -> Certificate {
 }
 
 impl Certificate {
-    fn server(&self, change: impl FnOnce(&mut touchline_server::Settings)) -> TestServer {
+    pub(crate) fn server(&self, change: impl FnOnce(&mut touchline_server::Settings)) -> TestServer {
         TestServer::with(|settings| {
             settings.node.shards = 1;
             settings.http_server.tls.enabled = true;
@@ -125,7 +125,7 @@ impl Certificate {
         })
     }
 
-    fn agree(&self, socket: TcpStream) -> rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
+    pub(crate) fn agree(&self, socket: TcpStream) -> rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).expect("PEM")).expect("a certificate");
         let config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();

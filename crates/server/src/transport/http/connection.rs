@@ -69,6 +69,7 @@ pub(crate) async fn prepare<R: Router>(caller: HttpCaller, socket: StdTcpStream,
             origin.remote = remote;
         }
         match port.tls {
+            Some(_) if port.is_introduced && origin.node.is_unwelcome(origin.remote, port.side, port.is_for_lines) => {}
             Some(tls) => serve_tls::<R>(origin, stream, &tls, port.is_for_lines).await,
             None => {
                 let Ok(socket) = stream.into_std() else { return };

@@ -123,10 +123,10 @@ fn adopted_connection(origin: &Origin, taken: Taken, socket: AcceptedSocket, pre
         }
         Taken::Stream(admitted) => {
             let response_head = admitted.head();
-            let Admitted { transport, wire, commands, agent, admission, forwarded, .. } = *admitted;
+            let Admitted { transport, wire, commands, agent, admission, fields, .. } = *admitted;
             AdoptedConnection {
                 socket,
-                negotiated: Negotiated { transport, wire, agent, admission, forwarded },
+                negotiated: Negotiated { transport, wire, agent, admission, fields },
                 response_head,
                 prefix: commands,
                 user,

@@ -250,8 +250,8 @@ fn adopt(
 /// Opens an endless answer: the shard writes its body.
 fn open(origin: &Origin, admitted: Admitted, under_way: UnderWay) -> Http2Response {
     let response_head = Bytes::from(admitted.prelude());
-    let Admitted { transport, wire, headers, commands, agent, admission, forwarded } = admitted;
-    let negotiated = Negotiated { transport, wire, agent, admission, forwarded };
+    let Admitted { transport, wire, headers, commands, agent, admission, fields } = admitted;
+    let negotiated = Negotiated { transport, wire, agent, admission, fields };
     let Some(pair) = adopt(origin, &under_way.timer, negotiated, response_head, commands) else {
         return under_way.whole(respond::text(StatusCode::SERVICE_UNAVAILABLE, "no room for more connections\n"));
     };

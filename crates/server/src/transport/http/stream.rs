@@ -16,7 +16,7 @@ use super::respond::{self, HttpResponse, RefusalResponse};
 use super::{cors, upgrade};
 use crate::net::admission::{Admission, Denial};
 use crate::net::agent::Agent;
-use crate::net::forwarded::{ForwardedHeaders, forwarded};
+use crate::net::forwarded::RequestFields;
 use crate::net::remote::Remote;
 use crate::net::transport::Transport;
 use crate::node::Node;
@@ -34,8 +34,8 @@ pub(crate) struct Admitted {
     pub(crate) commands: Bytes,
     pub(crate) agent: Agent,
     pub(crate) admission: Admission,
-    /// Header fields of the request that hooks pass on.
-    pub(crate) forwarded: Option<ForwardedHeaders>,
+    /// What is kept of the request's header fields.
+    pub(crate) fields: RequestFields,
 }
 
 /// The transport with an endless answer that is served at this path, and its settings. None = none is.
@@ -80,6 +80,7 @@ pub(crate) async fn admit(
     let admission = match node.admit(client) {
         Ok(admission) => admission,
         Err(Denial::Address) => return refuse(respond::text(StatusCode::TOO_MANY_REQUESTS, upgrade::ADDRESS_FULL)),
+        Err(Denial::Refused) => return refuse(respond::text(StatusCode::TOO_MANY_REQUESTS, upgrade::ADDRESS_REFUSED)),
         Err(Denial::Full) => {
             let mut answer = respond::text(StatusCode::SERVICE_UNAVAILABLE, "no room for more connections\n");
             answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -87,7 +88,7 @@ pub(crate) async fn admit(
         }
     };
     let agent = Agent::of(request.headers());
-    let forwarded = forwarded(&node.forwarded_names, request.headers());
+    let fields = node.kept_fields.of(peer, &node.proxies, request.headers());
     let coding = coding_of(settings, request.headers());
     let wire = wire_of(transport, coding, request.headers());
     let commands = if method == Method::GET {
@@ -122,7 +123,7 @@ pub(crate) async fn admit(
     for (name, value) in UNCACHED {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    Ok(Admitted { transport, wire, headers, commands, agent, admission, forwarded })
+    Ok(Admitted { transport, wire, headers, commands, agent, admission, fields })
 }
 
 /// Header fields that keep proxies and browsers from buffering an endless answer.

@@ -11,7 +11,6 @@ use touchline_protocol::deflate;
 use super::body::RequestBody;
 use super::respond::{self, HttpResponse, RefusalResponse};
 use crate::net::agent::Agent;
-use crate::net::forwarded::forwarded;
 use crate::net::negotiated::Negotiated;
 use crate::net::origin;
 use crate::net::remote::Remote;
@@ -21,6 +20,8 @@ use crate::transport::handshake::{self, Granted, HandshakeRefusal};
 
 /// The response to a client whose address has as many connections as it may.
 pub(crate) const ADDRESS_FULL: &str = "too many connections from this address\n";
+/// The response to a client whose address is refused for a while.
+pub(crate) const ADDRESS_REFUSED: &str = "this address is refused for a while\n";
 /// The response to a request whose headers name two different clients.
 pub(crate) const AMBIGUOUS: &str = "X-Forwarded-For and Forwarded name different clients\n";
 
@@ -47,7 +48,7 @@ pub(crate) fn answer(
     let granted = handshake::examine(node, peer, transport, query, request.headers())
         .map_err(|refusal| log_and_refuse(node, peer, request, refusal))?;
     let answer = switch(&granted);
-    Ok((answer, negotiated(node, transport, granted, request.headers())))
+    Ok((answer, negotiated(node, peer, transport, granted, request.headers())))
 }
 
 /// The same over HTTP/2: an extended CONNECT (RFC 8441 section 5).
@@ -67,16 +68,16 @@ fn extended(
         .map_err(|refusal| log_and_refuse(node, peer, request, refusal))?;
     let mut response = HttpResponse::default();
     offer(&granted, response.headers_mut());
-    Ok((response, negotiated(node, transport, granted, request.headers())))
+    Ok((response, negotiated(node, peer, transport, granted, request.headers())))
 }
 
-fn negotiated(node: &Node, transport: Transport, granted: Granted, headers: &HeaderMap) -> Negotiated {
+fn negotiated(node: &Node, peer: Remote, transport: Transport, granted: Granted, headers: &HeaderMap) -> Negotiated {
     Negotiated {
         transport,
         wire: granted.wire,
         agent: Agent::of(headers),
         admission: granted.admission,
-        forwarded: forwarded(&node.forwarded_names, headers),
+        fields: node.kept_fields.of(peer, &node.proxies, headers),
     }
 }
 
@@ -112,6 +113,7 @@ fn refuse(refusal: HandshakeRefusal) -> RefusalResponse {
             response
         }
         HandshakeRefusal::Address => respond::text(StatusCode::TOO_MANY_REQUESTS, ADDRESS_FULL),
+        HandshakeRefusal::Refused => respond::text(StatusCode::TOO_MANY_REQUESTS, ADDRESS_REFUSED),
         HandshakeRefusal::Ambiguous => respond::text(StatusCode::BAD_REQUEST, AMBIGUOUS),
     };
     answer.into()

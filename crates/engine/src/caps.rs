@@ -1,6 +1,7 @@
 //! Capabilities: what a client may do in channels besides what their namespaces allow. They only grant.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
@@ -13,11 +14,13 @@ const ENTRIES_MAX: usize = 64;
 const PATTERNS_MAX: usize = 256;
 /// Length of a pattern, bytes.
 const PATTERN_LEN_MAX: usize = 1_024;
+/// Lists with regular expressions that are kept compiled.
+const COMPILED_MAX: usize = 256;
 /// Memory of a compiled regular expression, bytes.
 const REGEX_SIZE_MAX: usize = 64 * 1_024;
 
 /// An entry of `caps`, as a token or a backend writes it.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(default)]
 pub struct CapsEntry {
     /// Channels, or patterns of channels.
@@ -92,7 +95,7 @@ impl Capabilities {
     /// # Errors
     /// A fixed text: there are too many entries or patterns, a pattern is too long or not valid, or a word is not
     /// known.
-    pub fn read(entries: Vec<CapsEntry>) -> Result<Option<Arc<Self>>, &'static str> {
+    fn compile(entries: Vec<CapsEntry>) -> Result<Option<Arc<Self>>, &'static str> {
         if entries.len() > ENTRIES_MAX {
             return Err("caps has more than 64 entries");
         }
@@ -116,6 +119,42 @@ impl Capabilities {
     /// number of patterns.
     pub fn allow(&self, channel: &str, wanted: Capability) -> bool {
         self.patterns.iter().any(|(pattern, allowed)| allowed.has(wanted) && pattern.matches(channel))
+    }
+}
+
+/// The compiled capabilities of a node's connections. Equal lists with regular expressions are compiled once and share
+/// their memory while some connection has them.
+#[derive(Debug, Default)]
+pub struct CapsCache {
+    compiled: Mutex<BTreeMap<Vec<CapsEntry>, Weak<Capabilities>>>,
+}
+
+impl CapsCache {
+    /// Reads the entries of a token or of an answer; `None` = there are none.
+    ///
+    /// # Errors
+    /// A fixed text: there are too many entries or patterns, a pattern is too long or not valid, or a word is not
+    /// known.
+    pub fn read(&self, entries: Vec<CapsEntry>) -> Result<Option<Arc<Capabilities>>, &'static str> {
+        // A longer list is refused, and is not worth a place.
+        if entries.len() > ENTRIES_MAX || !entries.iter().any(|entry| entry.matching == "regex") {
+            return Capabilities::compile(entries);
+        }
+        let lock = || self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(&entries).and_then(Weak::upgrade) {
+            return Ok(Some(known));
+        }
+        let caps = Capabilities::compile(entries.clone())?;
+        if let Some(caps) = &caps {
+            let mut compiled = lock();
+            if compiled.len() >= COMPILED_MAX {
+                compiled.retain(|_, caps| caps.strong_count() > 0);
+            }
+            if compiled.len() < COMPILED_MAX {
+                compiled.insert(entries, Arc::downgrade(caps));
+            }
+        }
+        Ok(caps)
     }
 }
 
@@ -148,7 +187,7 @@ mod tests {
 
     #[test]
     fn an_entry_grants_what_it_names_where_it_matches() {
-        let caps = Capabilities::read(vec![
+        let caps = CapsCache::default().read(vec![
             entry("", "news", &["sub"]),
             entry("exact", "news", &["pub"]),
             entry("wildcard", "chat:*", &["sub", "hst"]),
@@ -175,7 +214,7 @@ mod tests {
 
     #[test]
     fn what_is_not_valid_or_too_much_is_refused() {
-        let refused = |entries| Capabilities::read(entries).is_err();
+        let refused = |entries| CapsCache::default().read(entries).is_err();
         assert!(refused(vec![entry("", "a", &["all"])]));
         assert!(refused(vec![entry("glob", "a", &["sub"])]));
         assert!(refused(vec![entry("regex", "(", &["sub"])]));
@@ -184,6 +223,21 @@ mod tests {
         assert!(refused(vec![CapsEntry::default(); ENTRIES_MAX + 1]));
         let many = CapsEntry { channels: vec![String::new(); PATTERNS_MAX + 1], ..CapsEntry::default() };
         assert!(refused(vec![many]));
-        assert!(matches!(Capabilities::read(Vec::new()), Ok(None)));
+        assert!(matches!(CapsCache::default().read(Vec::new()), Ok(None)));
+    }
+
+    #[test]
+    fn equal_lists_are_compiled_once_and_a_bounded_number_of_them_is_kept() {
+        let cache = CapsCache::default();
+        let read = |text: &str| cache.read(vec![entry("regex", text, &["sub"])]).expect("valid").expect("some");
+        let (first, second) = (read("a.*"), read("a.*"));
+        assert!(Arc::ptr_eq(&first, &second) && !Arc::ptr_eq(&first, &read("b.*")));
+        let all: Vec<_> = (0..2 * COMPILED_MAX).map(|number| read(&format!("c{number}"))).collect();
+        let held = || cache.compiled.lock().expect("nobody has panicked").len();
+        assert_eq!(held(), COMPILED_MAX);
+        assert!(Arc::ptr_eq(&first, &read("a.*")), "what is in use stays");
+        drop(all);
+        read("d");
+        assert_eq!(held(), 2, "what nobody has goes when there is no room");
     }
 }

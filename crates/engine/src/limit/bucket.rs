@@ -1,0 +1,256 @@
+//! Token buckets by the generic cell rate algorithm (ITU-T I.371): a bucket is one time, at which it will be full.
+//!
+//! By hand: `governor` reads a clock of its own, and keeps one rate for each key; here the time is an argument, a key
+//! has several buckets, and a full bucket takes no memory.
+
+use std::time::Duration;
+
+use super::value::RateBucket;
+
+/// How far the clock of a caller may be behind that of another before the buckets take it for a clock that was set
+/// back. Shards look at the clock once in a turn. Nanoseconds.
+const SKEW_NS: u64 = 1_000_000_000;
+
+/// A bucket that is full with `burst` tokens and gets a new one after each `cost_ns`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BucketSpec {
+    /// Time in which one token comes, nanoseconds; at least 1.
+    cost_ns: u64,
+    /// Time in which an empty bucket becomes full, nanoseconds.
+    depth_ns: u64,
+}
+
+/// A token that was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct TakenToken {
+    /// When the bucket will be full.
+    due_ns: u64,
+    /// How long it takes until the token is there.
+    wait_ns: u64,
+}
+
+impl BucketSpec {
+    /// A bucket of `rate` tokens that gets as many in an interval. A rate of 0 counts as 1.
+    pub fn new(bucket: RateBucket) -> Self {
+        Self::with_burst(bucket.interval, bucket.rate, bucket.rate.max(1))
+    }
+
+    /// A bucket of `burst` tokens that gets `rate` in an interval; 0 tokens = it never has one.
+    pub fn with_burst(interval: Duration, rate: u32, burst: u32) -> Self {
+        let interval_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+        // Rounded up: never more than the rate.
+        let cost_ns = interval_ns.div_ceil(rate.max(1).into()).max(1);
+        BucketSpec { cost_ns, depth_ns: cost_ns.saturating_mul(burst.into()) }
+    }
+
+    /// Takes one token from a bucket that will be full at `due_ns`. One that is not there yet is taken in advance if it
+    /// comes within `patience_ns`.
+    ///
+    /// # Errors
+    /// There is none within that time. The error is when the bucket will be full: earlier than said if the clock was
+    /// set back, which empties the bucket and makes nobody wait longer than for an empty one.
+    fn take(self, due_ns: u64, now_ns: u64, patience_ns: u64) -> Result<TakenToken, u64> {
+        let last_ns = now_ns.saturating_add(self.depth_ns);
+        let most_ns = last_ns.saturating_add(patience_ns);
+        let due_ns = if due_ns > most_ns.saturating_add(SKEW_NS) { most_ns } else { due_ns };
+        let next_ns = due_ns.max(now_ns).saturating_add(self.cost_ns);
+        let wait_ns = next_ns.saturating_sub(last_ns);
+        if wait_ns <= patience_ns { Ok(TakenToken { due_ns: next_ns, wait_ns }) } else { Err(due_ns) }
+    }
+}
+
+/// How full the buckets of one connection, user or address are. A full one takes no room.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct BucketLevels {
+    /// The numbers of buckets that are not full, in their order, with the time at which each will be.
+    due: Vec<(u32, u64)>,
+}
+
+impl BucketLevels {
+    /// Whether every bucket is full at this time, so that nothing is lost if the levels are forgotten.
+    pub fn are_full(&self, now_ns: u64) -> bool {
+        self.due.iter().all(|(_, due_ns)| *due_ns <= now_ns)
+    }
+
+    /// Takes a token from each bucket of `specs`, whose numbers begin at `first`, or none at all. Tokens that come
+    /// within `patience_ns` are taken in advance.
+    ///
+    /// Returns how long it takes until the last of them is there, nanoseconds; `None` = they do not come in time.
+    pub fn take(&mut self, specs: &[BucketSpec], first: u32, now_ns: u64, patience_ns: u64) -> Option<u64> {
+        let mut wait_ns = 0;
+        for (number, spec) in (first..).zip(specs) {
+            let due_ns = self.due_of(number);
+            match spec.take(due_ns, now_ns, patience_ns) {
+                Ok(taken) => wait_ns = wait_ns.max(taken.wait_ns),
+                Err(corrected_ns) => {
+                    if corrected_ns != due_ns {
+                        self.set(number, corrected_ns, now_ns);
+                    }
+                    return None;
+                }
+            }
+        }
+        for (number, spec) in (first..).zip(specs) {
+            if let Ok(taken) = spec.take(self.due_of(number), now_ns, patience_ns) {
+                self.set(number, taken.due_ns, now_ns);
+            }
+        }
+        Some(wait_ns)
+    }
+
+    fn due_of(&self, number: u32) -> u64 {
+        self.due.binary_search_by_key(&number, |(number, _)| *number).map_or(0, |index| self.due[index].1)
+    }
+
+    fn set(&mut self, number: u32, due_ns: u64, now_ns: u64) {
+        if self.due.len() == self.due.capacity() {
+            self.due.retain(|(_, due_ns)| *due_ns > now_ns);
+        }
+        match self.due.binary_search_by_key(&number, |(number, _)| *number) {
+            Ok(index) => self.due[index].1 = due_ns,
+            Err(index) => self.due.insert(index, (number, due_ns)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn spec(interval_ms: u64, rate: u32) -> BucketSpec {
+        BucketSpec::new(RateBucket { interval: Duration::from_millis(interval_ms), rate })
+    }
+
+    fn is_taken(levels: &mut BucketLevels, specs: &[BucketSpec], now_ns: u64) -> bool {
+        levels.take(specs, 0, now_ns, 0).is_some()
+    }
+
+    #[test]
+    fn a_bucket_gives_its_rate_at_once_and_then_its_share() {
+        for rate in [1, 2, 3, 7, 60, 4_000] {
+            let (specs, mut levels) = ([spec(1_000, rate)], BucketLevels::default());
+            let mut at = |now_ns: u64| (0..9_000).take_while(|_| is_taken(&mut levels, &specs, now_ns)).count();
+            assert_eq!(at(5 * SECOND_NS), rate as usize);
+            assert_eq!(at(5 * SECOND_NS + SECOND_NS / 1_000), rate as usize / 1_000);
+            assert_eq!(at(90 * SECOND_NS), rate as usize, "what was not used is not saved up");
+        }
+    }
+
+    #[test]
+    fn of_several_buckets_all_are_charged_or_none() {
+        let (specs, mut levels) = ([spec(1_000, 5), spec(60_000, 7)], BucketLevels::default());
+        let at = |levels: &mut BucketLevels, s: u64| {
+            (0..100).take_while(|_| is_taken(levels, &specs, s * SECOND_NS)).count()
+        };
+        assert_eq!((at(&mut levels, 1), at(&mut levels, 2), at(&mut levels, 3)), (5, 2, 0));
+        let before = levels.clone();
+        assert!(!is_taken(&mut levels, &specs, 4 * SECOND_NS));
+        assert_eq!(levels, before, "a refusal costs nothing");
+    }
+
+    #[test]
+    fn full_buckets_take_no_room() {
+        let specs: Vec<BucketSpec> = (0..1_000).map(|_| spec(1_000, 1)).collect();
+        let mut levels = BucketLevels::default();
+        for (number, spec) in (0_u32..).zip(&specs) {
+            assert!(levels.take(&[*spec], number, u64::from(number) * SECOND_NS, 0).is_some());
+        }
+        assert!(levels.due.capacity() <= 8, "{} are kept", levels.due.capacity());
+        assert!(!levels.are_full(999 * SECOND_NS) && levels.are_full(1_000 * SECOND_NS));
+    }
+
+    #[test]
+    fn a_bucket_without_tokens_never_has_one() {
+        let specs = [BucketSpec::with_burst(Duration::from_secs(1), 1, 0)];
+        assert!((0..100).all(|s| !is_taken(&mut BucketLevels::default(), &specs, s * SECOND_NS)));
+    }
+
+    proptest! {
+        /// However calls come, no window has more than the burst and the share of the window; and somebody who asks
+        /// often enough gets the rate.
+        #[test]
+        fn no_window_has_more_than_the_rate_and_nobody_starves(
+            rate in 1_u32..50, interval_ms in 1_u64..5_000, gaps in prop::collection::vec(0_u64..400_000_000, 1..300),
+        ) {
+            let specs = [spec(interval_ms, rate)];
+            let (mut levels, mut now_ns, mut taken) = (BucketLevels::default(), 7, Vec::new());
+            for gap_ns in &gaps {
+                now_ns += gap_ns;
+                if is_taken(&mut levels, &specs, now_ns) {
+                    taken.push(now_ns);
+                }
+            }
+            let interval_ns = u128::from(interval_ms) * 1_000_000;
+            for (first, from_ns) in taken.iter().enumerate() {
+                for (last, to_ns) in taken.iter().enumerate().skip(first) {
+                    let share = u128::from(to_ns - from_ns) * u128::from(rate) / interval_ns;
+                    prop_assert!((last - first + 1) as u128 <= u128::from(rate) + share);
+                }
+            }
+            // An interval later the bucket is full, whatever was before.
+            now_ns += interval_ms * 1_000_000 + u64::from(rate);
+            let at_once = (0..2 * rate).take_while(|_| is_taken(&mut levels, &specs, now_ns)).count();
+            prop_assert_eq!(at_once, rate as usize);
+        }
+
+        /// What is taken in advance is carried out when its token is there: the bound is the same, waits have a limit,
+        /// and each is served in the order in which it came.
+        #[test]
+        fn tokens_in_advance_keep_the_rate_and_the_order(
+            rate in 1_u32..20, patience_ms in 1_u64..5_000, gaps in prop::collection::vec(0_u64..50_000_000, 1..300),
+        ) {
+            let specs = [spec(1_000, rate)];
+            let patience_ns = patience_ms * 1_000_000;
+            let (mut levels, mut now_ns, mut carried_out) = (BucketLevels::default(), 7, Vec::new());
+            for gap_ns in gaps {
+                now_ns += gap_ns;
+                if let Some(wait_ns) = levels.take(&specs, 0, now_ns, patience_ns) {
+                    prop_assert!(wait_ns <= patience_ns);
+                    carried_out.push(now_ns + wait_ns);
+                }
+            }
+            prop_assert!(carried_out.is_sorted());
+            for (first, from_ns) in carried_out.iter().enumerate() {
+                for (last, to_ns) in carried_out.iter().enumerate().skip(first) {
+                    let share = (to_ns - from_ns) * u64::from(rate) / SECOND_NS;
+                    prop_assert!((last - first + 1) as u64 <= u64::from(rate) + share);
+                }
+            }
+        }
+
+        /// A clock that is set back makes nobody wait longer than an empty bucket does.
+        #[test]
+        fn a_clock_that_goes_back_makes_nobody_wait_long(
+            rate in 1_u32..50, interval_ms in 1_u64..5_000, back_ns in 0_u64..1_000_000_000_000, used in 0_u32..60,
+        ) {
+            let specs = [spec(interval_ms, rate)];
+            let (mut levels, now_ns) = (BucketLevels::default(), 2_000_000_000_000);
+            for _ in 0..used {
+                is_taken(&mut levels, &specs, now_ns);
+            }
+            let now_ns = now_ns - back_ns;
+            let at_once = (0..2 * rate).take_while(|_| is_taken(&mut levels, &specs, now_ns)).count();
+            prop_assert!(at_once <= rate as usize);
+            let later_ns = now_ns + interval_ms * 1_000_000 + u64::from(rate) + SKEW_NS;
+            prop_assert!(is_taken(&mut levels, &specs, later_ns));
+        }
+
+        /// No interval, rate or time overflows.
+        #[test]
+        fn nothing_overflows(
+            interval in any::<u64>(), rate in any::<u32>(), times in prop::collection::vec(any::<u64>(), 1..20),
+            patience_ns in any::<u64>(),
+        ) {
+            let specs = [BucketSpec::new(RateBucket { interval: Duration::from_secs(interval), rate })];
+            let mut levels = BucketLevels::default();
+            for now_ns in times {
+                let wait_ns = levels.take(&specs, 0, now_ns, patience_ns);
+                prop_assert!(wait_ns.is_none_or(|wait_ns| wait_ns <= patience_ns));
+            }
+        }
+    }
+}

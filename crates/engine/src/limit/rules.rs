@@ -1,0 +1,337 @@
+//! Which buckets a command is charged to: the settings, made ready for it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use super::bucket::{BucketLevels, BucketSpec};
+use super::command::LimitedCommand;
+use super::settings::{
+    BucketBlock, CommandLimitSettings, ErrorLimitSettings, EscalationSettings, FailedConnectSettings,
+    SharedCommandLimitSettings,
+};
+use super::value::{RateBuckets, RateOverride};
+
+/// Nanoseconds of a duration; `u64::MAX` if they do not fit.
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A command that is charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommandCharge<'a> {
+    /// The command.
+    pub command: LimitedCommand,
+    /// The namespace of its channel, or its method; empty = it has none.
+    pub detail: &'a str,
+    /// The time, nanoseconds of the host's clock.
+    pub now_ns: u64,
+    /// How long the command may wait for its tokens, nanoseconds.
+    pub patience_ns: u64,
+}
+
+/// What the rates say of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitVerdict {
+    /// It may be carried out once this time is over, nanoseconds.
+    Allowed(u64),
+    /// It is above a rate, and may be carried out all the same: the rates are on trial, or it is never refused.
+    Over,
+    /// It is above a rate.
+    Refused,
+}
+
+/// The buckets of the commands of one layer.
+#[derive(Debug)]
+pub struct CommandRules {
+    buckets: Vec<BucketSpec>,
+    total: Range<usize>,
+    commands: [CommandEntry; LimitedCommand::ALL.len()],
+    is_dry_run: bool,
+}
+
+/// The buckets of one command.
+#[derive(Debug, Default)]
+struct CommandEntry {
+    base: Range<usize>,
+    /// What replaces them, by namespace or method.
+    overrides: BTreeMap<Box<str>, Range<usize>>,
+}
+
+impl CommandRules {
+    /// The rules of one connection; `None` = they are switched off.
+    pub fn of_client(settings: &CommandLimitSettings) -> Option<Self> {
+        Self::of(settings, None)
+    }
+
+    /// The rules of a user or of an address; `None` = they are switched off.
+    pub fn of_shared(settings: &SharedCommandLimitSettings) -> Option<Self> {
+        Self::of(&settings.commands, Some(&settings.connect))
+    }
+
+    /// `connect`: `None` = the command has no rate in this layer.
+    fn of(settings: &CommandLimitSettings, connect: Option<&BucketBlock>) -> Option<Self> {
+        if !settings.enabled {
+            return None;
+        }
+        let mut buckets = Vec::new();
+        let mut add = |rates: &RateBuckets| {
+            let first = buckets.len();
+            buckets.extend(rates.0.iter().map(|bucket| BucketSpec::new(*bucket)));
+            first..buckets.len()
+        };
+        let total = if settings.total.enabled { add(&settings.total.buckets) } else { 0..0 };
+        let commands = LimitedCommand::ALL.map(|command| {
+            let Some(block) = block_of(settings, connect, command) else { return CommandEntry::default() };
+            let default = (settings.default.enabled, &settings.default.buckets);
+            let (is_on, rates) =
+                if block.enabled && !block.buckets.0.is_empty() { (true, block.buckets) } else { default };
+            let base = if is_on { add(rates) } else { 0..0 };
+            let counts = |item: &&RateOverride| item.enabled && !item.buckets.0.is_empty();
+            let overrides = block.overrides.into_iter().flatten().filter(counts);
+            let overrides = overrides.map(|item| (Box::from(item.name.as_str()), add(&item.buckets))).collect();
+            CommandEntry { base, overrides }
+        });
+        Some(CommandRules { buckets, total, commands, is_dry_run: settings.dry_run })
+    }
+
+    /// Charges a command. The first bucket without a token decides; the total is charged only after the command's own
+    /// buckets.
+    pub fn charge(&self, levels: &mut BucketLevels, charge: &CommandCharge<'_>) -> LimitVerdict {
+        let entry = &self.commands[charge.command as usize];
+        let own = entry.overrides.get(charge.detail).unwrap_or(&entry.base);
+        let is_never_refused = charge.command == LimitedCommand::Unsubscribe;
+        let patience_ns = if is_never_refused { 0 } else { charge.patience_ns };
+        let mut take = |range: &Range<usize>| {
+            let specs = &self.buckets[range.clone()];
+            levels.take(specs, range.start as u32, charge.now_ns, patience_ns)
+        };
+        let own_wait_ns = take(own);
+        let total_wait_ns = if own_wait_ns.is_some() || is_never_refused { take(&self.total) } else { None };
+        match (own_wait_ns, total_wait_ns) {
+            (Some(own_ns), Some(total_ns)) if !self.is_dry_run || own_ns.max(total_ns) == 0 => {
+                LimitVerdict::Allowed(own_ns.max(total_ns))
+            }
+            _ if self.is_dry_run || is_never_refused => LimitVerdict::Over,
+            _ => LimitVerdict::Refused,
+        }
+    }
+}
+
+/// The block of a command, whatever its kind.
+struct BlockView<'a> {
+    enabled: bool,
+    buckets: &'a RateBuckets,
+    overrides: [&'a [RateOverride]; 2],
+}
+
+impl<'a> BlockView<'a> {
+    fn of(block: &'a BucketBlock) -> Self {
+        BlockView { enabled: block.enabled, buckets: &block.buckets, overrides: [&[], &[]] }
+    }
+}
+
+/// The block of a command; `None` = the command has no rate in this layer.
+fn block_of<'a>(
+    settings: &'a CommandLimitSettings,
+    connect: Option<&'a BucketBlock>,
+    command: LimitedCommand,
+) -> Option<BlockView<'a>> {
+    let block = match command {
+        LimitedCommand::Connect => return connect.map(BlockView::of),
+        LimitedCommand::Refresh => return Some(BlockView::of(&settings.refresh)),
+        LimitedCommand::Rpc => {
+            let block = &settings.rpc;
+            let overrides = [&*block.method_overrides.0, &*block.method_override.0];
+            return Some(BlockView { enabled: block.enabled, buckets: &block.buckets, overrides });
+        }
+        LimitedCommand::Subscribe => &settings.subscribe,
+        LimitedCommand::Unsubscribe => &settings.unsubscribe,
+        LimitedCommand::Publish => &settings.publish,
+        LimitedCommand::History => &settings.history,
+        LimitedCommand::Presence => &settings.presence,
+        LimitedCommand::PresenceStats => &settings.presence_stats,
+        LimitedCommand::SubRefresh => &settings.sub_refresh,
+    };
+    let overrides = [&*block.namespace_overrides.0, &[]];
+    Some(BlockView { enabled: block.enabled, buckets: &block.buckets, overrides })
+}
+
+/// The buckets of one block: errors of a connection, or failed connects of an address.
+#[derive(Debug)]
+pub struct BlockRules {
+    buckets: Vec<BucketSpec>,
+    is_dry_run: bool,
+}
+
+impl BlockRules {
+    fn of(rates: &RateBuckets, is_dry_run: bool) -> Self {
+        BlockRules { buckets: rates.0.iter().map(|bucket| BucketSpec::new(*bucket)).collect(), is_dry_run }
+    }
+
+    /// The rules of the errors of a connection; `None` = they are switched off.
+    pub fn of_errors(settings: &ErrorLimitSettings) -> Option<Self> {
+        let is_on = settings.enabled && settings.total.enabled;
+        is_on.then(|| Self::of(&settings.total.buckets, settings.dry_run))
+    }
+
+    /// Charges one.
+    pub fn charge(&self, levels: &mut BucketLevels, now_ns: u64) -> LimitVerdict {
+        match levels.take(&self.buckets, 0, now_ns, 0) {
+            Some(_) => LimitVerdict::Allowed(0),
+            None if self.is_dry_run => LimitVerdict::Over,
+            None => LimitVerdict::Refused,
+        }
+    }
+}
+
+/// The rules of failed connects.
+#[derive(Debug)]
+pub struct FailedConnectRules {
+    /// The rate.
+    pub rate: BlockRules,
+    /// For how long an address above the rate is refused, nanoseconds.
+    pub refused_for_ns: u64,
+}
+
+impl FailedConnectRules {
+    /// The rules; `None` = they are switched off.
+    pub fn of(settings: &FailedConnectSettings) -> Option<Self> {
+        let rate = BlockRules::of(&settings.buckets, false);
+        settings.enabled.then(|| FailedConnectRules { rate, refused_for_ns: nanos(settings.refused_for) })
+    }
+}
+
+/// What follows when commands of a connection are refused again and again.
+#[derive(Debug, Clone, Copy)]
+pub struct EscalationRules {
+    refusals: BucketSpec,
+    /// For how long the user or the address is refused, nanoseconds.
+    pub refused_for_ns: u64,
+}
+
+impl EscalationRules {
+    /// The rules; `None` = they are switched off.
+    pub fn of(settings: &EscalationSettings) -> Option<Self> {
+        // The last of the refusals finds no token.
+        let refusals =
+            BucketSpec::with_burst(settings.interval, settings.refusals, settings.refusals.saturating_sub(1));
+        settings.enabled.then(|| EscalationRules { refusals, refused_for_ns: nanos(settings.refused_for) })
+    }
+
+    /// Counts a refused command of a connection. Returns whether it was one too many.
+    pub fn note_refusal(&self, levels: &mut BucketLevels, now_ns: u64) -> bool {
+        levels.take(&[self.refusals], 0, now_ns, 0).is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::value::RateBucket;
+    use super::*;
+
+    fn rates(rate: u32) -> RateBuckets {
+        RateBuckets(vec![RateBucket { interval: Duration::from_secs(3_600), rate }])
+    }
+
+    fn block(rate: u32) -> BucketBlock {
+        BucketBlock { enabled: true, buckets: rates(rate) }
+    }
+
+    fn on() -> CommandLimitSettings {
+        CommandLimitSettings { enabled: true, ..CommandLimitSettings::default() }
+    }
+
+    /// How many of a command are allowed at once.
+    fn allowed(rules: &CommandRules, levels: &mut BucketLevels, command: LimitedCommand, detail: &str) -> usize {
+        let charge = CommandCharge { command, detail, now_ns: 1, patience_ns: 0 };
+        (0..1_000).take_while(|_| rules.charge(levels, &charge) == LimitVerdict::Allowed(0)).count()
+    }
+
+    #[test]
+    fn a_command_has_its_own_block_or_the_default_each_for_itself() {
+        let mut settings = CommandLimitSettings { default: block(3), ..on() };
+        settings.publish.enabled = true;
+        settings.publish.buckets = rates(2);
+        settings.history.enabled = true;
+        settings.presence.buckets = rates(1);
+        let rules = CommandRules::of_client(&settings).expect("they are on");
+        let mut levels = BucketLevels::default();
+        let mut allowed = |command| allowed(&rules, &mut levels, command, "");
+        assert_eq!(allowed(LimitedCommand::Publish), 2);
+        assert_eq!(allowed(LimitedCommand::History), 3, "a block without buckets is none");
+        assert_eq!(allowed(LimitedCommand::Presence), 3, "a block that is off is none");
+        assert_eq!(allowed(LimitedCommand::Rpc), 3);
+        assert_eq!(allowed(LimitedCommand::Connect), 1_000, "a connection connects once");
+        assert!(CommandRules::of_client(&CommandLimitSettings { enabled: false, ..settings }).is_none());
+    }
+
+    #[test]
+    fn an_override_replaces_the_block() {
+        let mut settings = CommandLimitSettings { default: block(3), ..on() };
+        let item = |name: &str, enabled, buckets| RateOverride { name: name.into(), enabled, buckets };
+        settings.subscribe.namespace_overrides.0 = vec![
+            item("chat", true, rates(9)),
+            item("off", false, rates(9)),
+            item("none", true, RateBuckets::default()),
+        ];
+        settings.rpc.method_override.0 = vec![item("price", true, rates(1))];
+        let rules = CommandRules::of_client(&settings).expect("they are on");
+        let mut levels = BucketLevels::default();
+        let mut allowed = |command, detail| allowed(&rules, &mut levels, command, detail);
+        assert_eq!(allowed(LimitedCommand::Subscribe, "chat"), 9);
+        assert_eq!(allowed(LimitedCommand::Subscribe, "off"), 3);
+        assert_eq!(allowed(LimitedCommand::Subscribe, "none"), 0, "the block is used up");
+        assert_eq!(allowed(LimitedCommand::Publish, "chat"), 3, "of another command it says nothing");
+        assert_eq!((allowed(LimitedCommand::Rpc, "price"), allowed(LimitedCommand::Rpc, "x")), (1, 3));
+    }
+
+    #[test]
+    fn the_total_is_charged_after_the_commands_own_check() {
+        let mut settings = CommandLimitSettings { total: block(5), ..on() };
+        settings.publish.enabled = true;
+        settings.publish.buckets = rates(1);
+        let rules = CommandRules::of_client(&settings).expect("they are on");
+        let mut levels = BucketLevels::default();
+        assert_eq!(allowed(&rules, &mut levels, LimitedCommand::Publish, ""), 1);
+        for _ in 0..10 {
+            assert_eq!(allowed(&rules, &mut levels, LimitedCommand::Publish, ""), 0, "these cost nothing of the total");
+        }
+        assert_eq!(allowed(&rules, &mut levels, LimitedCommand::History, ""), 4);
+    }
+
+    #[test]
+    fn an_unsubscribe_is_charged_and_is_never_refused_and_never_waits() {
+        let rules = CommandRules::of_client(&CommandLimitSettings { total: block(3), default: block(1), ..on() });
+        let (rules, mut levels) = (rules.expect("they are on"), BucketLevels::default());
+        let charge =
+            CommandCharge { command: LimitedCommand::Unsubscribe, detail: "", now_ns: 1, patience_ns: u64::MAX };
+        assert_eq!(rules.charge(&mut levels, &charge), LimitVerdict::Allowed(0));
+        for _ in 0..9 {
+            assert_eq!(rules.charge(&mut levels, &charge), LimitVerdict::Over);
+        }
+        assert_eq!(allowed(&rules, &mut levels, LimitedCommand::History, ""), 0, "it has used up the total");
+    }
+
+    #[test]
+    fn on_trial_commands_are_charged_and_none_is_refused_or_waits() {
+        let settings = CommandLimitSettings { dry_run: true, default: block(2), ..on() };
+        let (rules, mut levels) = (CommandRules::of_client(&settings).expect("they are on"), BucketLevels::default());
+        for patience_ns in [0, u64::MAX] {
+            let charge = CommandCharge { command: LimitedCommand::Rpc, detail: "", now_ns: 1, patience_ns };
+            let verdicts = [(); 3].map(|()| rules.charge(&mut levels, &charge));
+            assert_eq!(verdicts[2], LimitVerdict::Over);
+        }
+    }
+
+    #[test]
+    fn the_last_of_the_refusals_is_one_too_many() {
+        for refusals in 1..5 {
+            let settings = EscalationSettings { enabled: true, refusals, ..EscalationSettings::default() };
+            let rules = EscalationRules::of(&settings).expect("they are on");
+            let mut levels = BucketLevels::default();
+            let notes = (0..refusals).map(|_| rules.note_refusal(&mut levels, 1)).collect::<Vec<_>>();
+            assert_eq!(notes.iter().position(|is_last| *is_last), Some(refusals as usize - 1), "{notes:?}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Hooks: whatever the delays of the backend, effects of one connection on one channel keep their order, and nothing
+//! else waits.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use serde_json::Value;
+use touchline_engine::hook::{HookCall, HookError, HookOutcome, HookRequest, parse_answer};
+use touchline_engine::session::TransportMode;
+
+use crate::story::{Settings, Story, with_history};
+use crate::tokens::calm;
+
+const CHANNELS: [&str; 3] = ["chat:a", "chat:b", "plain:c"];
+/// Index of the one client: bob is the first who connects.
+const ANN: usize = 1;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Publish(usize),
+    Subscribe(usize),
+    Unsubscribe(usize),
+    History(usize),
+    Rpc,
+    /// The backend answers one of its open questions, and allows it or not.
+    Answer(usize, bool),
+    /// The server API publishes.
+    Event(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let channel = || 0..CHANNELS.len();
+    let step = prop_oneof![
+        3 => channel().prop_map(Step::Publish),
+        2 => channel().prop_map(Step::Subscribe),
+        1 => channel().prop_map(Step::Unsubscribe),
+        1 => channel().prop_map(Step::History),
+        2 => Just(Step::Rpc),
+        4 => (0..100_usize, any::<bool>()).prop_map(|(which, allows)| Step::Answer(which, allows)),
+        1 => channel().prop_map(Step::Event),
+    ];
+    proptest::collection::vec(step, 1..80)
+}
+
+fn node(settings: &mut Settings) {
+    calm(settings);
+    settings.client.hook_calls_in_flight_max = 4;
+    settings.namespace("chat", |options| {
+        with_history(options);
+        options.history_size = 1_000;
+        options.allow_history_for_client = true;
+        (options.subscribe_proxy_enabled, options.publish_proxy_enabled) = (true, true);
+    });
+    settings.namespace("plain", |options| {
+        with_history(options);
+        options.history_size = 1_000;
+        (options.allow_history_for_client, options.allow_subscribe_for_client) = (true, true);
+        options.allow_publish_for_client = true;
+    });
+}
+
+fn story() -> Story {
+    let mut story = Story::with(node);
+    story.node.hooks.rpc.without_namespace.proxy_enabled = true;
+    story.connect("bob", "{'sub':'bob'}");
+    story.connect("ann", "{'sub':'ann'}");
+    story
+}
+
+fn refused() -> HookOutcome {
+    HookOutcome::Error(HookError { code: 403, message: "no".into(), temporary: false })
+}
+
+/// What the backend is asked about, for the check that questions about one channel do not overlap.
+fn subjects(questions: &[(usize, HookCall)]) -> Vec<&str> {
+    questions.iter().filter_map(|(_, call)| call.request.channel()).collect()
+}
+
+/// The number that a publication of the client carries, by its channel, in the order in which the homes got them.
+fn published(story: &Story) -> BTreeMap<String, Vec<u32>> {
+    let mut all: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    for (channel, request) in &story.requests {
+        if let Some((_, rest)) = request.split_once("Publish(").and_then(|(_, rest)| rest.split_once("data: b\"")) {
+            let number = rest.split('"').next().unwrap_or_default().parse().expect("a number");
+            all.entry(channel.to_string()).or_default().push(number);
+        }
+    }
+    all
+}
+
+/// Plays the steps. Returns the publications that the backend allowed, or that need no backend, by their channel.
+fn play(story: &mut Story, steps: &[Step], sent: &mut BTreeSet<u64>) -> BTreeMap<String, BTreeSet<u32>> {
+    let mut allowed: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
+    let mut id = 1;
+    for step in steps {
+        id += 1;
+        let command = |kind: &str, rest: &str| format!(r#"{{"id":{id},"{kind}":{{{rest}}}}}"#);
+        let about = |channel: &usize| format!(r#""channel":"{}""#, CHANNELS[*channel]);
+        let said = match step {
+            Step::Publish(channel) => {
+                if CHANNELS[*channel].starts_with("plain") {
+                    allowed.entry(CHANNELS[*channel].into()).or_default().insert(id);
+                }
+                Some(command("publish", &format!(r#"{},"data":{id}"#, about(channel))))
+            }
+            Step::Subscribe(channel) => Some(command("subscribe", &about(channel))),
+            Step::Unsubscribe(channel) => Some(command("unsubscribe", &about(channel))),
+            Step::History(channel) => Some(command("history", &about(channel))),
+            Step::Rpc => Some(command("rpc", r#""method":"x""#)),
+            Step::Answer(which, allows) => {
+                if !story.questions.is_empty() {
+                    answer(story, which % story.questions.len(), *allows, &mut allowed);
+                }
+                None
+            }
+            Step::Event(channel) => {
+                let before = story.session("ann").is_busy(&story.node.client);
+                story.publish(CHANNELS[*channel], "0");
+                assert_eq!(story.session("ann").is_busy(&story.node.client), before, "an event is no command");
+                None
+            }
+        };
+        if let Some(command) = said {
+            story.say("ann", &command);
+            sent.insert(id.into());
+        }
+        let asked = subjects(&story.questions);
+        let distinct: BTreeSet<_> = asked.iter().collect();
+        assert_eq!(asked.len(), distinct.len(), "one question at a time about a channel: {asked:?}");
+        assert!(story.questions.len() <= 4, "client.hook_calls_in_flight_max");
+    }
+    allowed
+}
+
+fn answer(story: &mut Story, number: usize, allows: bool, allowed: &mut BTreeMap<String, BTreeSet<u32>>) {
+    if let (true, HookRequest::Publish { channel, data, .. }) = (allows, &story.questions[number].1.request) {
+        let text = std::str::from_utf8(data).expect("a number");
+        allowed.entry(channel.to_string()).or_default().insert(text.parse().expect("a number"));
+    }
+    story.answer_question(number, if allows { HookOutcome::Empty } else { refused() });
+}
+
+/// The ids of the replies, each once.
+fn answered(story: &mut Story) -> BTreeSet<u64> {
+    let mut ids = BTreeSet::new();
+    for message in story.received("ann") {
+        let id = serde_json::from_str::<Value>(&message).expect("JSON")["id"].as_u64();
+        assert!(id.is_none_or(|id| ids.insert(id)), "two replies: {message}");
+    }
+    ids
+}
+
+proptest! {
+    #[test]
+    fn effects_on_a_channel_keep_their_order_whatever_the_delays(steps in steps(), order in any::<u64>()) {
+        let (mut story, mut sent) = (story(), BTreeSet::new());
+        let mut allowed = play(&mut story, &steps, &mut sent);
+        // In the end the backend answers everything, in some order.
+        let mut order = order;
+        while !story.questions.is_empty() {
+            let number = (order % story.questions.len() as u64) as usize;
+            order = order.rotate_right(7).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            answer(&mut story, number, order & 1 == 0, &mut allowed);
+        }
+        let session = story.session("ann");
+        prop_assert!(!session.awaits_hooks() && !session.is_deferring());
+        prop_assert_eq!(session.buffered_bytes(), 0);
+        prop_assert_eq!(answered(&mut story), sent, "each command has one reply");
+        let published = published(&story);
+        for channel in CHANNELS {
+            let order = published.get(channel).cloned().unwrap_or_default();
+            // In the order of the commands: each once, and no other.
+            let expected: Vec<u32> = allowed.get(channel).into_iter().flatten().copied().collect();
+            prop_assert_eq!(order, expected, "{}", channel);
+        }
+    }
+
+    #[test]
+    fn a_connection_that_ends_leaves_nothing_behind(steps in steps(), answers in any::<u64>()) {
+        let (mut story, mut sent) = (story(), BTreeSet::new());
+        play(&mut story, &steps, &mut sent);
+        let asked: Vec<u32> = story.questions.iter().map(|(_, call)| call.serial).collect();
+        story.decide("ann", |session, context| session.close(context));
+        prop_assert!(story.questions.is_empty(), "every question is cancelled");
+        let before = (story.requests.len(), story.asks.len());
+        for serial in asked {
+            let outcome = if answers >> (serial % 64) & 1 == 0 { HookOutcome::Empty } else { refused() };
+            story.answer_serial(ANN, serial, outcome);
+        }
+        prop_assert_eq!((story.requests.len(), story.asks.len()), before, "an answer that comes late does nothing");
+    }
+}
+
+#[test]
+fn a_client_that_its_hook_does_not_connect_has_and_gets_nothing() {
+    let caps = Default::default();
+    for (channels, code) in [(r#"["plain:a","nowhere:b"]"#, 102), (r#"["plain:a","plain:b","plain:c"]"#, 106)] {
+        let mut story = Story::with(|settings| {
+            node(settings);
+            settings.client.channel_limit = 2;
+            settings.client.proxy.connect.enabled = true;
+            settings.scope("devices", |_| {});
+        });
+        story.open("ann", TransportMode::Duplex);
+        story.say("ann", r#"{"id":1,"connect":{}}"#);
+        let names = r#"[{"scope":"devices","name":"door"}]"#;
+        let json = format!(r#"{{"result":{{"user":"ann","channels":{channels},"names":{names}}}}}"#);
+        let kind = story.questions[0].1.request.kind();
+        story.answer_question(0, parse_answer(kind, json.as_bytes(), &caps).expect("it can be read"));
+        let received = story.received("ann");
+        assert!(received[0].starts_with(&format!(r#"{{"id":1,"error":{{"code":{code},"#)), "{received:?}");
+        assert!(story.requests.is_empty() && story.asks.is_empty(), "{:?} {:?}", story.requests, story.asks);
+        story.publish("plain:a", "1");
+        assert_eq!(story.received("ann"), Vec::<String>::new(), "a refused client is told nothing more");
+    }
+}
+
+#[test]
+fn a_command_without_a_channel_waits_for_no_rpc() {
+    let mut story = story();
+    story.say("ann", r#"{"id":2,"rpc":{"method":"x"}}"#);
+    assert_eq!(story.code("ann", r#"{"id":3,"history":{"channel":""}}"#), 3501);
+}

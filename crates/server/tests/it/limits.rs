@@ -1,0 +1,572 @@
+//! Rates of commands, of errors and of failed connects: each layer, what replaces a rate, what follows when nobody
+//! heeds a refusal, and that nothing of it grows.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use touchline_server::{
+    BucketBlock, ChannelOptions, CommandLimitSettings, Namespace, OnLimit, RateBucket, RateBuckets, RateOverride,
+    Settings, SharedCommandLimitSettings,
+};
+
+use crate::backend::{Answer, Backend};
+use crate::support::{Heard, TestServer, WebSocket, handshake, head_of, open, token, until, up_to};
+use crate::unauthenticated::certificate;
+
+/// Long enough for what a test looks at meanwhile, on a slow machine too.
+const REFUSED_FOR: Duration = Duration::from_secs(5);
+
+/// So many in an hour, so that none comes back within a test.
+fn rate(rate: u32) -> RateBuckets {
+    every(Duration::from_secs(3_600), rate)
+}
+
+fn every(interval: Duration, rate: u32) -> RateBuckets {
+    RateBuckets(vec![RateBucket { interval, rate }])
+}
+
+fn block(rate: u32) -> BucketBlock {
+    BucketBlock { enabled: true, buckets: self::rate(rate) }
+}
+
+fn each(rate: u32) -> CommandLimitSettings {
+    CommandLimitSettings { enabled: true, default: block(rate), ..CommandLimitSettings::default() }
+}
+
+fn shared(rate: u32) -> SharedCommandLimitSettings {
+    SharedCommandLimitSettings { commands: each(rate), ..SharedCommandLimitSettings::default() }
+}
+
+/// A server with a namespace `seen`, whose counts everybody may ask for.
+fn start(change: impl FnOnce(&mut Settings)) -> TestServer {
+    TestServer::with(|settings| {
+        let options = ChannelOptions {
+            presence: true,
+            allow_presence_for_client: true,
+            allow_presence_for_anonymous: true,
+            ..open()
+        };
+        settings.channel.namespaces.push(Namespace { name: "seen".into(), options });
+        change(settings);
+    })
+}
+
+/// Connects a user, and says on which shard.
+fn connected(server: &TestServer, user: &str) -> (WebSocket, String) {
+    let mut socket = server.websocket();
+    let reply = socket.ask(json!({"id": 1, "connect": {"token": token(json!({"sub": user}))}}));
+    let client = reply["connect"]["client"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned();
+    // The last six bytes of a client id are its shard and its slot.
+    (socket, client[client.len() - 12..client.len() - 8].to_owned())
+}
+
+/// The code of the error of a reply; 0 = there is none.
+fn code(reply: &Value) -> u64 {
+    reply["error"]["code"].as_u64().unwrap_or(0)
+}
+
+/// Asks the same again and again; the codes of the replies.
+fn codes(socket: &mut WebSocket, command: &Value, times: u64) -> Vec<u64> {
+    let asked = (0..times).map(|n| {
+        let mut command = command.clone();
+        command["id"] = json!(1_000 + n);
+        code(&socket.ask(command))
+    });
+    asked.collect()
+}
+
+fn stats(channel: &str) -> Value {
+    json!({"presence_stats": {"channel": channel}})
+}
+
+/// A metric with labels.
+fn counted(server: &TestServer, name: &str, labels: &str) -> u64 {
+    server.metric(&format!("touchline_{name}{{{labels}}}"))
+}
+
+fn over(server: &TestServer, layer: &str, command: &str, outcome: &str) -> u64 {
+    let labels = format!("layer=\"{layer}\",command=\"{command}\",outcome=\"{outcome}\"");
+    counted(server, "rate_limited_commands_total", &labels)
+}
+
+#[test]
+fn each_command_of_a_connection_has_its_own_rate() {
+    let server = start(|settings| settings.client.rate_limit.client_command = each(1));
+    let (mut socket, _) = connected(&server, "ann");
+    let good = token(json!({"sub": "ann"}));
+    for (name, request) in [
+        ("subscribe", json!({"channel": "seen:a"})),
+        ("publish", json!({"channel": "history:a", "data": 1})),
+        ("history", json!({"channel": "history:a"})),
+        ("presence", json!({"channel": "seen:a"})),
+        ("presence_stats", json!({"channel": "seen:a"})),
+        ("refresh", json!({"token": good})),
+        ("sub_refresh", json!({"channel": "seen:a", "token": ""})),
+        ("rpc", json!({"method": "x"})),
+    ] {
+        let found = codes(&mut socket, &json!({ name: request }), 3);
+        assert!(found[0] != 111 && found[1..] == [111, 111], "{name}: {found:?}");
+        assert_eq!(over(&server, "client_command", name, "refused"), 2, "{name}");
+    }
+    let found = codes(&mut socket, &json!({"unsubscribe": {"channel": "seen:a"}}), 5);
+    assert_eq!(found, [0; 5], "it is never refused");
+    assert_eq!(over(&server, "client_command", "unsubscribe", "allowed"), 4);
+    let reply = socket.ask(json!({"id": 9, "presence": {"channel": "seen:a"}}));
+    assert_eq!(reply["error"], json!({"code": 111, "message": "too many requests", "temporary": true}));
+    let (mut other, _) = connected(&server, "ann");
+    assert_eq!(codes(&mut other, &stats("seen:a"), 2), [0, 111], "another connection has rates of its own");
+}
+
+#[test]
+fn a_total_and_overrides_replace_and_add() {
+    let server = start(|settings| {
+        let limits = &mut settings.client.rate_limit.client_command;
+        *limits = CommandLimitSettings { total: block(8), ..each(2) };
+        let item = |name: &str, count| RateOverride { name: name.into(), enabled: true, buckets: rate(count) };
+        limits.presence_stats.namespace_overrides.0 = vec![item("seen", 4)];
+        limits.rpc.method_overrides.0 = vec![item("price", 1)];
+    });
+    let (mut socket, _) = connected(&server, "ann");
+    assert_eq!(codes(&mut socket, &stats("seen:a"), 5), [0, 0, 0, 0, 111], "of the namespace");
+    // There is no presence: 108. It has passed its rate all the same.
+    assert_eq!(codes(&mut socket, &stats("news"), 3), [108, 108, 111], "of the other channels");
+    let rpc = |method: &str| json!({"rpc": {"method": method}});
+    assert_eq!(codes(&mut socket, &rpc("price"), 2)[1], 111, "of the method");
+    let found = codes(&mut socket, &rpc("other"), 3);
+    assert!(found[0] != 111 && found[1] == 111, "eight have passed, and count for the total: {found:?}");
+}
+
+#[test]
+fn connections_of_a_user_on_several_shards_share_a_rate() {
+    let server = start(|settings| {
+        settings.node.shards = 4;
+        settings.client.rate_limit.user_command = shared(3);
+    });
+    let mut by_shard = BTreeMap::new();
+    until("two shards have one", || {
+        let (socket, shard) = connected(&server, "ann");
+        by_shard.entry(shard).or_insert(socket);
+        by_shard.len() >= 2
+    });
+    let mut sockets = by_shard.into_values();
+    let (mut one, mut two) = (sockets.next().expect("one"), sockets.next().expect("another"));
+    assert_eq!(codes(&mut one, &stats("seen:a"), 2), [0, 0]);
+    assert_eq!(codes(&mut two, &stats("seen:a"), 2), [0, 111]);
+    assert_eq!(codes(&mut one, &stats("seen:a"), 1), [111]);
+    let (mut bob, _) = connected(&server, "bob");
+    assert_eq!(codes(&mut bob, &stats("seen:a"), 4), [0, 0, 0, 111], "another user");
+    let mut nobody = server.connected();
+    assert_eq!(codes(&mut nobody, &stats("seen:a"), 9), [0; 9], "no user");
+    assert_eq!(over(&server, "user_command", "presence_stats", "refused"), 3);
+}
+
+#[test]
+fn users_of_an_address_share_its_rate_and_the_server_api_has_none() {
+    let server = start(|settings| {
+        settings.http_server.trusted_proxies = vec!["127.0.0.1".into()];
+        settings.client.rate_limit.address_command = shared(3);
+    });
+    let from = |address: &str, user: &str| {
+        let mut socket = server.socket();
+        let head = handshake(&format!("X-Forwarded-For: {address}\r\n"));
+        socket.write_all(head.as_bytes()).expect("the server listens");
+        assert!(head_of(&mut socket).starts_with("HTTP/1.1 101"));
+        let mut socket = WebSocket::from(socket);
+        let reply = socket.ask(json!({"id": 1, "connect": {"token": token(json!({"sub": user}))}}));
+        assert!(reply["connect"].is_object(), "{reply}");
+        socket
+    };
+    assert_eq!(codes(&mut from("203.0.113.1", "ann"), &stats("seen:a"), 2), [0, 0]);
+    assert_eq!(codes(&mut from("203.0.113.1", "bob"), &stats("seen:a"), 2), [0, 111]);
+    assert_eq!(codes(&mut from("203.0.113.2", "ann"), &stats("seen:a"), 1), [0]);
+    assert_eq!(codes(&mut from("2001:db8:0:1::1", "ann"), &stats("seen:a"), 2), [0, 0]);
+    assert_eq!(codes(&mut from("2001:db8:0:1::2", "ann"), &stats("seen:a"), 2), [0, 111], "a /64 is one");
+    for _ in 0..20 {
+        assert!(server.api("presence_stats", json!({"channel": "seen:a"}))["result"].is_object());
+        assert!(server.publish("news", json!(1))["result"].is_object());
+    }
+}
+
+#[test]
+fn connects_have_rates_by_user_and_by_address() {
+    let server = start(|settings| {
+        settings.uni_websocket.enabled = true;
+        settings.client.rate_limit.user_command = SharedCommandLimitSettings { connect: block(2), ..shared(100) };
+        settings.client.rate_limit.address_command = SharedCommandLimitSettings { connect: block(5), ..shared(100) };
+    });
+    let connect = |user: &str| {
+        let mut socket = server.websocket();
+        code(&socket.ask(json!({"id": 1, "connect": {"token": token(json!({"sub": user}))}})))
+    };
+    assert_eq!(["ann", "ann", "ann", "bob"].map(connect), [0, 0, 111, 0]);
+    let forged = json!({"id": 1, "connect": {"token": "x"}});
+    let mut socket = server.websocket();
+    socket.send_json(forged.clone());
+    assert!(matches!(socket.close(), Heard::Close(3500, _)));
+    let mut socket = server.websocket();
+    assert_eq!(code(&socket.ask(forged)), 111, "the token is not looked at");
+    assert_eq!(over(&server, "user_command", "connect", "refused"), 1);
+    assert_eq!(over(&server, "address_command", "connect", "refused"), 1);
+    let mut socket = server.socket();
+    let head = handshake("").replace("/connection/websocket", "/connection/uni_websocket");
+    socket.write_all(head.as_bytes()).expect("the server listens");
+    assert!(head_of(&mut socket).starts_with("HTTP/1.1 101"));
+    let mut socket = WebSocket::from(socket);
+    socket.send("{}");
+    assert!(matches!(socket.close(), Heard::Close(3013, _)), "a one-way transport has no reply");
+}
+
+#[test]
+fn a_refused_command_never_reaches_the_backend() {
+    let backend = Backend::start(|_| Answer::Json(json!({"result": {}})));
+    let server = start(|settings| {
+        settings.rpc.proxy.endpoint = backend.url("/rpc");
+        settings.rpc.without_namespace.proxy_enabled = true;
+        settings.client.rate_limit.client_command = each(2);
+    });
+    let (mut socket, _) = connected(&server, "ann");
+    assert_eq!(codes(&mut socket, &json!({"rpc": {"method": "x"}}), 6), [0, 0, 111, 111, 111, 111]);
+    assert_eq!(backend.questions().len(), 2);
+}
+
+#[test]
+fn a_command_that_waits_behind_a_hook_is_charged_once() {
+    let backend = Backend::start(|_| {
+        Answer::Late(Duration::from_millis(200), Box::new(Answer::Json(json!({"result": {"allow": ["pub"]}}))))
+    });
+    let server = start(|settings| {
+        settings.channel.proxy.subscribe.endpoint = backend.url("/subscribe");
+        settings.channel.proxy.subscribe.timeout = Duration::from_secs(30);
+        let options = ChannelOptions { subscribe_proxy_enabled: true, ..ChannelOptions::default() };
+        settings.channel.namespaces.push(Namespace { name: "chat".into(), options });
+        settings.client.rate_limit.client_command = each(2);
+    });
+    let (mut socket, _) = connected(&server, "ann");
+    socket.send_json(json!({"id": 2, "subscribe": {"channel": "chat:1"}}));
+    for id in 3..6 {
+        socket.send_json(json!({"id": id, "publish": {"channel": "chat:1", "data": id}}));
+    }
+    let mut found = BTreeMap::new();
+    while found.len() < 4 {
+        let message = socket.message();
+        if let Some(id) = message["id"].as_u64() {
+            found.insert(id, code(&message));
+        }
+    }
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), [(2, 0), (3, 0), (4, 0), (5, 111)]);
+}
+
+fn slow(settings: &mut Settings, wait: Duration) {
+    let limits = &mut settings.client.rate_limit;
+    limits.on_limit = OnLimit::Slow;
+    limits.slow_wait_max = wait;
+    limits.client_command.enabled = true;
+    limits.client_command.presence_stats.enabled = true;
+    limits.client_command.presence_stats.buckets = every(Duration::from_millis(100), 5);
+}
+
+#[test]
+fn a_slow_connection_gets_every_answer_in_order_and_a_long_wait_is_refused() {
+    let server = start(|settings| {
+        slow(settings, Duration::from_secs(3_600));
+        settings.client.rate_limit.user_command.commands.enabled = true;
+        settings.client.rate_limit.user_command.commands.history.enabled = true;
+        settings.client.rate_limit.user_command.commands.history.buckets = rate(1);
+    });
+    let (mut socket, _) = connected(&server, "ann");
+    // In one message, and in one each.
+    let lines: Vec<String> =
+        (2..32).map(|id| json!({"id": id, "presence_stats": {"channel": "seen:a"}}).to_string()).collect();
+    socket.send(&lines.join("\n"));
+    lines.iter().for_each(|line| socket.send(&line.replace("\"id\":", "\"id\":1")));
+    let ids: Vec<u64> = (0..60)
+        .map(|_| {
+            let reply = socket.message();
+            assert!(reply["presence_stats"].is_object(), "{reply}");
+            reply["id"].as_u64().expect("a number")
+        })
+        .collect();
+    assert!(ids[..30].iter().copied().eq(2..32), "{ids:?}");
+    assert!(over(&server, "client_command", "presence_stats", "slowed") > 0);
+    assert_eq!(over(&server, "client_command", "presence_stats", "refused"), 0);
+    assert!(server.metric("touchline_throttled_total") > 0);
+    let mut impatient = start(|settings| {
+        slow(settings, Duration::from_secs(10));
+        settings.client.rate_limit.client_command.presence_stats.buckets = rate(1);
+    });
+    let (mut socket, _) = connected(&impatient, "ann");
+    assert_eq!(codes(&mut socket, &stats("seen:a"), 2), [0, 111], "the next token comes in an hour");
+    impatient.stop();
+}
+
+#[test]
+fn lines_and_emulated_commands_are_slowed_too() {
+    let server = start(|settings| {
+        slow(settings, Duration::from_secs(3_600));
+        settings.tcp.enabled = true;
+        settings.tcp.address = "127.0.0.1".into();
+        settings.tcp.port = 0;
+        settings.http_stream.enabled = true;
+    });
+    let commands = |from: u32| -> String {
+        (from..from + 20).map(|id| format!("{{\"id\":{id},\"presence_stats\":{{\"channel\":\"seen:a\"}}}}\n")).collect()
+    };
+    let answers = |text: &str| text.lines().filter(|line| line.contains("\"presence_stats\"")).count();
+    let mut socket = server.line_socket();
+    socket.write_all(format!("{{\"id\":1,\"connect\":{{}}}}\n{}", commands(2)).as_bytes()).expect("it listens");
+    socket.shutdown(std::net::Shutdown::Write).expect("it is open");
+    let text = crate::support::to_the_end(&mut socket);
+    assert_eq!(answers(&text), 20, "{text}");
+    let mut stream = server.socket();
+    let body = r#"{"id":1,"connect":{}}"#;
+    let request =
+        format!("POST /connection/http_stream HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).expect("it listens");
+    head_of(&mut stream);
+    let line = up_to("\n", &mut stream);
+    let reply: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+    for from in [100, 200] {
+        let (session, node) = (&reply["connect"]["session"], &reply["connect"]["node"]);
+        let data = json!({"session": session, "node": node, "data": commands(from)});
+        assert_eq!(server.http("POST", "/emulation", "", &data.to_string()).0, 204);
+    }
+    let mut text = String::new();
+    while answers(&text) < 40 {
+        let line = up_to("\n", &mut stream);
+        assert!(line.ends_with('\n'), "it ended: {line}");
+        text.push_str(&line);
+    }
+    assert!(!text.contains("\"error\""), "{text}");
+}
+
+#[test]
+fn who_does_not_heed_refusals_is_ended_then_refused_and_let_in_again() {
+    let server = start(|settings| {
+        let limits = &mut settings.client.rate_limit;
+        limits.client_command = each(1);
+        limits.escalation.enabled = true;
+        limits.escalation.refusals = 3;
+        limits.escalation.refused_for = REFUSED_FOR;
+    });
+    let (mut socket, _) = connected(&server, "ann");
+    assert_eq!(codes(&mut socket, &stats("seen:a"), 4), [0, 111, 111, 111]);
+    let Heard::Close(code_of_end, _) = socket.close() else { panic!("it is ended") };
+    assert_eq!(code_of_end, 3013);
+    let connect = |user: &str| {
+        let mut socket = server.websocket();
+        code(&socket.ask(json!({"id": 1, "connect": {"token": token(json!({"sub": user}))}})))
+    };
+    assert_eq!((connect("ann"), connect("bob")), (111, 0));
+    assert_eq!(counted(&server, "rate_limit_refused", "of=\"user\""), 1);
+    assert_eq!(counted(&server, "rate_limit_refused_connects_total", "of=\"user\""), 1);
+    assert_eq!(counted(&server, "rate_limit_measures_total", "cause=\"escalation\""), 1);
+    until("the time is over", || connect("ann") == 0);
+    assert_eq!(counted(&server, "rate_limit_refused", "of=\"user\""), 0);
+    // Somebody without a user: the address.
+    let mut waiting = server.websocket();
+    let mut nobody = server.connected();
+    assert_eq!(codes(&mut nobody, &stats("seen:a"), 4)[3], 111);
+    assert!(matches!(nobody.close(), Heard::Close(3013, _)));
+    let status = || {
+        let mut socket = server.socket();
+        socket.write_all(handshake("").as_bytes()).expect("the server listens");
+        head_of(&mut socket).split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(status(), "429");
+    assert_eq!(code(&waiting.ask(json!({"id": 1, "connect": {}}))), 111, "it was open already");
+    assert!(server.publish("news", json!(1))["result"].is_object(), "the server API is not refused");
+    assert_eq!(counted(&server, "rate_limit_refused", "of=\"address\""), 1);
+    until("the time is over", || status() == "101");
+}
+
+#[test]
+fn an_address_whose_connects_fail_is_refused_for_a_while() {
+    let server = start(|settings| {
+        settings.tcp.enabled = true;
+        settings.tcp.address = "127.0.0.1".into();
+        settings.tcp.port = 0;
+        settings.http_server.trusted_proxies = vec!["127.0.0.1".into()];
+        settings.client.allow_anonymous_connect_without_token = false;
+        let failed = &mut settings.client.rate_limit.failed_connect;
+        failed.enabled = true;
+        failed.buckets = rate(2);
+        failed.refused_for = REFUSED_FOR;
+    });
+    let status = |address: &str| {
+        let mut socket = server.socket();
+        let head = handshake(&format!("X-Forwarded-For: {address}\r\n"));
+        socket.write_all(head.as_bytes()).expect("the server listens");
+        (head_of(&mut socket).split(' ').nth(1).unwrap_or_default().to_owned(), WebSocket::from(socket))
+    };
+    let try_token = |token: Value| {
+        let (found, mut socket) = status("203.0.113.1");
+        assert_eq!(found, "101");
+        socket.send_json(json!({"id": 1, "connect": {"token": token}}));
+        socket.next()
+    };
+    let old = token(json!({"sub": "ann", "exp": 1}));
+    for _ in 0..5 {
+        assert_eq!(try_token(json!(old)).expect("a reply")["error"]["code"], 109, "an old token is no failure");
+    }
+    assert!(matches!(try_token(json!("forged")), Err(Heard::Close(3500, _))));
+    assert!(matches!(try_token(json!("")), Err(Heard::Close(3507, _))));
+    assert!(try_token(json!(token(json!({"sub": "ann"})))).is_ok(), "two may fail");
+    assert!(matches!(try_token(json!("forged")), Err(Heard::Close(3500, _))));
+    assert_eq!(status("203.0.113.1").0, "429");
+    assert_eq!(status("203.0.113.2").0, "101", "another address");
+    assert_eq!(counted(&server, "rate_limit_measures_total", "cause=\"failed_connect\""), 1);
+    until("the time is over", || status("203.0.113.1").0 == "101");
+    // Lines have the address of their socket.
+    for _ in 0..3 {
+        let mut socket = server.line_socket();
+        socket.write_all(b"{\"id\":1,\"connect\":{\"token\":\"forged\"}}\n").expect("it listens");
+        assert!(up_to("\n", &mut socket).contains("3500"));
+    }
+    let mut socket = server.line_socket();
+    let _ = socket.write_all(b"{\"id\":1,\"connect\":{}}\n");
+    assert_eq!(up_to("\n", &mut socket), "", "it is closed");
+}
+
+#[test]
+fn refusals_of_the_connect_hook_are_failures_and_its_faults_are_not() {
+    let backend = Backend::start(|question| match question.body["data"].as_str() {
+        Some("busy") => Answer::Json(json!({"error": {"code": 450, "message": "later", "temporary": true}})),
+        Some("error") => Answer::Json(json!({"error": {"code": 401, "message": "who are you"}})),
+        Some("end") => Answer::Json(json!({"disconnect": {"code": 4501, "reason": "banned"}})),
+        _ => Answer::Status(500, String::new()),
+    });
+    let server = start(|settings| {
+        settings.client.proxy.connect.enabled = true;
+        settings.client.proxy.connect.proxy.endpoint = backend.url("/connect");
+        let failed = &mut settings.client.rate_limit.failed_connect;
+        failed.enabled = true;
+        failed.buckets = rate(1);
+    });
+    let mut waiting = server.websocket();
+    let connect = |data: &str| {
+        let mut socket = server.websocket();
+        socket.send_json(json!({"id": 1, "connect": {"data": data}}));
+        socket.next().map(|reply| code(&reply))
+    };
+    for _ in 0..3 {
+        assert_eq!((connect("busy"), connect("fault")), (Ok(450), Ok(100)));
+    }
+    assert_eq!(connect("end"), Err(Heard::Close(4501, "banned".into())));
+    assert_eq!(connect("error"), Ok(401));
+    assert_eq!(code(&waiting.ask(json!({"id": 1, "connect": {"data": "busy"}}))), 111, "the backend is not asked");
+    assert_eq!(counted(&server, "rate_limit_measures_total", "cause=\"failed_connect\""), 1);
+}
+
+#[test]
+fn a_refused_address_is_closed_before_its_tls_handshake_where_only_clients_come() {
+    let certificate = certificate("limits");
+    let server = certificate.server(|settings| {
+        settings.http_server.internal_port = Some(0);
+        settings.http_server.tls_external = true;
+        let limits = &mut settings.client.rate_limit;
+        limits.client_command = each(1);
+        limits.escalation.enabled = true;
+        limits.escalation.refusals = 1;
+        limits.escalation.refused_for = REFUSED_FOR;
+    });
+    // Whether the TLS handshake succeeds, and the stream after the one of the WebSocket.
+    let come = || {
+        let mut stream = certificate.agree(server.socket());
+        let _ = stream.write_all(handshake("").as_bytes());
+        let is_let_in = !stream.conn.is_handshaking();
+        (is_let_in, (is_let_in && head_of(&mut stream).starts_with("HTTP/1.1 101")).then_some(stream))
+    };
+    let mut stream = come().1.expect("it is let in");
+    let frame = |command: Value| crate::support::frame(0x81, command.to_string().as_bytes());
+    stream.write_all(&frame(json!({"id": 1, "connect": {}}))).expect("it is open");
+    for id in 2..5 {
+        let _ = stream.write_all(&frame(json!({"id": id, "presence_stats": {"channel": "seen:a"}})));
+    }
+    let said = up_to("too many requests", &mut stream);
+    assert!(said.ends_with("too many requests"), "{said:?}");
+    assert!(!come().0, "no handshake");
+    until("the time is over", || come().0);
+}
+
+#[test]
+fn a_client_that_causes_errors_is_ended() {
+    let limited = |is_trial: bool| {
+        start(|settings| {
+            let errors = &mut settings.client.rate_limit.client_error;
+            errors.enabled = true;
+            errors.dry_run = is_trial;
+            errors.total = block(3);
+        })
+    };
+    let server = limited(false);
+    let (mut socket, _) = connected(&server, "ann");
+    let wrong = json!({"subscribe": {"channel": "nowhere:a"}});
+    assert_eq!(codes(&mut socket, &wrong, 4), [102; 4]);
+    assert!(matches!(socket.close(), Heard::Close(3509, _)));
+    assert_eq!(counted(&server, "rate_limit_measures_total", "cause=\"client_error\""), 1);
+    let trial = limited(true);
+    let (mut socket, _) = connected(&trial, "ann");
+    assert_eq!(codes(&mut socket, &wrong, 9), [102; 9]);
+    assert_eq!(trial.metric("touchline_rate_limit_allowed_errors_total"), 6);
+}
+
+#[test]
+fn refusals_by_a_rate_are_errors_and_faults_of_the_server_are_not() {
+    let backend = Backend::start(|_| Answer::Status(500, String::new()));
+    let server = start(|settings| {
+        settings.rpc.proxy.endpoint = backend.url("/rpc");
+        settings.rpc.without_namespace.proxy_enabled = true;
+        let limits = &mut settings.client.rate_limit;
+        limits.client_command.enabled = true;
+        limits.client_command.presence_stats.enabled = true;
+        limits.client_command.presence_stats.buckets = rate(1);
+        limits.client_error.enabled = true;
+        limits.client_error.total = block(2);
+    });
+    let (mut socket, _) = connected(&server, "ann");
+    assert_eq!(codes(&mut socket, &json!({"rpc": {"method": "x"}}), 3), [100; 3]);
+    assert_eq!(codes(&mut socket, &stats("seen:a"), 4), [0, 111, 111, 111]);
+    assert!(matches!(socket.close(), Heard::Close(3509, _)));
+}
+
+#[test]
+fn rates_on_trial_refuse_nothing_and_are_counted() {
+    let server = start(|settings| {
+        let limits = &mut settings.client.rate_limit;
+        limits.client_command = CommandLimitSettings { dry_run: true, ..each(1) };
+        limits.user_command.commands = CommandLimitSettings { dry_run: true, ..each(2) };
+    });
+    let (mut socket, _) = connected(&server, "ann");
+    assert_eq!(codes(&mut socket, &stats("seen:a"), 9), [0; 9]);
+    assert_eq!(over(&server, "client_command", "presence_stats", "allowed"), 8);
+    assert_eq!(over(&server, "user_command", "presence_stats", "allowed"), 7);
+}
+
+#[test]
+fn ten_times_as_many_users_and_addresses_take_no_more_room() {
+    const ENTRIES: usize = 50;
+    let server = start(|settings| {
+        settings.http_server.trusted_proxies = vec!["127.0.0.1".into()];
+        settings.node.shards = 2;
+        let limits = &mut settings.client.rate_limit;
+        (limits.users_max_entries, limits.addresses_max_entries) = (ENTRIES, ENTRIES);
+        limits.user_command = SharedCommandLimitSettings { connect: block(1), ..shared(1) };
+        limits.address_command = SharedCommandLimitSettings { connect: block(1), ..shared(1) };
+    });
+    let connect = |number: usize| {
+        let mut socket = server.socket();
+        let address = format!("10.7.{}.{}", number / 200, number % 200);
+        socket.write_all(handshake(&format!("X-Forwarded-For: {address}\r\n")).as_bytes()).expect("it listens");
+        head_of(&mut socket);
+        let user = token(json!({"sub": format!("user-{number}")}));
+        code(&WebSocket::from(socket).ask(json!({"id": 1, "connect": {"token": user}})))
+    };
+    for number in 0..10 * ENTRIES {
+        assert_eq!(connect(number), 0);
+    }
+    assert_eq!(counted(&server, "rate_limit_entries", "of=\"user\""), ENTRIES as u64);
+    assert_eq!(counted(&server, "rate_limit_entries", "of=\"address\""), ENTRIES as u64);
+    assert_eq!((connect(10 * ENTRIES - 1), connect(0)), (111, 0), "the newest are remembered");
+}
