@@ -231,6 +231,7 @@ pub(crate) const NO_FIXED: &[(&str, &str)] = &[
     ("engine/src/session/hook_refresh.rs", "SPREAD_MAX"),
     ("engine/src/session/hook_state.rs", "RETRY_DELAY_MAX"),
     ("engine/src/hook/settings.rs", "TEXT_LEN_MAX"),
+    ("server/src/hooks/worker.rs", "LOGGED_MAX"),
     ("server/src/runtime/refusals.rs", "LINES_MAX"),
     ("server/src/runtime/refusals.rs", "ORIGIN_SHOWN_MAX"),
     ("cluster/src/marks.rs", "LEFT_MAX"),

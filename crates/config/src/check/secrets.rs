@@ -16,7 +16,8 @@ pub(crate) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     if !verifies_tokens && !asks_backend && !client.insecure && !client.allow_anonymous_connect_without_token {
         let text = format!(
             "client.token.hmac_secret_key: missing, so no client could connect. \
-             Set it (or client.token.rsa_public_key, client.token.ecdsa_public_key), or let anonymous clients in by \
+             Set it (or client.token.rsa_public_key, client.token.ecdsa_public_key), ask a backend \
+             (client.proxy.connect), or let anonymous clients in by \
              client.allow_anonymous_connect_without_token = true. {HOW}"
         );
         findings.push(Finding::error(text, None));

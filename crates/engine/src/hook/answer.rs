@@ -39,10 +39,10 @@ pub enum AnswerFault {
     #[error("the result has a field of a wrong type")]
     Shape,
     /// The number of an error is not 400–1999.
-    #[error("the code of the error is not 400-1999")]
+    #[error("the code of the error is missing, or not 400-1999")]
     ErrorCode,
     /// The number of a disconnect is not 4000–4999.
-    #[error("the code of the disconnect is not 4000-4999")]
+    #[error("the code of the disconnect is missing, or not 4000-4999")]
     DisconnectCode,
     /// A field of the result has a value that it cannot have.
     #[error("{0}")]

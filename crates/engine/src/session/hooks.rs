@@ -26,6 +26,12 @@ use crate::request::{ChannelRequest, Publish, Response};
 
 /// Names and values of the header fields that a client claims and hooks pass on, together, bytes.
 const EMULATED_SIZE_MAX: usize = 8 * 1_024;
+/// The cause of error 111 where too many calls wait.
+const BUSY: &str = "too many hook calls wait (hooks.queue_max_entries, queue_max_size, queue_timeout)";
+/// The cause of a refused connect without an error that its client can be told.
+const REFUSED: &str = "the backend of the connect hook has refused the client";
+/// The cause where the backend leaves a connect to the server, which does not permit it.
+const UNDECIDED: &str = "the answer of the connect hook names nobody, so the client is one without a token";
 /// The cause of error 100 where the backend has no usable answer.
 const NO_ANSWER: &str = "the backend of a hook has not answered, or its answer cannot be used";
 
@@ -218,9 +224,9 @@ impl Session {
         count
     }
 
-    /// Ends the question whether the client may subscribe to a channel. `reply`: what the waiting command gets. The
-    /// commands behind it go on with the next [`Session::run_ready`].
-    pub(super) fn cancel_subscribe(&mut self, channel: &str, reply: &Reply<'_>, context: &mut Context<'_>) {
+    /// Ends the question whether the client may subscribe to a channel: nothing has permitted it, so the command that
+    /// waits gets 103. The commands behind it go on with the next [`Session::run_ready`].
+    pub(super) fn cancel_subscribe(&mut self, channel: &str, cause: &'static str, context: &mut Context<'_>) {
         let Some(serial) = self.hooks().and_then(|state| state.subscribe_to(channel)) else { return };
         let Some((HookWait { action: WaitingAction::Subscribe { command, .. }, behind, .. }, _)) =
             self.hooks_mut().take(serial)
@@ -229,7 +235,8 @@ impl Session {
         };
         self.flow.release();
         context.effects.cancelled_hooks.push(serial);
-        context.effects.messages.reply(command, reply);
+        context.because(cause, channel);
+        context.effects.refuse(command, Error::PERMISSION_DENIED);
         self.hooks_mut().put_back(behind);
     }
 
@@ -256,6 +263,7 @@ impl Session {
                 Ok(claims) => self.admit(command, subs, ClientAdmission::of_token(claims), context),
                 Err(why) => {
                     self.note_failed_connect(context);
+                    context.because(UNDECIDED, "");
                     context.disconnect(why);
                 }
             },
@@ -272,7 +280,10 @@ impl Session {
                 context.disconnect(why);
             }
             HookOutcome::Refused(outcome) => self.connect_answered(command, subs, *outcome, context),
-            HookOutcome::Busy => self.refuse_connect(command, Error::TOO_MANY_REQUESTS, context),
+            HookOutcome::Busy => {
+                context.because(BUSY, "");
+                self.refuse_connect(command, Error::TOO_MANY_REQUESTS, context);
+            }
             HookOutcome::Failed | HookOutcome::Result(_) => {
                 context.because(NO_ANSWER, "");
                 self.refuse_connect(command, Error::INTERNAL, context);
@@ -332,9 +343,7 @@ impl Session {
             HookOutcome::Busy => Error::TOO_MANY_REQUESTS,
             HookOutcome::Failed | HookOutcome::Result(_) => Error::INTERNAL,
         };
-        if error == Error::INTERNAL {
-            context.because(NO_ANSWER, channel);
-        }
+        context.because(if error == Error::INTERNAL { NO_ANSWER } else { BUSY }, channel);
         match command {
             Some(command) => context.effects.refuse(command, error),
             None => context.effects.number_cause(error.code),
@@ -392,6 +401,7 @@ impl Session {
     /// An error of the backend ends the session. The client closes the connection; after a while the server does.
     fn refuse_connect_as(&mut self, command: u32, error: &HookError, context: &mut Context<'_>) {
         if self.transport == TransportMode::OneWay {
+            context.because(REFUSED, "");
             let why = if error.temporary { Disconnect::SERVER_ERROR } else { Disconnect::PERMISSION_DENIED };
             return context.disconnect(why);
         }
@@ -431,7 +441,10 @@ fn refuse_command(command: u32, outcome: HookOutcome, channel: &str, context: &m
         HookOutcome::Error(error) => context.effects.refuse_as(command, &error),
         HookOutcome::Disconnect(why) => context.disconnect(why),
         HookOutcome::Refused(outcome) => refuse_command(command, *outcome, channel, context),
-        HookOutcome::Busy => context.effects.refuse(command, Error::TOO_MANY_REQUESTS),
+        HookOutcome::Busy => {
+            context.because(BUSY, channel);
+            context.effects.refuse(command, Error::TOO_MANY_REQUESTS);
+        }
         HookOutcome::Failed | HookOutcome::Empty | HookOutcome::Result(_) => {
             context.because(NO_ANSWER, channel);
             context.effects.refuse(command, Error::INTERNAL);

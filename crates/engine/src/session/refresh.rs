@@ -21,6 +21,9 @@ use crate::settings::ClientSettings;
 impl Session {
     pub(super) fn refresh(&mut self, command: u32, token: &str, context: &mut Context<'_>) {
         if token.is_empty() || context.node.client.proxy.refresh.enabled {
+            if !token.is_empty() {
+                context.because("client.proxy.refresh is on: the backend refreshes, and not the client", "");
+            }
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
         let claims = match connection_claims(&*context.node.verifier, token, context.now_s()) {
@@ -120,6 +123,7 @@ impl Session {
         let Ok(allow) = allow_of(&claims, context) else { return context.disconnect(Disconnect::INVALID_TOKEN) };
         let subscription = &mut self.subscriptions[index];
         if subscription.is_refreshed_by_hook {
+            context.because("sub_refresh_proxy_enabled is on: the backend refreshes, and not the client", channel);
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
         subscription.expire_at_s = expire_at_s;

@@ -1,11 +1,12 @@
 //! What the server API does to a session: subscribe, unsubscribe, refresh.
 
 use bytes::Bytes;
-use touchline_protocol::message::{Push, Reply, SubscribeResult};
+use touchline_protocol::message::{Push, SubscribeResult};
 use touchline_protocol::stream::StreamPosition;
 use touchline_protocol::{Disconnect, Error, Unsubscribe};
 
 use super::context::Context;
+use super::refusal::ENDED_BY_SERVER;
 use super::state::Session;
 use super::subscribe::Grant;
 use super::ticket::Ticket;
@@ -96,8 +97,7 @@ impl Session {
     pub fn server_unsubscribe(&mut self, channel: &str, context: &mut Context<'_>) {
         if let Some(state) = self.hooks() {
             for channel in state.subscribes(channel) {
-                let refusal = Reply::Error(Error::PERMISSION_DENIED);
-                self.cancel_subscribe(&channel, &refusal, context);
+                self.cancel_subscribe(&channel, ENDED_BY_SERVER, context);
             }
         }
         self.end_by_server(channel, context);

@@ -11,7 +11,7 @@ use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
 use super::context::Context;
 use super::hook_state::RetryPlan;
 use super::permission::Action;
-use super::refusal::{CHANNEL_TOO_LONG, NO_WATCH, OTHER_CHANNEL, OTHER_USER, TOKEN_EXPIRED};
+use super::refusal::{CHANNEL_TOO_LONG, NO_WATCH, OTHER_CHANNEL, OTHER_USER, TAKEN_BACK, TOKEN_EXPIRED};
 use super::state::{Phase, Session};
 use super::subscription::{Extra, PresenceEntry, Subscription};
 use super::ticket::Ticket;
@@ -165,7 +165,13 @@ impl Session {
         let channel = &*request.channel;
         let is_of_hook = answer.is_some();
         let mut grant = match answer {
-            Some(answer) => Grant::of_hook(answer, context.now_s())?,
+            Some(answer) => {
+                if answer.expire_at > 0 && answer.expire_at <= context.now_s() {
+                    context.because("expire_at of the backend's answer has passed", channel);
+                    return Err(Error::EXPIRED.into());
+                }
+                Grant::of_hook(answer)
+            }
             None if request.token.is_empty() => {
                 Grant { is_by_caps: self.check_open(channel, options, context)?, ..Grant::default() }
             }
@@ -394,7 +400,7 @@ impl Session {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
         // The last word of the client counts: it does not want the subscription that the backend is asked about.
-        self.cancel_subscribe(channel, &Reply::Subscribe(SubscribeResult::default()), context);
+        self.cancel_subscribe(channel, TAKEN_BACK, context);
         if let Some(index) = self.find(channel, context.hub) {
             self.remove(index, context);
         }
@@ -458,18 +464,15 @@ impl Grant {
     ///
     /// # Errors
     /// 110 if the subscription has expired already.
-    fn of_hook(answer: SubscribeAnswer, now_s: u64) -> Result<Self, Error> {
-        if answer.expire_at > 0 && answer.expire_at <= now_s {
-            return Err(Error::EXPIRED);
-        }
-        Ok(Grant {
+    fn of_hook(answer: SubscribeAnswer) -> Self {
+        Grant {
             chan_info: answer.info,
             data: answer.data,
             overrides: answer.overrides,
             expire_at_s: u32::try_from(answer.expire_at).unwrap_or(u32::MAX),
             allow: answer.allow,
             ..Grant::default()
-        })
+        }
     }
 }
 

@@ -1,12 +1,12 @@
 //! Answers to subscribes that say that they hold for a while (`cache_for`).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bytes::Bytes;
 use touchline_engine::hook::SubscribeAnswer;
 
-/// How long it is remembered that the answers of a backend about a channel do not hold for others, milliseconds.
-const FREE_MS: u64 = 60_000;
+/// How long it is remembered whether the answers of a backend about a channel hold for others, milliseconds.
+const REMEMBERED_MS: u64 = 600_000;
 
 /// The question of a subscribe without its user.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -43,10 +43,10 @@ struct Held {
 /// What is known of the answers of a backend about a channel.
 #[derive(Debug)]
 enum Sharing {
-    /// The first question is under way: whether its answer holds for others is not known yet.
-    Unknown,
-    /// Answers do not hold for others, until this time, Unix milliseconds.
-    Single(u64),
+    /// A question is under way whose answer may hold for others.
+    Asked,
+    /// The last answer said whether it holds for others. That counts until this time, Unix milliseconds.
+    Known { is_shared: bool, until_ms: u64 },
 }
 
 /// What to do with a question.
@@ -74,6 +74,8 @@ pub(super) struct AnswerCache {
     order: BTreeMap<u64, AnswerKey>,
     last_serial: u64,
     sharing: HashMap<(usize, Box<str>), Sharing>,
+    /// The backends whose last answer, about any channel, did not hold for others.
+    single: HashSet<usize>,
 }
 
 impl AnswerCache {
@@ -97,22 +99,28 @@ impl AnswerCache {
             return Advice::Ask;
         }
         let subject = (question.endpoint, question.channel.clone());
-        match self.sharing.get(&subject) {
-            Some(Sharing::Unknown) => return Advice::Wait,
-            Some(Sharing::Single(until_ms)) if *until_ms > now_ms => return Advice::Ask,
-            _ => {}
+        let may_be_shared = match self.sharing.get(&subject) {
+            Some(Sharing::Asked) => return Advice::Wait,
+            Some(Sharing::Known { is_shared, until_ms }) if *until_ms > now_ms => *is_shared,
+            // Nobody waits for the answer of a backend that has shared none.
+            _ => !self.single.contains(&question.endpoint),
+        };
+        if !may_be_shared || !self.has_room(now_ms) {
+            return Advice::Ask;
         }
+        self.sharing.insert(subject, Sharing::Asked);
+        Advice::AskFirst
+    }
+
+    /// Whether one more channel may be remembered.
+    fn has_room(&mut self, now_ms: u64) -> bool {
         if self.sharing.len() >= self.limit {
             self.sharing.retain(|_, sharing| match sharing {
-                Sharing::Unknown => true,
-                Sharing::Single(until_ms) => *until_ms > now_ms,
+                Sharing::Asked => true,
+                Sharing::Known { until_ms, .. } => *until_ms > now_ms,
             });
-            if self.sharing.len() >= self.limit {
-                return Advice::Ask;
-            }
         }
-        self.sharing.insert(subject, Sharing::Unknown);
-        Advice::AskFirst
+        self.sharing.len() < self.limit
     }
 
     /// Notes the answer to a question. `may_hold`: nothing was forgotten since it was asked. `is_first`: others wait.
@@ -125,13 +133,24 @@ impl AnswerCache {
         now_ms: u64,
     ) {
         let shared = answer.filter(|answer| answer.cache_for > 0 && answer.is_for_channel);
-        if is_first {
-            let subject = (question.endpoint, question.channel.clone());
-            match (answer, shared) {
-                // Nothing is known after a failure.
-                (None, _) | (_, Some(_)) => self.sharing.remove(&subject),
-                (Some(_), None) => self.sharing.insert(subject, Sharing::Single(now_ms + FREE_MS)),
-            };
+        let subject = (question.endpoint, question.channel.clone());
+        match answer {
+            Some(_) => {
+                let known = Sharing::Known { is_shared: shared.is_some(), until_ms: now_ms + REMEMBERED_MS };
+                if shared.is_some() {
+                    self.single.remove(&question.endpoint);
+                } else {
+                    self.single.insert(question.endpoint);
+                }
+                if is_first || self.sharing.contains_key(&subject) || shared.is_some() && self.has_room(now_ms) {
+                    self.sharing.insert(subject, known);
+                }
+            }
+            // Nothing is known after a failure.
+            None if is_first => {
+                self.sharing.remove(&subject);
+            }
+            None => {}
         }
         let Some(answer) = answer.filter(|answer| may_hold && answer.cache_for > 0 && self.limit > 0) else { return };
         let mut until_ms = now_ms + answer.cache_for * 1_000;
@@ -233,14 +252,24 @@ mod tests {
     }
 
     #[test]
-    fn others_wait_for_the_first_question_about_a_channel_only() {
+    fn others_wait_only_for_a_backend_that_shares_its_answers() {
         let mut cache = AnswerCache::new(10, 100_000);
-        let advise = |cache: &mut AnswerCache, user: &str| cache.advise(&question("a"), user, false, 0);
-        assert!(matches!(advise(&mut cache, "ann"), Advice::AskFirst));
-        assert!(matches!(advise(&mut cache, "bob"), Advice::Wait));
+        let advise = |cache: &mut AnswerCache, channel: &str| cache.advise(&question(channel), "ann", false, 0);
+        assert!(matches!(advise(&mut cache, "a"), Advice::AskFirst), "nothing is known of the backend");
+        assert!(matches!(advise(&mut cache, "a"), Advice::Wait));
         cache.note(question("a"), "ann", Some(&answer(0, false)), (true, true), 0);
-        assert!(matches!(advise(&mut cache, "bob"), Advice::Ask), "answers about it do not hold for others");
-        assert!(matches!(advise(&mut cache, "cid"), Advice::Ask));
+        for channel in ["a", "b", "b"] {
+            assert!(matches!(advise(&mut cache, channel), Advice::Ask), "it shares no answer: {channel}");
+        }
+        cache.note(question("b"), "ann", Some(&answer(1, true)), (true, false), 0);
+        assert!(matches!(cache.advise(&question("b"), "bob", false, 2_000), Advice::AskFirst), "it shares those of b");
+        assert!(matches!(cache.advise(&question("b"), "cid", false, 2_000), Advice::Wait));
+        assert!(matches!(advise(&mut cache, "a"), Advice::Ask), "and those of a it does not");
+        cache.note(question("b"), "bob", None, (false, true), 2_000);
+        assert!(
+            matches!(cache.advise(&question("b"), "cid", false, 2_000), Advice::AskFirst),
+            "a failure says nothing"
+        );
     }
 
     #[test]

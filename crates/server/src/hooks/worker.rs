@@ -35,6 +35,9 @@ const TICK: Duration = Duration::from_millis(100);
 /// Time between two lines of the log about one backend, milliseconds.
 const LOG_INTERVAL_MS: u64 = 60_000;
 
+/// Different faults of a backend that have a line in that time.
+const LOGGED_MAX: usize = 8;
+
 /// Finds the user of a client, on whichever node it is; None = no node has told it.
 pub(crate) type FindUser = fn(Arc<Node>, OwnerId) -> Pin<Box<dyn Future<Output = Option<Box<str>>>>>;
 
@@ -110,8 +113,10 @@ struct BackendState {
     breaker: Breaker,
     /// Calls that wait for the first answer about their channel.
     behind_first: HashMap<Box<str>, Vec<Waiting>>,
-    /// When the log had a line about it, Unix milliseconds, and the faults since.
+    /// When the log had its first line about it in this interval, Unix milliseconds, the faults that have a line since,
+    /// and how many calls have failed without one.
     logged_ms: u64,
+    logged: Vec<String>,
     unlogged: u64,
 }
 
@@ -445,15 +450,19 @@ impl HookWorker {
         }
     }
 
-    /// Logs a fault, one a minute for each backend.
+    /// Logs a fault. In a minute a backend has a line for each different fault, but for some of them only.
     fn log_fault(&mut self, endpoint: usize, kind: HookKind, fault: &str, now_ms: u64) {
         let backend = &mut self.backends[endpoint];
-        if now_ms.abs_diff(backend.logged_ms) < LOG_INTERVAL_MS {
+        if now_ms.abs_diff(backend.logged_ms) >= LOG_INTERVAL_MS {
+            backend.logged_ms = now_ms;
+            backend.logged.clear();
+        }
+        if backend.logged.len() >= LOGGED_MAX || backend.logged.iter().any(|logged| logged == fault) {
             backend.unlogged += 1;
             return;
         }
+        backend.logged.push(fault.to_owned());
         let more = std::mem::take(&mut backend.unlogged);
-        backend.logged_ms = now_ms;
         let of = &self.endpoints.all[endpoint];
         let address = match &of.backend {
             Backend::Http(http) => http.shown_address(),
