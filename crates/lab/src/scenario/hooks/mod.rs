@@ -44,12 +44,14 @@ const FIGURES: &[(HookFigure, HookMeasure)] = &[
 
 /// How much is done.
 struct HookScale {
-    /// Pairs of measurements, an even number.
+    /// Pairs of connects, and of publications, with a hook and without.
     pairs: usize,
+    /// Blocks of four pairs of fan-outs, beside a slow backend and without.
+    blocks: usize,
     /// Subscribers of the fan-out beside a slow backend.
     neighbours: usize,
-    /// Seconds of each fan-out beside it.
-    round_seconds: usize,
+    /// Publications of each of these fan-outs.
+    round_messages: usize,
     /// How long a slow backend takes.
     slow: Duration,
     /// Connections that are opened each time.
@@ -73,8 +75,9 @@ struct HookScale {
 impl HookScale {
     const FULL: HookScale = HookScale {
         pairs: 6,
+        blocks: 3,
         neighbours: 10_000,
-        round_seconds: 6,
+        round_messages: 15,
         slow: Duration::from_secs(5),
         connections: 5_000,
         publishers: 64,
@@ -87,8 +90,9 @@ impl HookScale {
     };
     const QUICK: HookScale = HookScale {
         pairs: 2,
+        blocks: 1,
         neighbours: 50,
-        round_seconds: 1,
+        round_messages: 4,
         slow: Duration::from_millis(300),
         connections: 50,
         publishers: 4,

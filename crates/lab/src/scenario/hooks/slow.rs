@@ -70,6 +70,11 @@ impl Neighbours<'_> {
         Ok(RoundResult { us, seconds, deliveries, p99_ms })
     }
 
+    /// Two fan-outs.
+    fn rounds(&mut self) -> Result<[RoundResult; 2]> {
+        Ok([self.round()?, self.round()?])
+    }
+
     /// CPU of the server in a second in which nothing is published, microseconds.
     fn rest(&self, lasting: Duration) -> Result<f64> {
         let meter = Meter::start(self.server.pid)?;
@@ -78,7 +83,7 @@ impl Neighbours<'_> {
     }
 }
 
-/// One run: a fan-out alone, twice beside actions, and alone again, and so on. What actions and pings cost while nothing
+/// One run: two fan-outs alone, four beside actions, and two alone again, and so on. What actions and pings cost while nothing
 /// is published is taken off; what they cost the deliveries beyond that is not.
 pub(super) fn slow(scale: &HookScale, options: &Options, results: &mut HookResults) -> Result<()> {
     let mut backend = RunningBackend::start(BackendConduct {
@@ -91,27 +96,27 @@ pub(super) fn slow(scale: &HookScale, options: &Options, results: &mut HookResul
     let server = ServerUnderTest::start_with_hook(options, &hook)?;
     let workers = Workers::start(&server.plan(scale.neighbours, PLAIN, 1, SIZE, false))?;
     let publisher = Publisher::new(server.api.clone(), PLAIN, 1, SIZE)?;
-    let messages = scale.round_seconds * RATE as usize;
-    let mut neighbours = Neighbours { server: &server, workers, publisher, messages, wrongs: Wrongs::default() };
+    let (messages, wrongs) = (scale.round_messages, Wrongs::default());
+    let mut neighbours = Neighbours { server: &server, workers, publisher, messages, wrongs };
     neighbours.workers.open_all(500)?;
     neighbours.round()?;
     let (mut pairs, mut at_once, mut refused) = (Vec::new(), 0, 0);
-    for _ in 0..scale.pairs / 2 {
-        let first = neighbours.round()?;
+    for _ in 0..scale.blocks {
+        let first = neighbours.rounds()?;
         let resting_us = neighbours.rest(scale.slow / 2)?;
         // Clients that read nothing while others are measured would miss pings.
         let mut actors = ActingClients::connect(&server, ACTORS, 1)?;
-        let ((acting_us, second, third), acted) = actors.act_beside(ASKED, ACTIONS, || {
+        let ((acting_us, beside), acted) = actors.act_beside(ASKED, ACTIONS, || {
             // When this is over, as many calls are under way as ever will be.
             let acting_us = neighbours.rest(scale.slow)?;
-            Ok((acting_us, neighbours.round()?, neighbours.round()?))
+            Ok((acting_us, neighbours.rounds()?.into_iter().chain(neighbours.rounds()?)))
         })?;
         drop(actors);
         at_once = at_once.max(backend.count()?.at_once);
         refused += acted.refused;
+        let alone = first.into_iter().chain(neighbours.rounds()?);
         let actions_us = acting_us - resting_us;
-        pairs.push(SlowPair { alone: first, beside: second, actions_us });
-        pairs.push(SlowPair { alone: neighbours.round()?, beside: third, actions_us });
+        pairs.extend(alone.zip(beside).map(|(alone, beside)| SlowPair { alone, beside, actions_us }));
     }
     report(&pairs, results);
     results.details.add(detail("slow hook: calls under way at once", ""), at_once as f64);
