@@ -1,5 +1,11 @@
 //! Forged tokens, tokens of another kind, and who they let in.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Instant;
+
 use serde_json::{Value, json};
 
 use crate::support::server::{SECRET, Server, configuration, refusal};
@@ -69,6 +75,56 @@ fn no_forged_token_opens_a_connection() {
     watch.told(format!("{codes:?}"));
     watch.end(SLACK);
     assert_eq!(let_in, Vec::<&String>::new());
+}
+
+/// An endpoint of keys that has one, which signs nothing here. Its URL, and how often it was asked.
+fn endpoint() -> (String, Arc<AtomicU64>) {
+    let key = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let url = format!("http://{}/keys", listener.local_addr().expect("it is bound"));
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            count.fetch_add(1, SeqCst);
+            let mut stream = BufReader::new(stream);
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") && stream.read_line(&mut head).is_ok_and(|length| length > 0) {}
+            let length = key.len();
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{key}");
+            let _ = stream.get_mut().write_all(answer.as_bytes());
+        }
+    });
+    (url, asked)
+}
+
+#[test]
+fn invented_kids_make_the_server_ask_nobody() {
+    let _alone = alone();
+    let (url, asked) = endpoint();
+    let began = Instant::now();
+    let server = Server::with(&json!({
+        "client": {"subscription_token": {"enabled": true, "jwks_public_endpoint": url}},
+    }));
+    let mut watch = Watch::begin("5,000 tokens with invented kids of 2 KB", &server);
+    let mut client = WebSocket::open(server.address);
+    client.must(&json!({"id": 1, "connect": {}}));
+    let claims = json!({"sub": "", "channel": "shut:a"});
+    let mut told: Vec<Told> = (0..5_000)
+        .map(|number| {
+            let header = json!({"alg": "EdDSA", "kid": format!("{number}{}", "x".repeat(2_000))});
+            let token = signed(&header, &claims, SECRET.as_bytes());
+            client.told(&json!({"id": number + 2, "subscribe": {"channel": "shut:a", "token": token}}))
+        })
+        .collect();
+    told.sort();
+    told.dedup();
+    let (fetches, seconds) = (asked.load(SeqCst), began.elapsed().as_secs());
+    watch.told(format!("{told:?}"));
+    watch.told(format!("{fetches} fetches"));
+    watch.end(SLACK);
+    assert_eq!(told, [Told::Error(100)]);
+    assert!(fetches <= 1 + seconds / 10, "{fetches} fetches in {seconds} s");
 }
 
 #[test]

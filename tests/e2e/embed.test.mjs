@@ -1,6 +1,7 @@
 // A program with the server in it, made outside the workspace: what it needs is public, and its handlers answer hooks.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
@@ -38,7 +39,9 @@ describe('the example of a program with the server in it', () => {
     await room.ready(60_000);
     await room.publish('hello');
     await until(() => heard.length > 0, () => 'a publication');
-    assert.deepEqual(heard, [{ from: 'ann', text: 'hello' }]);
+    program.stdin.write('we close soon\n');
+    await until(() => heard.length > 1, () => 'what the program itself publishes');
+    assert.deepEqual(heard, [{ from: 'ann', text: 'hello' }, { from: 'the house', text: 'we close soon' }]);
     ann.disconnect();
   });
 
@@ -48,6 +51,11 @@ describe('the example of a program with the server in it', () => {
     nobody.connect();
     const { code, reason } = await end;
     assert.deepEqual({ code, reason }, { code: 4501, reason: 'say your name' });
+  });
+
+  test('the guide holds the example as it is', () => {
+    const guide = readFileSync(join(root, 'docs/guides/embedding.md'), 'utf8');
+    assert.ok(guide.includes(`\`\`\`rust\n${readFileSync(join(root, 'examples/embed/src/main.rs'), 'utf8')}\`\`\`\n`));
   });
 
   test('it stops when its input ends', async () => {

@@ -106,6 +106,8 @@ pub(crate) enum CliCommand {
     Configschema,
     /// Print a token for a client: to connect, or with --channel to subscribe.
     Token(TokenArguments),
+    /// Say step by step whether a client may do something: which rules are asked, and what each of them says.
+    Explain(ExplainArguments),
     /// Publish JSON into a channel by the server API.
     Publish(PublishArguments),
     /// Print the publications of a channel as they come, one JSON line each; reconnects and recovers.
@@ -185,7 +187,7 @@ pub(crate) struct TokenArguments {
     /// The user's id; empty for an anonymous one.
     #[arg(long, short, required_unless_present = "check", default_value = "", hide_default_value = true)]
     pub(crate) user: String,
-    /// Instead of making one: say whether a server would take this token, and if not, why. `-` reads it from standard
+    /// Instead of making one: say step by step whether a server would take this token. `-` reads it from standard
     /// input.
     #[arg(long, value_name = "TOKEN", conflicts_with_all = ["user", "claims"])]
     pub(crate) check: Option<String>,
@@ -204,6 +206,58 @@ pub(crate) struct TokenArguments {
     /// Configuration file with the secret; else the one that TOUCHLINE_CONFIG names.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+}
+
+/// Arguments of `explain`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ExplainArguments {
+    /// Configuration file; else the one that TOUCHLINE_CONFIG names.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The user of the client, by whatever has proved it; empty for an anonymous one.
+    #[arg(long, short, conflicts_with = "token")]
+    pub(crate) user: Option<String>,
+    /// The connection token of the client: its user, caps and labels count.
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// The token by which the client subscribes to the channel.
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) subscription_token: Option<String>,
+    /// The client subscribes to the channel already.
+    #[arg(long)]
+    pub(crate) subscribed: bool,
+    /// What the client does.
+    #[arg(long)]
+    pub(crate) action: ExplainAction,
+    /// The channel.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub(crate) channel: String,
+    /// The method of an RPC.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub(crate) method: String,
+    /// The data of an RPC, JSON.
+    #[arg(long, value_name = "JSON", default_value = "{}", hide_default_value = true)]
+    pub(crate) data: String,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What a client does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExplainAction {
+    /// Connect.
+    Connect,
+    /// Subscribe to the channel.
+    Subscribe,
+    /// Publish into the channel.
+    Publish,
+    /// Read the history of the channel.
+    History,
+    /// Ask for the presence of the channel.
+    Presence,
+    /// Call the method.
+    Rpc,
 }
 
 /// How to reach the server API.

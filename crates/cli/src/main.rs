@@ -36,6 +36,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         CliCommand::Genconfig(arguments) => commands::genconfig::run(&arguments),
         CliCommand::Configschema => commands::configschema::run(),
         CliCommand::Token(arguments) => commands::token::run(&arguments),
+        CliCommand::Explain(arguments) => commands::explain::run(&arguments),
         CliCommand::Publish(arguments) => commands::publish::run(&arguments),
         CliCommand::Watch(arguments) => commands::watch::run(&arguments),
         CliCommand::Match(arguments) => commands::match_replay::run(&arguments),

@@ -84,6 +84,20 @@ const CASES: &[(&[&str], &[&str], &[&str])] = &[
         &["rows dropped", WRONGS],
     ),
     (
+        &["hooks", "--quick"],
+        &[
+            "slow hook: CPU per delivery, actions charged",
+            "slow hook: calls under way at once",
+            "connect hook: CPU per connection / with",
+            "publish hook: CPU per publication / without",
+            "return, cache_scope = channel: calls",
+            "return, no cache: all back",
+            "outage: slowest delivery / ",
+            "outage: actions that were refused",
+        ],
+        &["slow hook: actions refused", "failed to return", WRONGS],
+    ),
+    (
         &["slow", "--concurrency", "5", "--one-in", "5", "--seconds", "1"],
         &["fast ones beside them", "slow ones", "fast ones remain"],
         &[],

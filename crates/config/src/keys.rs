@@ -3,13 +3,14 @@
 
 use std::sync::LazyLock;
 
-use touchline_engine::ChannelOptions;
 use touchline_engine::directory::ScopeOptions;
 use touchline_engine::hook::{ProxySettings, RpcOptions};
 use touchline_engine::setting::SettingsTable as _;
 pub use touchline_engine::setting::{Key, ValueKind};
+use touchline_engine::{ChannelOptions, ProviderOptions};
 
 use crate::configuration::Configuration;
+use crate::settings::ApiKeySettings;
 
 /// Keys by their whole path.
 pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| Configuration::default().keys());
@@ -26,10 +27,29 @@ pub static PROXY_OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| ProxySettings::d
 /// Options of methods, in each of `rpc.namespaces`.
 pub static RPC_OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| RpcOptions::default().keys());
 
-/// The lists of named tables, and the options of their tables.
-pub static LISTS: [(&str, &LazyLock<Vec<Key>>); 4] =
-    [(NAMESPACES, &OPTIONS), (SCOPES, &SCOPE_OPTIONS), (PROXIES, &PROXY_OPTIONS), (RPC_NAMESPACES, &RPC_OPTIONS)];
+/// Options of an issuer of tokens, in each of `client.token.jwks.providers`.
+pub static PROVIDER_OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| ProviderOptions::default().keys());
 
+/// Options of a key of the server API, in each of `http_api.keys`.
+pub static API_KEY_OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| ApiKeySettings::default().keys());
+
+/// The lists of named tables, and the options of their tables.
+pub static LISTS: [(&str, &LazyLock<Vec<Key>>); 7] = [
+    (NAMESPACES, &OPTIONS),
+    (SCOPES, &SCOPE_OPTIONS),
+    (PROXIES, &PROXY_OPTIONS),
+    (RPC_NAMESPACES, &RPC_OPTIONS),
+    (API_KEYS, &API_KEY_OPTIONS),
+    (TOKEN_PROVIDERS, &PROVIDER_OPTIONS),
+    (SUBSCRIPTION_TOKEN_PROVIDERS, &PROVIDER_OPTIONS),
+];
+
+/// The list of keys of the server API.
+pub const API_KEYS: &str = "http_api.keys";
+/// The list of issuers of connection tokens.
+pub const TOKEN_PROVIDERS: &str = "client.token.jwks.providers";
+/// The list of issuers of subscription tokens, where these have settings of their own.
+pub const SUBSCRIPTION_TOKEN_PROVIDERS: &str = "client.subscription_token.jwks.providers";
 /// The list of backends that have a name.
 pub const PROXIES: &str = "proxies";
 /// The list of namespaces of methods.

@@ -70,9 +70,10 @@ pub use probes::Probes;
 pub use redact::redact;
 pub use schema::json_schema;
 pub use settings::{
-    AutocertSettings, ClientAuth, ClientUser, ClusterSettings, EmulationSettings, EndpointSettings, HttpApiSettings,
-    HttpServerSettings, HttpStreamSettings, InternalTlsSettings, LogSettings, NodeSettings, Page, PrimarySettings,
-    RegistrySettings, SecuritySettings, Settings, ShutdownSettings, StatsSettings, StoreSettings, TcpSettings,
-    TlsSettings, UniWebSocketSettings, WebSocketSettings, WhenCutOff, resolve,
+    ApiJwksSettings, ApiKeySettings, AutocertSettings, ClientAuth, ClientUser, ClusterSettings, EmulationSettings,
+    EndpointSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings, LogSettings,
+    NamedApiKey, NodeSettings, Page, PrimarySettings, RegistrySettings, SecuritySettings, Settings, ShutdownSettings,
+    StatsSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings, WhenCutOff,
+    resolve,
 };
 pub use touchline_engine::hook::ClientTlsSettings;

@@ -6,10 +6,11 @@ use touchline_engine::duration::WHOLE_DIGITS;
 use touchline_engine::setting::{Key, ValueKind};
 
 use crate::keys::{
-    KEYS, NAMESPACES, OPTIONS, PROXIES, PROXY_OPTIONS, RPC_NAMESPACES, RPC_OPTIONS, SCOPE_OPTIONS, SCOPES,
-    WITHOUT_NAMESPACE,
+    API_KEY_OPTIONS, API_KEYS, KEYS, NAMESPACES, OPTIONS, PROVIDER_OPTIONS, PROXIES, PROXY_OPTIONS, RPC_NAMESPACES,
+    RPC_OPTIONS, SCOPE_OPTIONS, SCOPES, SUBSCRIPTION_TOKEN_PROVIDERS, TOKEN_PROVIDERS, WITHOUT_NAMESPACE,
 };
 use crate::load::environment::variable;
+use crate::load::secrets::{file_key, may_be_in_file};
 use crate::unsupported::{Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS, UnsupportedKey};
 
 /// A part of a duration as text: a number with its unit.
@@ -20,6 +21,8 @@ fn duration_part() -> String {
 const NAMESPACE_NAME: &str = r"^[-0-9A-Z_a-z.]{2,}$";
 /// The name of a scope: those that begin with $ are the server's own.
 const SCOPE_NAME: &str = r"^([^$]|$)";
+/// The name of a key of the server API, or of an issuer.
+const KEY_NAME: &str = r"^[0-9A-Z_a-z]{2,}$";
 /// The greatest whole number that is one in a file: TOML has no greater one.
 const GREATEST_INTEGER: u64 = i64::MAX as u64;
 
@@ -29,7 +32,7 @@ const GREATEST_INTEGER: u64 = i64::MAX as u64;
 pub fn json_schema() -> Json {
     let mut root = table();
     for key in KEYS.iter() {
-        insert(&mut root, &key.path, value(key, Some(&key.path)));
+        insert_with_file(&mut root, key, Some(&key.path));
     }
     for unsupported in UNSUPPORTED {
         insert(&mut root, unsupported.path, left_out(unsupported));
@@ -41,9 +44,12 @@ pub fn json_schema() -> Json {
         (SCOPES, &SCOPE_OPTIONS, SCOPE_NAME, "Scopes of the registry: a name, and options."),
         (PROXIES, &PROXY_OPTIONS, NAMESPACE_NAME, "Backends that have a name."),
         (RPC_NAMESPACES, &RPC_OPTIONS, NAMESPACE_NAME, "Namespaces of methods: a name, and options."),
+        (API_KEYS, &API_KEY_OPTIONS, KEY_NAME, "Keys of the server API: a name, and what each may do."),
+        (TOKEN_PROVIDERS, &PROVIDER_OPTIONS, KEY_NAME, "Issuers of connection tokens."),
+        (SUBSCRIPTION_TOKEN_PROVIDERS, &PROVIDER_OPTIONS, KEY_NAME, "Issuers of subscription tokens."),
     ] {
         let mut item = table();
-        keys.iter().for_each(|key| insert(&mut item, &key.path, value(key, None)));
+        keys.iter().for_each(|key| insert_with_file(&mut item, key, None));
         insert(&mut root, list, named(item, pattern, meaning));
     }
     let Json::Object(mut fields) = root else { return root };
@@ -94,6 +100,19 @@ fn insert(table: &mut Json, path: &str, schema: Json) {
     }
 }
 
+/// Puts the schema of a key below a table; a secret may be in a file too. `path`: its whole path, if it has a variable.
+fn insert_with_file(table: &mut Json, key: &Key, path: Option<&str>) {
+    insert(table, &key.path, value(key, path));
+    if may_be_in_file(key) {
+        let mut schema = json!({ "type": ["string", "null"] });
+        schema["description"] = json!(format!("The path of a file with the value of `{}`.", key.path));
+        if let Some(path) = path {
+            schema["x-environment"] = json!(format!("TOUCHLINE_{}", variable(&file_key(path))));
+        }
+        insert(table, &file_key(&key.path), schema);
+    }
+}
+
 fn insert_field(fields: &mut Map<String, Json>, name: &str, schema: Json) {
     let properties = fields.entry("properties").or_insert_with(|| json!({}));
     properties[name] = schema;
@@ -125,6 +144,10 @@ fn value(key: &Key, path: Option<&str>) -> Json {
         ] }),
         ValueKind::Transforms => json!({ "anyOf": [
             { "type": "array", "items": transform() },
+            { "type": ["string", "null"] },
+        ] }),
+        ValueKind::ClaimPaths => json!({ "anyOf": [
+            { "type": "array", "items": claim_path() },
             { "type": ["string", "null"] },
         ] }),
         ValueKind::Buckets => buckets(),
@@ -249,6 +272,19 @@ fn default(key: &Key) -> Option<Json> {
         ValueKind::Texts => Some(key.default.split_whitespace().collect()),
         _ => Some(json!(key.default)),
     }
+}
+
+/// A claim that becomes a field.
+fn claim_path() -> Json {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["key", "value"],
+        "properties": {
+            "key": { "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" },
+            "value": { "type": "string", "pattern": r"^[^.]+(\.[^.]+)*$" },
+        },
+    })
 }
 
 /// A refusal by status of HTTP.

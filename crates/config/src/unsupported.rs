@@ -46,7 +46,6 @@ const NOT_ASKED: Disposition = LeftOut("what it would allow is refused, unless a
 const UNSUBSCRIBES: Disposition = LeftOut("`client.command_rate_limit` slows clients down that unsubscribe too often");
 const STREAM_HOOK: Disposition = Refused("the backend would not be asked");
 const NO_GRPC: Disposition = LeftOut("backends are asked over HTTP");
-const STRICTER_TOKENS: Disposition = Refused("ignoring it would accept tokens that it rejects");
 
 /// Keys and sections by their whole path.
 pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
@@ -85,28 +84,12 @@ pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
     left_out("client.write_delay"),
     with("client.reply_without_queue", Ignored),
     left_out("client.max_messages_in_frame"),
-    left_out("client.token.jwks"),
-    left_out("client.token.meta_from_claim"),
-    left_out("client.subscription_token.jwks"),
     with("channel.patterns", LeftOut("channels of patterns are in no namespace, so they are refused")),
     left_out("client.channel_position_max_time_lag"),
     left_out("client.insecure_skip_token_signature_verify"),
     left_out("client.subscribe_to_user_personal_channel.single_connection"),
     left_out("client.connect_code_to_unidirectional_disconnect"),
-    left_out("client.token.hmac_previous_secret_key"),
-    left_out("client.token.hmac_previous_secret_key_valid_until"),
-    left_out("client.token.jwks_public_endpoint"),
-    with("client.token.audience_regex", STRICTER_TOKENS),
-    with("client.token.issuer_regex", STRICTER_TOKENS),
-    with("client.token.user_id_claim", Refused("without it, users would be taken from another claim")),
-    left_out("client.token.insecure_skip_jwks_endpoint_safety_check"),
-    left_out("client.subscription_token.hmac_previous_secret_key"),
-    left_out("client.subscription_token.hmac_previous_secret_key_valid_until"),
-    left_out("client.subscription_token.jwks_public_endpoint"),
-    with("client.subscription_token.audience_regex", STRICTER_TOKENS),
-    with("client.subscription_token.issuer_regex", STRICTER_TOKENS),
-    with("client.subscription_token.user_id_claim", Refused("without it, users would be taken from another claim")),
-    left_out("client.subscription_token.insecure_skip_jwks_endpoint_safety_check"),
+    with("http_api.jwks.tls.client_ca_pem", Ignored),
     with("client.proxy.connect.grpc", NO_GRPC),
     with("client.proxy.connect.http.tls.client_ca_pem", Ignored),
     with("client.proxy.refresh.grpc", NO_GRPC),
@@ -196,6 +179,7 @@ pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
 pub(crate) const UNSUPPORTED_OPTIONS: &[UnsupportedKey] = &[
     with("grpc", NO_GRPC),
     with("http.tls.client_ca_pem", Ignored),
+    with("tls.client_ca_pem", Ignored),
     left_out("auto_cache_recover"),
     with("shared_position_sync", Ignored),
     with("keep_latest_publication", Ignored),

@@ -19,6 +19,9 @@ const COMPILED_MAX: usize = 256;
 /// Memory of a compiled regular expression, bytes.
 const REGEX_SIZE_MAX: usize = 64 * 1_024;
 
+/// What makes a regular expression match whole names.
+const ANCHORS: (&str, &str) = ("^(?:", ")$");
+
 /// An entry of `caps`, as a token or a backend writes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(default)]
@@ -58,6 +61,12 @@ impl Capability {
             };
             Some(Capability(all.0 | one.0))
         })
+    }
+
+    /// The words of the set, as a token or a backend writes them.
+    pub(crate) fn words(self) -> Vec<&'static str> {
+        let words = [("sub", Self::SUBSCRIBE), ("pub", Self::PUBLISH), ("prs", Self::PRESENCE), ("hst", Self::HISTORY)];
+        words.into_iter().filter(|(_, one)| self.has(*one)).map(|(word, _)| word).collect()
     }
 
     /// Whether all of `other` is in this set.
@@ -118,7 +127,34 @@ impl Capabilities {
     /// Whether some entry allows this in a channel. The time is linear in the length of the channel's name and in the
     /// number of patterns.
     pub fn allow(&self, channel: &str, wanted: Capability) -> bool {
-        self.patterns.iter().any(|(pattern, allowed)| allowed.has(wanted) && pattern.matches(channel))
+        self.find(channel, wanted).is_some()
+    }
+
+    /// The first pattern that allows this in a channel.
+    fn find(&self, channel: &str, wanted: Capability) -> Option<&Matching> {
+        let found = self.patterns.iter().find(|(pattern, allowed)| allowed.has(wanted) && pattern.matches(channel));
+        found.map(|(pattern, _)| pattern)
+    }
+
+    /// The first pattern that allows this in a channel, for people; `None` = none does.
+    pub(crate) fn described(&self, channel: &str, wanted: Capability) -> Option<String> {
+        Some(match self.find(channel, wanted)? {
+            Matching::Exact(name) => format!("exact {name}"),
+            Matching::Wildcard(pattern) => format!("wildcard {pattern}"),
+            Matching::Regex(pattern) => {
+                // The pattern stands in what makes it match whole names.
+                let whole = pattern.as_str();
+                format!(
+                    "regex {}",
+                    whole.strip_prefix(ANCHORS.0).and_then(|p| p.strip_suffix(ANCHORS.1)).unwrap_or(whole)
+                )
+            }
+        })
+    }
+
+    /// How many patterns there are.
+    pub(crate) fn count(&self) -> usize {
+        self.patterns.len()
     }
 }
 
@@ -163,7 +199,7 @@ fn compile(matching: &str, pattern: String) -> Result<Matching, &'static str> {
     match matching {
         "" | "exact" => Ok(Matching::Exact(pattern.into())),
         "wildcard" => Ok(Matching::Wildcard(pattern.into())),
-        "regex" => RegexBuilder::new(&format!("^(?:{pattern})$"))
+        "regex" => RegexBuilder::new(&format!("{}{pattern}{}", ANCHORS.0, ANCHORS.1))
             .size_limit(REGEX_SIZE_MAX)
             .dfa_size_limit(REGEX_SIZE_MAX)
             .build()

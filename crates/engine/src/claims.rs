@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
-use touchline_protocol::data::{is_plain_text, object, object_or_default};
+use touchline_protocol::data::{is_plain_text, object, object_list, object_map, object_or_default};
 
 use crate::bans::ShownToken;
 use crate::base64_text::Base64Json;
@@ -27,6 +27,10 @@ pub enum TokenError {
     /// Bad signature, algorithm, audience, issuer, shape, or not valid yet: which of them, in a fixed text for logs.
     #[error("token invalid: {0}")]
     Invalid(&'static str),
+    /// Nobody can tell yet: the key that decides is on its way, or its source fails. Which of them, in a fixed text for
+    /// logs. The same token may be good in a moment.
+    #[error("token not verified: {0}")]
+    Unavailable(&'static str),
 }
 
 /// Verifies tokens. The time is an argument, so a verifier is a function of its input.
@@ -82,16 +86,20 @@ pub struct ConnectionClaims {
     /// Channels to subscribe the connection to.
     pub channels: Vec<String>,
     /// The same, with options.
+    #[serde(deserialize_with = "object_map")]
     pub subs: BTreeMap<String, SubscribeOptions>,
     /// JSON object for hooks.
     pub meta: Option<Box<RawValue>>,
     /// What the client may do in channels besides what their namespaces allow.
+    #[serde(deserialize_with = "object_list")]
     pub caps: Vec<CapsEntry>,
     /// Labels of the connection, for hooks.
     pub labels: BTreeMap<String, String>,
     /// Names to register for the connection.
+    #[serde(deserialize_with = "object_list")]
     pub names: Vec<EntryClaim>,
     /// Groups to join.
+    #[serde(deserialize_with = "object_list")]
     pub groups: Vec<EntryClaim>,
     /// Names that it may register by itself: patterns, by scope.
     pub register: BTreeMap<String, Vec<String>>,

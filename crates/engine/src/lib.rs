@@ -77,6 +77,7 @@ mod namespace;
 pub mod request;
 pub mod session;
 mod settings;
+mod token_settings;
 pub mod tracker;
 pub mod wheel;
 pub mod wildcard;
@@ -89,4 +90,7 @@ pub use hub::Hub;
 pub use namespace::{ChannelOptions, ChannelSettings, Namespace, Namespaces, REGISTRY_NAMESPACE, RecoveryMode};
 pub use request::{ChannelRequest, ConnectionId, Delivery, Response, ShardId};
 pub use session::{Context, Effects, RefusalReport, Session};
-pub use settings::{ClientSettings, PersonalChannel, SubscriptionTokenSettings, TokenSettings};
+pub use settings::{ClientSettings, PersonalChannel};
+pub use token_settings::{
+    ClaimPath, ClaimPaths, ProviderOptions, SubscriptionTokenSettings, TokenJwksSettings, TokenProvider, TokenSettings,
+};

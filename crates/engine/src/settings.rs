@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::hook::ClientProxySettings;
 use crate::limit::RateLimitSettings;
 use crate::setting::{SOME, ValueKind};
+use crate::token_settings::{SubscriptionTokenSettings, TokenSettings};
 
 settings! {
     /// Limits and rules of client connections. Names and defaults are those of Centrifugo 6.
@@ -100,81 +101,11 @@ settings! {
 }
 
 settings! {
-    /// How JSON Web Tokens are verified. A token is valid if any configured key verifies it with that key's own
-    /// algorithms.
-    pub struct TokenSettings {
-        /// Secret of connection tokens signed with HS256, HS384 or HS512.
-        key hmac_secret_key: String = "", ValueKind::Secret;
-        /// Public key of tokens signed with RS256, RS384 or RS512.
-        key rsa_public_key: String = "", ValueKind::Pem;
-        /// Public key of tokens signed with ES256, ES384 or ES512, by its curve.
-        key ecdsa_public_key: String = "", ValueKind::Pem;
-        /// If set, the `aud` claim must contain it.
-        key audience: String = "";
-        /// If set, the `iss` claim must equal it.
-        key issuer: String = "";
-    }
-}
-
-settings! {
-    /// Keys of their own for subscription tokens.
-    pub struct SubscriptionTokenSettings {
-        /// Subscription tokens have keys of their own, those of this section.
-        key enabled: bool = false;
-        /// Secret of subscription tokens, as `client.token.hmac_secret_key`.
-        key hmac_secret_key: String = "", ValueKind::Secret;
-        /// Public key (RSA) of subscription tokens, as `client.token.rsa_public_key`.
-        key rsa_public_key: String = "", ValueKind::Pem;
-        /// Public key (ECDSA) of subscription tokens, as `client.token.ecdsa_public_key`.
-        key ecdsa_public_key: String = "", ValueKind::Pem;
-        /// What the `aud` claim of subscription tokens must contain, as `client.token.audience`.
-        key audience: String = "";
-        /// What the `iss` claim of subscription tokens must equal, as `client.token.issuer`.
-        key issuer: String = "";
-    }
-}
-
-impl SubscriptionTokenSettings {
-    /// The same in the shape of connection tokens' settings.
-    pub fn keys(&self) -> TokenSettings {
-        TokenSettings {
-            hmac_secret_key: self.hmac_secret_key.clone(),
-            rsa_public_key: self.rsa_public_key.clone(),
-            ecdsa_public_key: self.ecdsa_public_key.clone(),
-            audience: self.audience.clone(),
-            issuer: self.issuer.clone(),
-        }
-    }
-}
-
-settings! {
     /// A server-side subscription of every authenticated user to a channel of its own.
     pub struct PersonalChannel {
         /// Every user is subscribed to a channel of its own: `#<user>`, or `<namespace>:#<user>`.
         key enabled: bool = false;
         /// Namespace of the users' personal channels; empty: they are in none.
         key personal_channel_namespace: String = "";
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn subscription_tokens_have_keys_of_their_own() {
-        let settings = SubscriptionTokenSettings {
-            enabled: true,
-            hmac_secret_key: "secret".into(),
-            rsa_public_key: "rsa".into(),
-            ecdsa_public_key: "ecdsa".into(),
-            audience: "all".into(),
-            issuer: "one".into(),
-        };
-        let TokenSettings { hmac_secret_key, rsa_public_key, ecdsa_public_key, audience, issuer } = settings.keys();
-        assert_eq!(
-            [hmac_secret_key, rsa_public_key, ecdsa_public_key, audience, issuer],
-            ["secret", "rsa", "ecdsa", "all", "one"]
-        );
     }
 }

@@ -30,6 +30,12 @@ pub(crate) enum LabCommand {
     /// The floor's sender: reads commands from standard input.
     #[command(hide = true)]
     FloorServer,
+    /// The backend that answers hooks: reads commands from standard input.
+    #[command(hide = true)]
+    HookBackend,
+    /// The bare loop that asks it: reads commands from standard input.
+    #[command(hide = true)]
+    HookCaller,
     /// A registry node: reads commands from standard input.
     #[command(hide = true)]
     RegistryNode,
@@ -72,6 +78,9 @@ pub(crate) enum Scenario {
     Noisy(Noisy),
     /// Rows of statistics while publications go to many subscribers, beside the same without rows.
     Statistics(Statistics),
+    /// Hooks: what a backend that is asked costs, slow, at once, by a crowd and dead, each beside its floor. One run
+    /// takes some five minutes.
+    Hooks(HooksOptions),
     /// A killed node of a cluster is back, and so are its clients, with all that they missed.
     Restart(Restart),
     /// Publications on one of three servers joined by NATS to subscribers of each, beside one server alone.
@@ -267,6 +276,32 @@ pub(crate) struct Statistics {
     /// For how long, each time.
     #[arg(long, default_value_t = 10)]
     pub(crate) seconds: usize,
+}
+
+/// Hooks.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct HooksOptions {
+    /// Measure these alone.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "FIGURE")]
+    pub(crate) only: Vec<HookFigure>,
+    /// Small numbers, for some seconds: shows that it works, and not what it costs.
+    #[arg(long)]
+    pub(crate) quick: bool,
+}
+
+/// A figure of hooks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HookFigure {
+    /// A backend that takes five seconds for every tenth publication, beside a fan-out.
+    Slow,
+    /// Connections that a backend lets in, beside tokens and bare calls.
+    Connect,
+    /// Publications that a backend allows, beside others and bare calls.
+    Publish,
+    /// A crowd that returns at once, with answers that hold for a channel and without.
+    Return,
+    /// A backend that is dead for a minute, under load.
+    Outage,
 }
 
 /// A large database.

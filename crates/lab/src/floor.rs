@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use socket2::{Domain, Socket, Type};
 
 use crate::certificate::SelfSignedCertificate;
+use crate::part::say;
 use crate::process::now_us;
 use crate::transport::ClientTransport;
 use crate::wire;
@@ -185,11 +186,4 @@ fn send(readers: &mut [FloorReader], first_reader: usize, sending: &Sending) -> 
         sent += coalesce;
     }
     Ok(())
-}
-
-fn say(report: &FloorReport) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer(&mut out, report)?;
-    out.write_all(b"\n")?;
-    Ok(out.flush()?)
 }

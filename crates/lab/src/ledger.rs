@@ -29,6 +29,16 @@ impl Times {
         self.0.value_at_quantile(share) as f64 / 1e3
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The longest, milliseconds.
+    pub(crate) fn max_ms(&self) -> f64 {
+        self.0.max() as f64 / 1e3
+    }
+
     /// Pairs of value and count: how times travel between processes.
     pub(crate) fn to_pairs(&self) -> Vec<(u64, u64)> {
         self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value())).collect()

@@ -39,11 +39,14 @@
 //! - No figure with a bound that is not kept ends with exit code 0.
 //! - No figure is that of the best run: the median of all runs is printed.
 
+mod acting;
 mod arguments;
 mod certificate;
 mod floor;
+mod hook_parts;
 mod ledger;
 mod nats;
+mod part;
 mod postgres;
 mod process;
 mod publisher;
@@ -73,6 +76,8 @@ pub fn run(arguments: LabArguments) -> Result<ExitCode> {
     match arguments.part {
         arguments::LabCommand::Worker => worker::run().map(|()| ExitCode::SUCCESS),
         arguments::LabCommand::FloorServer => floor::serve().map(|()| ExitCode::SUCCESS),
+        arguments::LabCommand::HookBackend => hook_parts::serve().map(|()| ExitCode::SUCCESS),
+        arguments::LabCommand::HookCaller => hook_parts::run().map(|()| ExitCode::SUCCESS),
         arguments::LabCommand::RegistryNode => registry_node::run().map(|()| ExitCode::SUCCESS),
         arguments::LabCommand::Scenario(scenario) => scenario::run(&scenario, &arguments.options),
     }

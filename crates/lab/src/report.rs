@@ -43,6 +43,14 @@ impl Figure {
     }
 }
 
+/// What a ratio is made of: medians of what was measured and of its floor, in this unit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+struct RatioParts {
+    measured: f64,
+    floor: f64,
+    parts_unit: &'static str,
+}
+
 /// A figure and what each run gave.
 #[derive(Debug, Serialize)]
 struct ReportLine {
@@ -50,28 +58,62 @@ struct ReportLine {
     figure: Figure,
     median: f64,
     values: Vec<f64>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    parts: Option<RatioParts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     is_kept: Option<bool>,
+}
+
+/// The values of a figure.
+#[derive(Debug)]
+struct Readings {
+    figure: Figure,
+    values: Vec<f64>,
+    /// Of ratios: what was measured and its floor, each time, and their unit.
+    parts: Vec<(f64, f64)>,
+    parts_unit: &'static str,
 }
 
 /// All figures of one invocation.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
-    readings: Vec<(Figure, Vec<f64>)>,
+    readings: Vec<Readings>,
 }
 
 impl Results {
     /// Adds the value that one run gave for a figure.
     pub(crate) fn add(&mut self, figure: Figure, value: f64) {
-        match self.readings.iter_mut().find(|(known, _)| *known == figure) {
-            Some((_, values)) => values.push(value),
-            None => self.readings.push((figure, vec![value])),
+        self.of(figure, "").values.push(value);
+    }
+
+    /// Adds ratios of what was measured to its floor, measured beside it; both in `unit`.
+    pub(crate) fn compare(&mut self, figure: Figure, unit: &'static str, pairs: &[(f64, f64)]) {
+        let readings = self.of(figure, unit);
+        readings.values.extend(pairs.iter().map(|(measured, floor)| measured / floor));
+        readings.parts.extend(pairs);
+    }
+
+    /// Adds all that others have, behind what is there.
+    pub(crate) fn append(&mut self, others: Results) {
+        for other in others.readings {
+            let own = self.of(other.figure, other.parts_unit);
+            own.values.extend(other.values);
+            own.parts.extend(other.parts);
         }
+    }
+
+    fn of(&mut self, figure: Figure, parts_unit: &'static str) -> &mut Readings {
+        let known = self.readings.iter().position(|readings| readings.figure == figure);
+        let index = known.unwrap_or_else(|| {
+            self.readings.push(Readings { figure, values: Vec::new(), parts: Vec::new(), parts_unit });
+            self.readings.len() - 1
+        });
+        &mut self.readings[index]
     }
 
     /// Prints everything. The exit code says whether every bound was kept.
     pub(crate) fn print(&self, as_json: bool) -> Result<ExitCode> {
-        let lines: Vec<ReportLine> = self.readings.iter().map(|(figure, values)| line(*figure, values)).collect();
+        let lines: Vec<ReportLine> = self.readings.iter().map(line).collect();
         if as_json {
             println!("{}", serde_json::to_string_pretty(&lines)?);
         } else {
@@ -82,14 +124,21 @@ impl Results {
     }
 }
 
-fn line(figure: Figure, values: &[f64]) -> ReportLine {
-    let median = median(values);
+fn line(readings: &Readings) -> ReportLine {
+    let Readings { figure, values, parts, parts_unit } = readings;
+    let middle = median(values);
     // A count that must be zero must be zero in every run, so its worst run counts instead of the median.
-    let judged = if figure.must == Some(0.0) { values.iter().copied().fold(0.0, f64::max) } else { median };
+    let judged = if figure.must == Some(0.0) { values.iter().copied().fold(0.0, f64::max) } else { middle };
+    let median_of = |of: fn(&(f64, f64)) -> f64| median(&parts.iter().map(of).collect::<Vec<_>>());
     ReportLine {
-        figure,
-        median,
-        values: values.to_vec(),
+        figure: *figure,
+        median: middle,
+        values: values.clone(),
+        parts: (!parts.is_empty()).then(|| RatioParts {
+            measured: median_of(|pair| pair.0),
+            floor: median_of(|pair| pair.1),
+            parts_unit,
+        }),
         is_kept: figure.must.map(|must| if figure.is_rate { judged >= must } else { judged <= must }),
     }
 }
@@ -106,30 +155,42 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 }
 
 fn print_table(lines: &[ReportLine]) {
-    let mut scenario = "";
+    let (mut scenario, mut has_parts) = ("", false);
     for line in lines {
         if line.figure.scenario != scenario {
-            scenario = line.figure.scenario;
+            (scenario, has_parts) = (line.figure.scenario, false);
             println!("\n{scenario}");
         }
-        let bound = match (line.figure.must, line.figure.aim) {
-            (Some(must), Some(aim)) => {
-                let sign = if line.figure.is_rate { '≥' } else { '≤' };
-                format!("must {sign} {}, aim {sign} {}", number(must), number(aim))
-            }
-            _ => String::new(),
-        };
-        let verdict = match line.is_kept {
-            Some(true) => "kept",
-            Some(false) => "MISSED",
-            None => "",
-        };
-        let low = line.values.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = line.values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let spread = format!("{} ({}–{}) {}", number(line.median), number(low), number(high), line.figure.unit);
-        println!("  {:<52} {spread:<36} {bound:<28} {verdict}", line.figure.name);
+        if line.parts.is_some() && !has_parts {
+            has_parts = true;
+            println!("  {:<66} {:>12} {:>12}  {:<22} bound", "", "measured", "floor", "ratio");
+        }
+        println!("{}", table_row(line));
     }
     println!();
+}
+
+/// One line of the table: with what was measured and its floor where the figure is a ratio that has them.
+fn table_row(line: &ReportLine) -> String {
+    let sign = if line.figure.is_rate { '≥' } else { '≤' };
+    let verdict = match line.is_kept {
+        Some(true) => "kept",
+        Some(false) => "MISSED",
+        None => "",
+    };
+    let low = line.values.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = line.values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let spread = format!("{} ({}–{}) {}", number(line.median), number(low), number(high), line.figure.unit);
+    if let Some(RatioParts { measured, floor, parts_unit }) = line.parts {
+        let bound = line.figure.must.map_or_else(String::new, |must| format!("{sign} {}", number(must)));
+        let [measured, floor] = [measured, floor].map(|part| format!("{} {parts_unit}", number(part)));
+        return format!("  {:<66} {measured:>12} {floor:>12}  {spread:<22} {bound:<9} {verdict}", line.figure.name);
+    }
+    let bound = match (line.figure.must, line.figure.aim) {
+        (Some(must), Some(aim)) => format!("must {sign} {}, aim {sign} {}", number(must), number(aim)),
+        _ => String::new(),
+    };
+    format!("  {:<52} {spread:<36} {bound:<28} {verdict}", line.figure.name)
 }
 
 /// Three significant digits are more than these figures deserve.
@@ -155,6 +216,9 @@ mod tests {
 
     #[test]
     fn a_bound_is_kept_by_the_median() {
+        let line = |figure, values: &[f64]| {
+            super::line(&Readings { figure, values: values.to_vec(), parts: Vec::new(), parts_unit: "" })
+        };
         let figure = Figure::new("s", "n", "µs").bound(2.0, 1.0);
         assert_eq!(line(figure, &[1.0, 2.0, 9.0]).is_kept, Some(true));
         assert_eq!(line(figure, &[1.0, 2.1, 9.0]).is_kept, Some(false));
@@ -163,5 +227,17 @@ mod tests {
         assert_eq!(line(Figure::new("s", "n", "µs"), &[1.0]).is_kept, None);
         let rate = Figure::new("s", "n", "/s").at_least(2.0, 3.0);
         assert_eq!([1.0, 2.0].map(|value| line(rate, &[value]).is_kept), [Some(false), Some(true)]);
+    }
+
+    #[test]
+    fn a_ratio_is_the_median_of_its_pairs() {
+        let figure = Figure::new("s", "n", "×").bound(2.0, 1.0);
+        let (mut results, mut more) = (Results::default(), Results::default());
+        results.compare(figure, "µs", &[(10.0, 10.0), (30.0, 10.0)]);
+        more.compare(figure, "µs", &[(30.0, 20.0)]);
+        results.append(more);
+        let line = line(&results.readings[0]);
+        assert_eq!((line.values, line.median, line.is_kept), (vec![1.0, 3.0, 1.5], 1.5, Some(true)));
+        assert_eq!(line.parts, Some(RatioParts { measured: 30.0, floor: 10.0, parts_unit: "µs" }));
     }
 }

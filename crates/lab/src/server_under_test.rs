@@ -35,6 +35,11 @@ pub(crate) const HISTORY: &str = "history:c";
 /// Prefix of channels with history on disk.
 pub(crate) const DURABLE: &str = "durable:c";
 
+/// Prefix of channels into which clients publish.
+pub(crate) const DIRECT: &str = "direct:c";
+/// Prefix of channels about which a backend is asked.
+pub(crate) const ASKED: &str = "asked:c";
+
 /// The server under test, and how clients and the lab reach it.
 pub(crate) struct ServerUnderTest {
     pub(crate) address: SocketAddr,
@@ -93,6 +98,57 @@ struct Setup<'a> {
     has_stats: bool,
     postgres: Option<&'a str>,
     is_guarded: bool,
+    hook: Option<&'a HookSetup>,
+}
+
+/// What a backend is asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AskedAction {
+    /// Connections without a token.
+    Connect,
+    /// Subscriptions of the channels [`ASKED`].
+    Subscribe,
+    /// Publications of clients into the channels [`ASKED`].
+    Publish,
+}
+
+/// A hook that is switched on.
+#[derive(Debug, Clone)]
+pub(crate) struct HookSetup {
+    pub(crate) action: AskedAction,
+    /// Where the backend listens.
+    pub(crate) backend: SocketAddr,
+    pub(crate) timeout: Duration,
+}
+
+impl HookSetup {
+    /// The address of the backend, as the configuration has it.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/hook", self.backend)
+    }
+
+    /// Switches the hook on in a server's configuration.
+    fn configure(&self, configuration: &mut serde_json::Value) {
+        let mut proxy = json!({"endpoint": self.url(), "timeout": format!("{}ms", self.timeout.as_millis())});
+        let mut asked = json!({"name": "asked"});
+        match self.action {
+            AskedAction::Connect => {
+                proxy["enabled"] = json!(true);
+                configuration["client"]["proxy"] = json!({"connect": proxy});
+            }
+            AskedAction::Subscribe => {
+                asked["subscribe_proxy_enabled"] = json!(true);
+                configuration["channel"]["proxy"] = json!({"subscribe": proxy});
+            }
+            AskedAction::Publish => {
+                asked["publish_proxy_enabled"] = json!(true);
+                configuration["channel"]["proxy"] = json!({"publish": proxy});
+            }
+        }
+        if let Some(namespaces) = configuration["channel"]["namespaces"].as_array_mut() {
+            namespaces.extend([asked, json!({"name": "direct", "allow_publish_for_client": true})]);
+        }
+    }
 }
 
 impl ServerUnderTest {
@@ -138,6 +194,17 @@ impl ServerUnderTest {
     /// When it does not start.
     pub(crate) fn start_with_stats(options: &Options, database: &Arc<LabDatabase>) -> Result<Self> {
         ServerUnderTest::launch(options, &Setup { database: Some(database), has_stats: true, ..Setup::default() })
+    }
+
+    /// A fresh server that asks a backend.
+    ///
+    /// # Errors
+    /// When it does not start, or the options name a server that runs already.
+    pub(crate) fn start_with_hook(options: &Options, hook: &HookSetup) -> Result<Self> {
+        if options.server.is_some() {
+            bail!("only a server of the lab's own can be told whom to ask");
+        }
+        ServerUnderTest::launch(options, &Setup { hook: Some(hook), ..Setup::default() })
     }
 
     /// As many fresh servers, joined by NATS.
@@ -212,6 +279,11 @@ impl ServerUnderTest {
         LabStream::connect(self.address, self.transport == ClientTransport::Tls)
     }
 
+    /// The token of a user; `None` = clients of this server come without one.
+    pub(crate) fn token(&self, user: usize) -> Option<String> {
+        self.token_secret.as_deref().map(|secret| crate::token::sign(secret, user, false))
+    }
+
     /// Ends a server that the lab has started, as a crash would. The result can start it again.
     pub(crate) fn kill(self) -> Result<Killed> {
         let (own, configuration) = self._own.context("only a server of the lab's own can be killed")?;
@@ -239,6 +311,7 @@ impl ServerUnderTest {
             data_size,
             token_secret: self.token_secret.clone().filter(|_| has_tokens),
             has_token_ids: false,
+            is_subscribing: true,
             shows_progress: true,
         }
     }
@@ -318,6 +391,9 @@ fn configured(address: SocketAddr, setup: &Setup<'_>) -> serde_json::Value {
     }
     if let Some(nats) = setup.nats {
         all["cluster"] = json!({"engine": "nats", "name": "lab", "nats_url": [nats.url]});
+    }
+    if let Some(hook) = setup.hook {
+        hook.configure(&mut all);
     }
     let sqlite = setup.database.map(|database| database.url());
     if let Some(url) = setup.postgres.or(sqlite.as_deref()) {

@@ -22,10 +22,7 @@ impl<S: Read + Write> LabStream<S> {
     /// # Errors
     /// When the library refuses the session.
     pub(crate) fn secure(socket: S) -> anyhow::Result<Self> {
-        static CONFIG: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
-            let builder = ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(Trusting));
-            Arc::new(builder.with_no_client_auth())
-        });
+        static CONFIG: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| Arc::new(trusting_config()));
         let name = ServerName::try_from("localhost")?;
         let session = ClientConnection::new(Arc::clone(&CONFIG), name)?;
         Ok(LabStream::Tls(Box::new(StreamOwned::new(session, socket))))
@@ -114,6 +111,12 @@ impl<S: Read + Write> Write for LabStream<S> {
     fn flush(&mut self) -> Result<()> {
         Ok(())
     }
+}
+
+/// The TLS of a client that trusts any certificate, without ALPN.
+pub(crate) fn trusting_config() -> ClientConfig {
+    let builder = ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(Trusting));
+    builder.with_no_client_auth()
 }
 
 /// Accepts every certificate and signature.

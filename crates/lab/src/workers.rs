@@ -35,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) token_secret: Option<String>,
     /// Tokens have an id, and the time of their issue.
     pub(crate) has_token_ids: bool,
+    /// Whether they subscribe. Those that do not are open once they are connected.
+    pub(crate) is_subscribing: bool,
     /// Whether the progress is shown on standard error.
     pub(crate) shows_progress: bool,
 }
@@ -102,6 +104,7 @@ impl Workers {
                     data_size: plan.data_size,
                     token_secret: plan.token_secret.clone(),
                     has_token_ids: plan.has_token_ids,
+                    is_subscribing: plan.is_subscribing,
                 };
                 send_command(&mut commands, &WorkerCommand::Become(spec))?;
                 let lines = BufReader::new(part.0.stdout.take().context("the worker has no standard output")?).lines();

@@ -1,5 +1,6 @@
 //! Payloads: JSON values that travel through the server as they are.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -50,6 +51,26 @@ pub fn object_or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Defaul
     deserializer: D,
 ) -> Result<T, D::Error> {
     Ok(object(deserializer)?.unwrap_or_default())
+}
+
+/// A list of objects; `null` is an empty one.
+///
+/// # Errors
+/// When it or an entry is something else: by itself a derived type takes a list for an object.
+pub fn object_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    let list = Option::<Vec<Object<T>>>::deserialize(deserializer)?.unwrap_or_default();
+    Ok(list.into_iter().map(|object| object.0).collect())
+}
+
+/// Objects by their names; `null` is none.
+///
+/// # Errors
+/// As for [`object_list`].
+pub fn object_map<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, T>, D::Error> {
+    let map = Option::<BTreeMap<String, Object<T>>>::deserialize(deserializer)?.unwrap_or_default();
+    Ok(map.into_iter().map(|(name, object)| (name, object.0)).collect())
 }
 
 /// Takes a payload over: line breaks become spaces, because a message is one line, and the nesting is checked.

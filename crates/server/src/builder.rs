@@ -8,13 +8,12 @@ use touchline_engine::bans::Bans;
 use touchline_engine::directory::Directory;
 use touchline_engine::limit::RateLimits;
 use touchline_engine::session::UserCounter;
-use touchline_engine::tracker::TrackLimits;
 use touchline_engine::{ClientSettings, Namespaces, ShardId, session};
 use touchline_registry::ReplicaTiming;
 use touchline_store::stats::Stats;
 
-use crate::api::{services::ApiServices, user_of};
-use crate::auth::TokenVerifier;
+use crate::api::{operations_named, services::ApiServices, user_of};
+use crate::auth::AccessControl;
 use crate::backend::{facts, nats, store};
 use crate::hooks::{Endpoints, HookHandler, WorkerStart};
 use crate::listening::listen_on_each;
@@ -26,6 +25,7 @@ use crate::preparation::{Ports, prepare, proxies_of, user_field};
 use crate::runtime::clock::Clock;
 use crate::runtime::hook_mailbox::HookMailbox;
 use crate::runtime::limit_tables::LimitTables;
+use crate::runtime::reply_to::ReplyTo;
 use crate::runtime::shard_handle::ShardHandle;
 use crate::runtime::signer::HmacSigner;
 use crate::runtime::user_counts::UserCounts;
@@ -35,6 +35,7 @@ use crate::shard::acceptor::BoundListener;
 use crate::shard::services::Services;
 use crate::start_error::StartError;
 use crate::tls::{Acme, PendingRenewal, Tls, TlsError};
+use crate::trial::track_limits;
 
 /// A server that is being put together.
 pub struct ServerBuilder {
@@ -78,7 +79,7 @@ impl Server {
         let client = &settings.client;
         let proxies = proxies_of(&settings)?;
         let origins = Origins::parse(&settings.client.allowed_origins)?;
-        let verifier = TokenVerifier::new(client)?;
+        let access = AccessControl::new(client, &settings.http_api, operations_named)?;
         let (tls, renewal) = tls_of(&settings)?;
         let mut listeners: Vec<_> = std::iter::repeat_with(Vec::new).take(shards_of(&settings)).collect();
         let addresses = listen_everywhere(&settings, &ports, &tls, &mut listeners)?;
@@ -87,26 +88,15 @@ impl Server {
         }
         let id = format!("{:016x}{:016x}", random_number()?, random_number()?);
         let clock = Clock::start();
-        let directory = Directory::new(
-            &id,
-            &settings.registry.scopes,
-            &timing_of(&settings),
-            random_number()?,
-            random::hash_seed().ok_or_else(StartError::no_random_numbers)?,
-            settings.cluster.is_on(),
-            clock.now_ms(),
-        );
+        let directory = directory_of(&settings, &id, &clock)?;
         let endpoints = Endpoints::new(&settings, handler.as_ref()).map_err(StartError::hook)?;
         let (registry, registry_messages) = std::sync::mpsc::channel();
-        let stats = &settings.store.stats;
-        let mut key = [0; 32];
-        rand::fill(&mut key).map_err(|_| StartError::no_random_numbers())?;
-        let signer = Arc::new(HmacSigner::new(key));
+        let signer = new_signer()?;
         let limits = limits_of(client)?;
         let session = session::SessionSettings {
             client: client.clone(),
             namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
-            verifier: Box::new(verifier),
+            verifier: Box::new(access.verifier.clone()),
             bans: Arc::new(bans_of(&settings)?),
             scopes: directory.scopes(),
             version: process::VERSION,
@@ -117,7 +107,7 @@ impl Server {
             line_idle: settings.tcp.idle_timeout,
             deferred_max: deferred_max(&settings),
             hooks: hook_needs(&settings, &endpoints),
-            track: TrackLimits { rate: if stats.enabled { stats.track_rate } else { 0 }, props_max: stats.track_size },
+            track: track_limits(&settings.store.stats),
         };
         let databases = store::opening(&settings, &session.namespaces, &id)?;
         let statistics = store::stats_opening(&settings)?;
@@ -130,7 +120,18 @@ impl Server {
             session,
             clock,
             id,
-            NodeHandles { shards: handles, registry, cluster, signer, proxies, origins, hooks, kept_fields, limits },
+            NodeHandles {
+                shards: handles,
+                registry,
+                cluster,
+                signer,
+                proxies,
+                origins,
+                hooks,
+                kept_fields,
+                limits,
+                access,
+            },
         ));
         facts::begin(&node);
         if let Some(databases) = databases {
@@ -143,6 +144,26 @@ impl Server {
         let services: Services = &ApiServices;
         Ok(Server { node, shards, directory, registry_messages, joining, renewal, worker, services, addresses })
     }
+}
+
+/// Signs client ids by a key that no other node has.
+fn new_signer() -> Result<Arc<HmacSigner>, StartError> {
+    let mut key = [0; 32];
+    rand::fill(&mut key).map_err(|_| StartError::no_random_numbers())?;
+    Ok(Arc::new(HmacSigner::new(key)))
+}
+
+/// The names and groups of a node.
+fn directory_of(settings: &Settings, id: &str, clock: &Clock) -> Result<Directory<ReplyTo>, StartError> {
+    Ok(Directory::new(
+        id,
+        &settings.registry.scopes,
+        &timing_of(settings),
+        random_number()?,
+        random::hash_seed().ok_or_else(StartError::no_random_numbers)?,
+        settings.cluster.is_on(),
+        clock.now_ms(),
+    ))
 }
 
 /// The bans, which wait to be loaded.

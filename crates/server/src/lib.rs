@@ -41,7 +41,7 @@
 //! 2. `outbound`: the HTTP client of the node, for requests to other servers.
 //! 3. `net`: what is known of a connection before it is served: addresses, header fields, sockets, ports, limits.
 //! 4. `start_error`: why a node can't start.
-//! 5. `auth`: tokens and the key of the server API.
+//! 5. `auth`: tokens, the keys that verify them, and the keys of the server API.
 //! 6. `runtime`: what every thread uses: mailboxes, handles of shards, clock, metrics, random numbers.
 //! 7. `node`: what the threads of a node share: settings and handles.
 //! 8. `backend`: NATS and the databases: how they are opened, and what their events do.
@@ -51,15 +51,17 @@
 //! 12. `shard`: the event loops. What they ask of higher floors is a trait, `ShardServices`.
 //! 13. `api`: the router and the operations, which implement both traits.
 //! 14. `trial`: tries tokens without a node.
-//! 15. `preparation`: checks the settings.
-//! 16. `listening`: binds the ports.
-//! 17. `handle`: the handle of a running server, for the program that embeds it.
-//! 18. `server`: a node that is ready to start, and one that runs.
-//! 19. `builder`: puts the parts of a node together, and passes the implementations of the traits down.
+//! 15. `action_trial`: tries actions of clients without a node.
+//! 16. `preparation`: checks the settings.
+//! 17. `listening`: binds the ports.
+//! 18. `handle`: the handle of a running server, for the program that embeds it.
+//! 19. `server`: a node that is ready to start, and one that runs.
+//! 20. `builder`: puts the parts of a node together, and passes the implementations of the traits down.
 //!
 //! Nothing owns what owns it: events of the backends reach the node by a `Weak`, and a shard leaves its handle when its
 //! thread ends. So a node that has stopped is freed.
 
+mod action_trial;
 mod api;
 mod auth;
 mod backend;
@@ -80,8 +82,12 @@ mod tls;
 mod transport;
 mod trial;
 
-pub use api::{BATCH, COMMON_ERRORS, MetricDescription, OperationDescription, OperationScope, metrics, operations};
-pub use auth::{check_token, check_token_keys};
+pub use action_trial::{TriedAction, TriedClient, try_action};
+pub use api::{
+    BATCH, COMMON_ERRORS, MetricDescription, OperationDescription, OperationScope, metrics, operation_groups,
+    operations,
+};
+pub use auth::{TokenStage, TokenStep, TokenVerdict, check_token_keys};
 pub use builder::ServerBuilder;
 pub use bytes::Bytes;
 pub use handle::{OperationRefusal, ServerHandle};
@@ -93,10 +99,11 @@ pub use server::{Running, Server};
 pub use start_error::StartError;
 pub use tls::{TlsError, read_pem};
 pub use touchline_config::{
-    AutocertSettings, BadNetwork, ClientAuth, ClientTlsSettings, ClientUser, ClusterSettings, EmulationSettings,
-    EndpointSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings, NodeSettings, Page,
-    PrimarySettings, RegistrySettings, SecuritySettings, Settings, ShutdownSettings, StatsSettings, StoreSettings,
-    TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings, WhenCutOff, is_inline_pem,
+    ApiJwksSettings, ApiKeySettings, AutocertSettings, BadNetwork, ClientAuth, ClientTlsSettings, ClientUser,
+    ClusterSettings, EmulationSettings, EndpointSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings,
+    InternalTlsSettings, NamedApiKey, NodeSettings, Page, PrimarySettings, RegistrySettings, SecuritySettings,
+    Settings, ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings,
+    WebSocketSettings, WhenCutOff, is_inline_pem,
 };
 pub use touchline_engine::directory::{ConflictPolicy, ScopeOptions};
 pub use touchline_engine::hook::{
@@ -109,6 +116,12 @@ pub use touchline_engine::limit::{
     FailedConnectSettings, MethodOverrideTable, MethodOverrides, NamespaceOverrides, OnLimit, RateBucket, RateBuckets,
     RateLimitSettings, RateOverride, RpcBlock, SharedCommandLimitSettings,
 };
+pub use touchline_engine::session::{
+    ChannelAction, DecisionRule, ExplainedAction, ExplainedStep, StepFact, StepVerdict,
+};
 pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Namespace, RecoveryMode};
-pub use touchline_engine::{PersonalChannel, RefusalReport, SubscriptionTokenSettings, TokenError, TokenSettings};
-pub use trial::try_token;
+pub use touchline_engine::{
+    ClaimPath, ClaimPaths, PersonalChannel, ProviderOptions, RefusalReport, SubscriptionTokenSettings, TokenError,
+    TokenJwksSettings, TokenProvider, TokenSettings,
+};
+pub use trial::TokenTrial;

@@ -24,6 +24,7 @@ use touchline_registry::OwnerId;
 use touchline_store::Store;
 use touchline_store::stats::Stats;
 
+use crate::auth::AccessControl;
 use crate::net::admission::{Admission, AdmissionControl, Denial, address_key};
 use crate::net::forwarded::KeptFields;
 use crate::net::headers::Headers as _;
@@ -56,6 +57,7 @@ pub(crate) struct NodeHandles {
     pub(crate) hooks: Option<HookMailbox>,
     pub(crate) kept_fields: KeptFields,
     pub(crate) limits: Option<Arc<LimitTables>>,
+    pub(crate) access: AccessControl,
 }
 
 /// Four fifths of `bytes`: from there on the node is short of memory.
@@ -98,6 +100,8 @@ pub(crate) struct Node {
     pub(crate) hooks: Option<HookMailbox>,
     /// Header fields of clients' requests that backends are sent.
     pub(crate) kept_fields: KeptFields,
+    /// Who may connect and call the server API.
+    pub(crate) access: AccessControl,
     /// The connection to the other nodes; None = the node runs alone.
     pub(crate) cluster: Option<Cluster>,
     /// The primary database; empty = nothing needs it.
@@ -135,7 +139,8 @@ impl Node {
         handles: NodeHandles,
     ) -> Self {
         let draining = watch::Sender::new(false);
-        let NodeHandles { shards, registry, cluster, signer, proxies, origins, hooks, kept_fields, limits } = handles;
+        let NodeHandles { shards, registry, cluster, signer, proxies, origins, hooks, kept_fields, limits, access } =
+            handles;
         let buffer_max_size =
             if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         let buffer_slice = buffer_max_size / shards.len().max(1);
@@ -158,6 +163,7 @@ impl Node {
             registry_metrics: Mutex::default(),
             hooks,
             kept_fields,
+            access,
             cluster,
             store: OnceLock::new(),
             stats: OnceLock::new(),
@@ -386,9 +392,9 @@ impl Node {
     }
 
     /// Lets the thread that asks backends forget what would let a user into a channel again; None = into any.
-    pub(crate) fn forget_hook_answers(&self, user: &str, channel: Option<&str>) {
+    pub(crate) fn forget_hook_answers(&self, user: &str, channel: Option<&str>, is_shared: bool) {
         if let Some(hooks) = &self.hooks {
-            hooks.send(HookMessage::Forget { user: user.into(), channel: channel.map(Box::from) });
+            hooks.send(HookMessage::Forget { user: user.into(), channel: channel.map(Box::from), is_shared });
         }
     }
 
@@ -405,6 +411,11 @@ impl Node {
     /// The metrics of all shards.
     pub(crate) fn collector(&self) -> NodeCollector {
         NodeCollector::of(self.shards.iter().map(|shard| &shard.metrics))
+    }
+
+    /// Requests of the server API.
+    pub(crate) fn api_requests(&self) -> u64 {
+        self.access.api.callers().map(|caller| caller.requests.load(Relaxed)).sum()
     }
 
     /// The counters of the shard whose own thread this is; on other threads those of shard 0.

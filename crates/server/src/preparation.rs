@@ -9,7 +9,8 @@ use std::time::Duration;
 use touchline_config::{Probes, Settings, resolve};
 use touchline_engine::ClientSettings;
 
-use crate::auth::{TokenVerifier, check_token_keys};
+use crate::api::operations_named;
+use crate::auth::{ApiAccess, KeySets, TokenVerifier, check_token_keys};
 use crate::backend::nats;
 use crate::hooks::Endpoints;
 use crate::net::origin::Origins;
@@ -58,12 +59,15 @@ pub fn check(settings: &Settings) -> Vec<StartError> {
 pub const PROBES: Probes = Probes { token_keys, start };
 
 fn token_keys(client: &ClientSettings) -> Option<String> {
-    check_token_keys(client).err().map(|fault| fault.to_string())
+    check_token_keys(client).err().map(|fault| causes(&fault))
 }
 
 /// The faults of [`check`] with their causes, without those that a configuration is told of by their keys.
 fn start(settings: &Settings) -> Vec<String> {
-    let is_told = |fault: &StartError| matches!(fault, StartError::PingInterval | StartError::Key { .. });
+    let is_told = |fault: &StartError| match fault {
+        StartError::Key { section, .. } => section.starts_with("client."),
+        fault => matches!(fault, StartError::PingInterval),
+    };
     check(settings).iter().filter(|fault| !is_told(fault)).map(|fault| causes(fault)).collect()
 }
 
@@ -99,7 +103,9 @@ pub(crate) fn prepare(settings: &Settings) -> Result<Ports, Vec<StartError>> {
     }
     faults.extend(proxies_of(settings).err());
     faults.extend(Origins::parse(&client.allowed_origins).err().map(StartError::Origin));
-    faults.extend(TokenVerifier::new(client).err());
+    let mut key_sets = KeySets::default();
+    faults.extend(TokenVerifier::new(client, &mut key_sets).err());
+    faults.extend(ApiAccess::new(&settings.http_api, operations_named, &mut key_sets).err());
     faults.extend(tls::check(settings).into_iter().map(StartError::Tls));
     databases(settings, &mut faults);
     if settings.cluster.is_on() {

@@ -15,6 +15,7 @@ use touchline_cluster::Joining;
 use touchline_engine::ShardId;
 use touchline_engine::directory::Directory;
 
+use crate::auth::KeyFetcher;
 use crate::backend::nats;
 use crate::handle::ServerHandle;
 use crate::hooks::{self, WorkerStart};
@@ -88,6 +89,9 @@ impl Server {
     /// [`StartError::System`].
     pub fn start(self) -> Result<Running, StartError> {
         let Server { node, shards, directory, registry_messages, joining, renewal, worker, services, addresses } = self;
+        // Clients that come at once find the keys of their issuers.
+        let fetcher = KeyFetcher::start(&node.access.key_sets);
+        let fetcher = fetcher.map_err(|source| StartError::System { what: "a thread", source })?;
         let started = actor::start(Arc::clone(&node), directory, registry_messages);
         let registry_actor = started.map_err(|source| StartError::System { what: "a thread", source })?;
         if let Some(joining) = joining {
@@ -121,6 +125,7 @@ impl Server {
             threads,
             registry_actor: Some(registry_actor),
             worker,
+            _fetcher: fetcher,
             addresses,
         })
     }
@@ -134,6 +139,8 @@ pub struct Running {
     registry_actor: Option<JoinHandle<()>>,
     /// The thread that asks backends.
     worker: Option<JoinHandle<()>>,
+    /// The thread that fetches keys, which ends with this; None = there are none to fetch.
+    _fetcher: Option<KeyFetcher>,
     addresses: Addresses,
 }
 

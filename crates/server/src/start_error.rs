@@ -53,14 +53,26 @@ pub enum StartError {
         /// The system's reason.
         source: io::Error,
     },
-    /// No token could be verified by a configured public key.
+    /// No token could be verified by a configured key.
     #[error("{section}.{name}: {reason}")]
     Key {
         /// Section of the configuration.
-        section: &'static str,
+        section: String,
         /// The setting in it.
         name: &'static str,
         /// What is wrong.
+        reason: &'static str,
+    },
+    /// A key of the server API may use something that does not exist.
+    #[error("http_api.keys[{name}].{key}: {word:?} {reason}")]
+    ApiKey {
+        /// The name of the key.
+        name: String,
+        /// The list.
+        key: &'static str,
+        /// What stands there.
+        word: String,
+        /// What is wrong with it.
         reason: &'static str,
     },
     /// The address of a database is not valid.

@@ -33,8 +33,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     settings.channel.without_namespace.publish_proxy_enabled = true;
     let server = Server::builder(settings).hooks(Chat).build()?.start()?;
     println!("ws://{}/connection/websocket", server.address());
-    server.publish("room", &json!("the room is open")).await?;
-    std::io::read_to_string(std::io::stdin())?; // Runs until its input ends.
+    // Each line of its input is published, until the input ends.
+    for line in std::io::stdin().lines() {
+        server.publish("room", &json!({ "from": "the house", "text": line? })).await?;
+    }
     server.stop();
     Ok(())
 }

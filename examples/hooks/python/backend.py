@@ -135,6 +135,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 # Only the server may ask: any program that reaches this port can speak for any user.
+# The server opens many connections at once: the queue of Python, 5 of them, is too short.
+ThreadingHTTPServer.request_queue_size = 1024
 server = ThreadingHTTPServer(("127.0.0.1", PORT), Handler)
 print(f"hooks are answered on port {PORT}", flush=True)
 server.serve_forever()

@@ -65,7 +65,7 @@ impl ApiClient {
             Some(url) => url.clone(),
             None => api_endpoint(&settings)?,
         };
-        let key = arguments.key.clone().unwrap_or(settings.http_api.key);
+        let key = arguments.key.clone().unwrap_or_else(|| configured_key(&settings));
         Ok(ApiClient::new(&url, key, ca)?.within(arguments.timeout))
     }
 
@@ -141,6 +141,13 @@ fn url_at(scheme: &str, is_tls: bool, bound: SocketAddr) -> String {
 /// `serve --dev` listens too.
 pub(crate) fn reachable(bound: SocketAddr) -> SocketAddr {
     if bound.ip().is_unspecified() { SocketAddr::from((Ipv4Addr::LOCALHOST, bound.port())) } else { bound }
+}
+
+/// The key of the server API in these settings: the one that may do everything, else the first that has a name.
+fn configured_key(settings: &Settings) -> String {
+    let api = &settings.http_api;
+    let named = api.keys.first().filter(|_| api.key.is_empty()).map(|named| &named.options.key);
+    named.unwrap_or(&api.key).clone()
 }
 
 /// The settings of a file, if one is named, and of the environment.

@@ -5,6 +5,7 @@ mod banner;
 pub(crate) mod check;
 pub(crate) mod configschema;
 mod dev;
+pub(crate) mod explain;
 pub(crate) mod genconfig;
 pub(crate) mod match_replay;
 pub(crate) mod migrate;

@@ -9,7 +9,7 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value as Json, json};
-use touchline_server::{RefusalReport, Settings, TokenError, TokenSettings};
+use touchline_server::{RefusalReport, Settings, TokenError, TokenSettings, TokenTrial, TokenVerdict};
 
 use crate::arguments::TokenArguments;
 use crate::client::api::configured;
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &TokenArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says whether a server would take a token.
+/// Says step by step whether a server would take a token.
 fn check(token: &str, arguments: &TokenArguments, now: Duration) -> Result<ExitCode> {
     let piped;
     let token = if token == "-" {
@@ -44,15 +44,28 @@ fn check(token: &str, arguments: &TokenArguments, now: Duration) -> Result<ExitC
         }
         None => configured(arguments.config.as_deref())?,
     };
-    let verdict = touchline_server::check_token(&settings.client, token, arguments.channel.is_some(), now.as_secs());
+    let trial = TokenTrial::new(settings)?;
+    let TokenVerdict { steps, outcome } = trial.check(token, arguments.channel.is_some(), now.as_secs());
+    for (section, fault) in trial.faults() {
+        writeln!(std::io::stdout(), "the keys of {section} cannot be fetched: {fault}")?;
+    }
+    for step in steps {
+        let word = match step.passed {
+            Some(true) => "ok",
+            Some(false) => "no",
+            None => "-",
+        };
+        writeln!(std::io::stdout(), "{:<9}  {word:<2}  {}", step.stage.name(), step.text)?;
+    }
     let claims = claims_of(token);
-    let user = match verdict {
+    let user = match outcome {
         Ok(user) => user,
         Err(TokenError::Expired) => {
             let ago = now.as_secs_f64() - claims["exp"].as_f64().unwrap_or_default();
             bail!("no: exp of the token has passed {ago:.0} s ago")
         }
         Err(TokenError::Invalid(cause)) => bail!("no: {cause}"),
+        Err(TokenError::Unavailable(cause)) => bail!("not known: {cause}"),
     };
     let named = claims["channel"].as_str().unwrap_or_default();
     if let Some(channel) = arguments.channel.as_deref().filter(|channel| *channel != named) {
@@ -61,9 +74,7 @@ fn check(token: &str, arguments: &TokenArguments, now: Duration) -> Result<ExitC
     // A secret alone says nothing of channels and scopes.
     if arguments.secret.is_none() {
         let channel = arguments.channel.as_deref().map(|channel| (channel, user.clone()));
-        if let Some(RefusalReport { code, cause, channel }) =
-            touchline_server::try_token(&settings, token, channel, now.as_millis() as u64)?
-        {
+        if let Some(RefusalReport { code, cause, channel }) = trial.connect(token, channel, now.as_millis() as u64)? {
             let of = if channel.is_empty() { String::new() } else { format!(": channel {channel:?}") };
             bail!("no: {cause}{of} ({code})");
         }
@@ -88,7 +99,7 @@ fn token_settings(arguments: &TokenArguments) -> Result<TokenSettings> {
     }
     let client = configured(arguments.config.as_deref())?.client;
     let has_own_keys = arguments.channel.is_some() && client.subscription_token.enabled;
-    let settings = if has_own_keys { client.subscription_token.keys() } else { client.token };
+    let settings = if has_own_keys { client.subscription_token.token } else { client.token };
     if settings.hmac_secret_key.is_empty() {
         bail!(
             "no secret to sign with: give --secret, --config with client.token.hmac_secret_key, \

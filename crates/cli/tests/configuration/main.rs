@@ -4,6 +4,8 @@ mod starts;
 
 use std::path::PathBuf;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use touchline_config::{ConfigOutcome, Finding, Severity, Sources};
 use touchline_server::PROBES;
 
@@ -67,6 +69,52 @@ fn a_public_key_that_no_token_is_verified_by_is_refused_at_the_check() {
         let pem = format!("-----BEGIN PUBLIC KEY-----\\n{key}\\n-----END PUBLIC KEY-----");
         let reading = toml(&format!("client.token.ecdsa_public_key = \"{pem}\""));
         assert_eq!(reading.configuration.is_some(), is_good, "{:?}", texts(&reading));
+    }
+}
+
+#[test]
+fn keys_of_issuers_that_could_not_be_had_are_refused_at_the_check() {
+    let pem = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n\
+               -----END PUBLIC KEY-----\n";
+    let file = File::new("key.pem", pem);
+    let provider = |endpoint: &str| {
+        format!(
+            "jwks = {{enabled = true, providers = [{{name = \"kc\", enabled = true, issuer = \"i\", \
+             endpoint = \"{endpoint}\"}}]}}"
+        )
+    };
+    for (text, expected) in [
+        (format!("eddsa_public_key = {pem:?}"), None),
+        (format!("eddsa_public_key = {:?}", STANDARD.encode(pem)), None),
+        (format!("eddsa_public_key = {:?}", file.0.display().to_string()), None),
+        (format!("eddsa_public_key_file = {:?}", file.0.display().to_string()), None),
+        (
+            "eddsa_public_key = \"/no/such.pem\"".to_owned(),
+            Some("client.token.eddsa_public_key: /no/such.pem can't be read: No such file"),
+        ),
+        (format!("rsa_public_key = {pem:?}"), Some("client.token.rsa_public_key: expected a public key of RSA")),
+        ("jwks_public_endpoint = \"https://id.example/keys\"".to_owned(), None),
+        ("jwks_public_endpoint = \"http://127.0.0.1:8080/keys\"".to_owned(), None),
+        (
+            "jwks_public_endpoint = \"http://id.example/keys\"".to_owned(),
+            Some("client.token.jwks_public_endpoint: must be https://: somebody on the way could replace the keys"),
+        ),
+        (
+            "jwks_public_endpoint = \"http://id.example/keys\"\ninsecure_skip_jwks_endpoint_safety_check = true"
+                .to_owned(),
+            None,
+        ),
+        (
+            "jwks_public_endpoint = \"https://id.example/{{realm}}/keys\"\nissuer_regex = \"(?P<realm>.*)\"".to_owned(),
+            Some("client.token.jwks_public_endpoint: a group of the address is not in issuer_regex"),
+        ),
+        (provider("https://id.example/keys"), None),
+        (provider("http://id.example/keys"), Some("client.token.jwks.providers[kc].endpoint: must be https://")),
+    ] {
+        let reading = toml(&format!("[client.token]\n{text}"));
+        let found = texts(&reading);
+        let is_told = expected.is_none_or(|expected| found.iter().any(|found| found.contains(expected)));
+        assert!(reading.configuration.is_some() == expected.is_none() && is_told, "{text}: {found:?}");
     }
 }
 

@@ -75,9 +75,13 @@ fn no_key_shows_a_private_key_that_is_written_into_it() {
         {
             tried.extend([(BODY.to_owned(), BODY), (SEED.to_owned(), SEED), (format!("{BODY}\n{BODY}"), BODY)]);
         }
-        for (value, secret) in tried {
+        // A secret may be written where the path of its file belongs.
+        let of_file = tried.iter().map(|(value, secret)| (format!("{}_file", known.path), value.clone(), *secret));
+        let of_file: Vec<_> = of_file.filter(|_| matches!(known.kind, ValueKind::Secret | ValueKind::Pem)).collect();
+        let tried = tried.into_iter().map(|(value, secret)| (known.path.clone(), value, secret));
+        for (path, value, secret) in tried.chain(of_file) {
             let mut keys = flags.clone();
-            keys.push((known.path.clone(), value));
+            keys.push((path, value));
             let flags = Flags { keys, ..Flags::default() };
             let reading = read_to_serve(&Sources { flags, ..Sources::default() });
             let told: String = reading.findings.iter().map(|finding| format!("{finding}\n")).collect();
@@ -179,6 +183,26 @@ fn a_check_refuses_what_a_start_would() {
 }
 
 #[test]
+fn a_check_refuses_keys_of_the_server_api_that_a_start_would() {
+    for (text, expected) in [
+        (
+            "[[http_api.keys]]\nname = \"news\"\nkey = \"another-of-twenty-bytes\"\noperations = [\"publsh\"]",
+            "http_api.keys[news].operations: \"publsh\" is neither an operation nor a group of them",
+        ),
+        (
+            "[[http_api.keys]]\nname = \"news\"\nkey = \"another-of-twenty-bytes\"\nchannels = [\"[\"]",
+            "http_api.keys[news].channels: \"[\" is not a pattern of channels",
+        ),
+        (
+            "[http_api.jwks]\nenabled = true\naudience = \"api\"\nendpoint = \"http://id.example/keys\"",
+            "http_api.jwks.endpoint: must be https://",
+        ),
+    ] {
+        refuse(text, expected);
+    }
+}
+
+#[test]
 fn an_engine_that_is_named_by_text_is_refused_as_one_that_is_a_table() {
     for (text, is_good) in [
         ("engine = \"redis\"", false),
@@ -199,10 +223,10 @@ fn an_engine_that_is_named_by_text_is_refused_as_one_that_is_a_table() {
 #[test]
 fn a_key_that_makes_stricter_is_left_out_only_where_it_is_empty_or_off() {
     for (text, is_good) in [
-        ("client.token.audience_regex = \"memory\"", false),
-        ("client.token.issuer_regex = \"stream\"", false),
-        ("client.token.user_id_claim = \"0\"", false),
-        ("client.token.user_id_claim = \"\"", true),
+        ("channel.proxy.subscribe_stream.endpoint = \"memory\"", false),
+        ("channel.proxy.subscribe_stream.endpoint = \"stream\"", false),
+        ("channel.proxy.subscribe_stream.endpoint = \"0\"", false),
+        ("channel.proxy.subscribe_stream.endpoint = \"\"", true),
         ("user_block = {enabled = true, type = \"memory\"}", false),
         ("user_block = {enabled = false, type = \"redis\"}", true),
         ("user_block.enabled = \"0\"", true),

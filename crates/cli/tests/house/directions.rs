@@ -33,6 +33,7 @@ const FLOORS: &[&str] = &[
     "shard",
     "api",
     "trial",
+    "action_trial",
     "preparation",
     "listening",
     "handle",

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use crate::finding::{Finding, Severity};
-use crate::keys::{KEYS, ValueKind};
+use crate::keys::{KEYS, Key, LISTS, ValueKind};
 use crate::load::tree::{ConfigNode, ConfigValue, Location};
 use crate::pem::is_inline_pem;
 use crate::settings::Settings;
@@ -37,8 +37,17 @@ pub(crate) fn check(file: Option<(&Path, bool)>, settings: &Settings, findings: 
 
 /// Whether a configuration file has a secret in it.
 pub(crate) fn has_secrets(written: &ConfigNode) -> bool {
-    KEYS.iter().filter(|key| matches!(key.kind, ValueKind::Secret)).any(|key| {
-        let Some(ConfigNode { location: Location::File(..), value: ConfigValue::Text(text) }) = written.get(&key.path)
+    let items = |list: &str| match written.get(list).map(|node| &node.value) {
+        Some(ConfigValue::List(items)) => items.as_slice(),
+        _ => &[],
+    };
+    has_one(written, &KEYS) || LISTS.iter().any(|(list, keys)| items(list).iter().any(|item| has_one(item, keys)))
+}
+
+/// Whether a table of a file has a secret in it.
+fn has_one(table: &ConfigNode, keys: &[Key]) -> bool {
+    keys.iter().filter(|key| matches!(key.kind, ValueKind::Secret)).any(|key| {
+        let Some(ConfigNode { location: Location::File(..), value: ConfigValue::Text(text) }) = table.get(&key.path)
         else {
             return false;
         };

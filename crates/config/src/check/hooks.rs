@@ -124,6 +124,17 @@ fn backend(section: &str, proxy: &ProxySettings, error: &mut impl FnMut(String))
     } else if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
         error(format!("{section}.endpoint: expected http://… or https://…"));
     }
+    let authority =
+        endpoint.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?']).next().unwrap_or_default());
+    if authority.contains('@') {
+        error(format!(
+            "{section}.endpoint: the name and password in the address would not be sent. Write the field Authorization \
+             into {section}.http.static_headers"
+        ));
+    }
+    if proxy.http.status_to_code_transforms.0.iter().any(|transform| transform.status_code == 200) {
+        error(format!("{section}.http.status_to_code_transforms: 200 is the status of an answer, and no refusal"));
+    }
     if proxy.timeout.is_zero() {
         error(format!("{section}.timeout: must be above zero, and the hook is on"));
     }

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use touchline_engine::limit::{
-    BucketBlock, ChannelCommandBlock, CommandLimitSettings, RateBuckets, RateLimitSettings, RateOverride, RpcBlock,
+    BucketBlock, ChannelCommandBlock, CommandLimitSettings, OnLimit, RateBuckets, RateLimitSettings, RateOverride,
+    RpcBlock,
 };
 
 use crate::finding::Finding;
@@ -36,14 +37,14 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     let failed = &limits.failed_connect;
     checker.rates("failed_connect", failed.enabled, &failed.buckets);
     escalation(limits, &mut checker);
-    if !(INTERVALS[0]..=WAIT_MAX).contains(&limits.slow_wait_max) {
+    if limits.on_limit == OnLimit::Slow && !(INTERVALS[0]..=WAIT_MAX).contains(&limits.slow_wait_max) {
         checker.error("slow_wait_max: expected 1ms to 1h");
     }
 }
 
 fn escalation(limits: &RateLimitSettings, checker: &mut LimitChecker<'_>) {
     let escalation = &limits.escalation;
-    if !is_interval(escalation.interval) {
+    if escalation.enabled && !is_interval(escalation.interval) {
         checker.error("escalation.interval: expected 1ms to 24h");
     }
     let sections = [&limits.client_command, &limits.user_command.commands, &limits.address_command.commands];

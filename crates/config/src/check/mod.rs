@@ -1,5 +1,6 @@
 //! What a configuration must be beyond types: values that go together, secrets, files, paths.
 
+mod api_keys;
 mod doubts;
 pub(crate) mod files;
 mod hooks;
@@ -8,6 +9,7 @@ mod names;
 mod paths;
 mod rules;
 pub(crate) mod secrets;
+mod tokens;
 pub(crate) mod unsafe_omissions;
 
 pub(crate) use self::rules::check;

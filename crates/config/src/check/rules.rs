@@ -3,21 +3,14 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use touchline_engine::{ChannelOptions, ClientSettings, TokenSettings};
+use touchline_engine::{ChannelOptions, ClientSettings};
 
 use super::names::{is_field_name, is_namespace_name};
-use super::{doubts, hooks, limits, paths};
+use super::{api_keys, doubts, hooks, limits, paths, tokens};
 use crate::finding::Finding;
 use crate::keys::{NAMESPACES, WITHOUT_NAMESPACE};
 use crate::probes::Probes;
 use crate::settings::{ClientAuth, ClientUser, HttpServerSettings, Settings};
-
-/// Shortest HMAC secret that is as strong as HS256, bytes (RFC 7518, 3.2).
-const SECRET_LEN_MIN: usize = 32;
-/// Shortest API key that can't be guessed, bytes.
-const API_KEY_LEN_MIN: usize = 16;
 
 /// Shortest time between two looks at the positions of channels.
 const CHECK_DELAY_MIN: Duration = Duration::from_secs(1);
@@ -25,7 +18,7 @@ const CHECK_DELAY_MIN: Duration = Duration::from_secs(1);
 /// Checks settings that were read without a fault.
 pub(crate) fn check(settings: &Settings, probes: &Probes, findings: &mut Vec<Finding>) {
     addresses(settings, findings);
-    api(settings, findings);
+    api_keys::check(&settings.http_api, findings);
     client(&settings.client, probes, findings);
     channels(settings, findings);
     pings(settings, findings);
@@ -143,21 +136,6 @@ fn internal(server: &HttpServerSettings, findings: &mut Vec<Finding>) {
     }
 }
 
-fn api(settings: &Settings, findings: &mut Vec<Finding>) {
-    let api = &settings.http_api;
-    if api.insecure && !api.disabled {
-        findings.push(Finding::warning(
-            "http_api.insecure: any client that reaches the port can publish and disconnect",
-            None,
-        ));
-    } else if !api.key.is_empty() && api.key.len() < API_KEY_LEN_MIN {
-        findings.push(Finding::warning(
-            format!("http_api.key: shorter than {API_KEY_LEN_MIN} bytes, it can be guessed"),
-            None,
-        ));
-    }
-}
-
 fn client(client: &ClientSettings, probes: &Probes, findings: &mut Vec<Finding>) {
     if client.ping_interval.is_zero() {
         findings.push(Finding::error("client.ping_interval: must be above zero", None));
@@ -188,41 +166,16 @@ fn client(client: &ClientSettings, probes: &Probes, findings: &mut Vec<Finding>)
             ));
         }
     }
-    tokens("client.token", &client.token, findings);
+    tokens::names("client.token", &client.token, findings);
+    tokens::names("client.subscription_token", &client.subscription_token.token, findings);
+    tokens::check("client.token", &client.token, findings);
     if client.subscription_token.enabled {
-        tokens("client.subscription_token", &client.subscription_token.keys(), findings);
+        tokens::check("client.subscription_token", &client.subscription_token.token, findings);
     }
     let is_told = findings.iter().any(|finding| finding.text.contains("_public_key: expected"));
     if !is_told && let Some(fault) = (probes.token_keys)(client) {
         findings.push(Finding::error(fault, None));
     }
-}
-
-fn tokens(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) {
-    if !token.hmac_secret_key.is_empty() && token.hmac_secret_key.len() < SECRET_LEN_MIN {
-        let text = format!(
-            "{section}.hmac_secret_key: shorter than {SECRET_LEN_MIN} bytes, so tokens can be forged by guessing"
-        );
-        findings.push(Finding::warning(text, None));
-    }
-    for (name, pem) in [("rsa_public_key", &token.rsa_public_key), ("ecdsa_public_key", &token.ecdsa_public_key)] {
-        if !pem.is_empty() && !is_public_key(pem) {
-            let text = format!(
-                "{section}.{name}: expected a public key in PEM (\"-----BEGIN PUBLIC KEY-----\" …), \
-                 found something else"
-            );
-            findings.push(Finding::error(text, None));
-        }
-    }
-}
-
-/// Whether a text has the shape of a public key in PEM (RFC 7468). The server reads what is in it.
-fn is_public_key(pem: &str) -> bool {
-    let Some(rest) = pem.trim().strip_prefix("-----BEGIN ") else { return false };
-    let Some((label, rest)) = rest.split_once("-----") else { return false };
-    let Some(body) = rest.trim_end().strip_suffix(&format!("-----END {label}-----")) else { return false };
-    let body: String = body.split_whitespace().collect();
-    label.ends_with("PUBLIC KEY") && !body.is_empty() && STANDARD.decode(body).is_ok()
 }
 
 fn channels(settings: &Settings, findings: &mut Vec<Finding>) {
@@ -312,26 +265,5 @@ fn options(path: &str, options: &ChannelOptions, history_meta_ttl: std::time::Du
     let meta_ttl = if options.history_meta_ttl.is_zero() { history_meta_ttl } else { options.history_meta_ttl };
     if options.has_history() && options.history_ttl > meta_ttl {
         findings.push(Finding::error(format!("{path}.history_ttl: must not be longer than history_meta_ttl"), None));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_public_key_in_pem_passes() {
-        let good = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE\nAAAA\n-----END PUBLIC KEY-----\n";
-        assert!(is_public_key(good));
-        for bad in [
-            "",
-            "key",
-            "/etc/key.pem",
-            &good.replace("PUBLIC", "PRIVATE"),
-            &good.replace("AAAA", "?"),
-            &good.replace("-----END", "END"),
-        ] {
-            assert!(!is_public_key(bad), "{bad}");
-        }
     }
 }

@@ -9,20 +9,20 @@ const HOW: &str = "`touchline genconfig --output touchline.toml` makes a configu
 /// Refuses settings that would keep every client out, or let every client in.
 pub(crate) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     let client = &settings.client;
-    let token = &client.token;
-    let verifies_tokens =
-        ![&token.hmac_secret_key, &token.rsa_public_key, &token.ecdsa_public_key].iter().all(|key| key.is_empty());
+    let verifies_tokens = client.token.has_keys();
     let asks_backend = client.proxy.connect.enabled;
     if !verifies_tokens && !asks_backend && !client.insecure && !client.allow_anonymous_connect_without_token {
         let text = format!(
             "client.token.hmac_secret_key: missing, so no client could connect. \
-             Set it (or client.token.rsa_public_key, client.token.ecdsa_public_key), or let anonymous clients in by \
+             Set it (or a public key, client.token.jwks_public_endpoint, client.token.jwks), ask a backend \
+             (client.proxy.connect), or let anonymous clients in by \
              client.allow_anonymous_connect_without_token = true. {HOW}"
         );
         findings.push(Finding::error(text, None));
     }
     let api = &settings.http_api;
-    if api.key.is_empty() && !api.insecure && !api.disabled {
+    let has_callers = !api.key.is_empty() || !api.keys.is_empty() || api.jwks.enabled || api.insecure;
+    if !has_callers && !api.disabled {
         let text = "http_api.key: missing, so every call of the server API is refused. \
                     Set it, or switch the API off by http_api.disabled = true";
         findings.push(Finding::warning(text, None));

@@ -3,6 +3,7 @@
 //!
 //! An option of a namespace that the file names is `TOUCHLINE_CHANNEL_NAMESPACES_<NAME>_<OPTION>`.
 
+use super::secrets::{file_key, may_be_in_file};
 use super::tree::{ConfigNode, ConfigValue, Location};
 use crate::finding::Finding;
 use crate::keys::{KEYS, Key, LISTS, NAMESPACES, OPTIONS, WITHOUT_NAMESPACE};
@@ -92,6 +93,10 @@ fn path_of(suffix: &str) -> Option<String> {
     }
     if let Some(Key { path, .. }) = KEYS.iter().find(|key| variable(&key.path) == suffix) {
         return Some(path.clone());
+    }
+    let in_file = |key: &&Key| may_be_in_file(key) && variable(&file_key(&key.path)) == suffix;
+    if let Some(Key { path, .. }) = KEYS.iter().find(in_file) {
+        return Some(file_key(path));
     }
     let unsupported_key =
         UNSUPPORTED.iter().map(|unsupported_key| (unsupported_key.path, variable(unsupported_key.path)));

@@ -8,17 +8,18 @@ use std::time::Duration;
 use touchline_engine::directory::ScopeOptions;
 use touchline_engine::hook::{NamedProxy, ProxySettings, RpcNamespace, RpcOptions};
 use touchline_engine::setting::SettingsTable;
-use touchline_engine::{ChannelOptions, Namespace, duration};
+use touchline_engine::{ChannelOptions, Namespace, ProviderOptions, TokenProvider, duration};
 
 use super::tree::{ConfigNode, ConfigValue};
 use crate::configuration::Configuration;
 use crate::finding::{Finding, Severity};
 use crate::keys::{
-    self, KEYS, Key, NAMESPACES, OPTIONS, PROXIES, PROXY_OPTIONS, RPC_NAMESPACES, RPC_OPTIONS, SCOPE_OPTIONS, SCOPES,
-    ValueKind, WITHOUT_NAMESPACE,
+    self, API_KEY_OPTIONS, API_KEYS, KEYS, Key, LISTS, NAMESPACES, OPTIONS, PROVIDER_OPTIONS, PROXIES, PROXY_OPTIONS,
+    RPC_NAMESPACES, RPC_OPTIONS, SCOPE_OPTIONS, SCOPES, TOKEN_PROVIDERS, ValueKind, WITHOUT_NAMESPACE,
 };
 use crate::nearest::nearest;
 use crate::pem::is_inline_pem;
+use crate::settings::{ApiKeySettings, NamedApiKey};
 use crate::unsupported::{self, Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
 
 /// Durations above this are questioned.
@@ -46,14 +47,8 @@ impl ConfigReader<'_> {
             fill(self.findings, &mut self.configuration, path, key, node);
         } else if let Some(entry) = unsupported::find(UNSUPPORTED, path) {
             self.leave_out(path, entry.disposition, node);
-        } else if path == NAMESPACES {
-            self.read_namespaces(node);
-        } else if path == SCOPES {
-            self.read_scopes(node);
-        } else if path == PROXIES {
-            self.read_proxies(node);
-        } else if path == RPC_NAMESPACES {
-            self.read_rpc_namespaces(node);
+        } else if let Some((list, _)) = LISTS.iter().find(|(list, _)| *list == path) {
+            self.read_list(list, node);
         } else if keys::is_section(path) || unsupported::is_above(path) {
             self.read_section(path, node);
         } else {
@@ -72,6 +67,17 @@ impl ConfigReader<'_> {
             self.configuration.settings.channel.without_namespace = options;
         } else {
             table.iter().for_each(|(key, node)| self.read(&format!("{path}.{key}"), node));
+        }
+    }
+
+    fn read_list(&mut self, list: &'static str, node: &ConfigNode) {
+        match list {
+            NAMESPACES => self.read_namespaces(node),
+            SCOPES => self.read_scopes(node),
+            PROXIES => self.read_proxies(node),
+            RPC_NAMESPACES => self.read_rpc_namespaces(node),
+            API_KEYS => self.read_api_keys(node),
+            _ => self.read_providers(list, node),
         }
     }
 
@@ -112,6 +118,26 @@ impl ConfigReader<'_> {
             let mut options = RpcOptions::default();
             self.read_options(&path, &RPC_OPTIONS, &mut options, fields(item));
             self.configuration.settings.rpc.namespaces.push(RpcNamespace { name, options });
+        }
+    }
+
+    fn read_api_keys(&mut self, node: &ConfigNode) {
+        for (name, item) in self.named_tables(API_KEYS, node) {
+            let path = format!("{API_KEYS}[{name}]");
+            let mut options = ApiKeySettings::default();
+            self.read_options(&path, &API_KEY_OPTIONS, &mut options, fields(item));
+            self.configuration.settings.http_api.keys.push(NamedApiKey { name, options });
+        }
+    }
+
+    fn read_providers(&mut self, list: &'static str, node: &ConfigNode) {
+        for (name, item) in self.named_tables(list, node) {
+            let path = format!("{list}[{name}]");
+            let mut options = ProviderOptions::default();
+            self.read_options(&path, &PROVIDER_OPTIONS, &mut options, fields(item));
+            let client = &mut self.configuration.settings.client;
+            let token = if list == TOKEN_PROVIDERS { &mut client.token } else { &mut client.subscription_token.token };
+            token.jwks.providers.push(TokenProvider { name, options });
         }
     }
 

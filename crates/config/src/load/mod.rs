@@ -9,6 +9,7 @@ mod file;
 mod flags;
 pub(crate) mod interpret;
 mod json;
+pub(crate) mod secrets;
 pub(crate) mod tree;
 mod variables;
 
@@ -78,6 +79,7 @@ fn read_and(
     let has_secrets = check::files::has_secrets(&written);
     environment::apply(&sources.variables, &mut written, &mut findings);
     flags::apply(&sources.flags, &mut written);
+    secrets::apply(&sources.variables, &mut written, &mut findings);
     if let Some(secrets) = &sources.development {
         development::fill(secrets, &mut written);
     }

@@ -182,6 +182,15 @@ impl ConfigNode {
         }
     }
 
+    /// Takes the value at a dotted path out; the tables on the way stay.
+    pub(crate) fn take(&mut self, path: &str) -> Option<ConfigNode> {
+        let ConfigValue::Table(table) = &mut self.value else { return None };
+        match path.split_once('.') {
+            None => table.remove(path),
+            Some((key, rest)) => table.get_mut(key)?.take(rest),
+        }
+    }
+
     /// The items of the list at a dotted path.
     pub(crate) fn list_mut(&mut self, path: &str) -> Option<&mut Vec<ConfigNode>> {
         let mut node = self;

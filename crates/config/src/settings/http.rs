@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use touchline_engine::hook::ClientTlsSettings;
 use touchline_engine::setting::{SOME, ValueKind};
 use touchline_engine::settings;
 
@@ -96,9 +97,13 @@ impl HttpServerSettings {
 settings! {
     /// The server API.
     pub struct HttpApiSettings {
-        /// The secret that callers of the server API show, as `X-API-Key` or `Authorization: apikey …`. Empty: every
-        /// call is refused.
+        /// The secret that callers of the server API show, as `X-API-Key` or `Authorization: apikey …`. It may do
+        /// everything. Without it, `keys` and `jwks` every call is refused.
         key key: String = "", ValueKind::Secret;
+        /// More keys, each with a name and what it may do.
+        plain keys: Vec<NamedApiKey> = Vec::new();
+        /// Callers that show a token of an issuer, as `Authorization: Bearer …`, beside those that show a key.
+        section jwks: ApiJwksSettings = ApiJwksSettings::default();
         /// The server API is on the port of clients, also when there is an internal port.
         key external: bool = false;
         /// The server API asks for no key. For development.
@@ -108,6 +113,49 @@ settings! {
         /// Largest body of a request to the server API, bytes.
         own body_size_limit: usize = 10_485_760, SOME;
     }
+}
+
+settings! {
+    /// Callers of the server API that show a token of an issuer.
+    pub struct ApiJwksSettings {
+        /// A token of the issuer is as good as `http_api.key`.
+        key enabled: bool = false;
+        /// Address of the issuer's JSON Web Key Set, `https://…`.
+        key endpoint: String = "";
+        /// `endpoint` may be `http://` on another machine too: who is on the way to it can forge tokens.
+        own insecure_skip_jwks_endpoint_safety_check: bool = false;
+        /// What the `aud` claim must contain. It or `scope` is needed: an issuer has other tokens too.
+        key audience: String = "";
+        /// What the `iss` claim must equal, if it is set.
+        key issuer: String = "";
+        /// Words that the `scope` claim, a list or text with spaces, must have, if it is set.
+        key scope: String = "";
+        /// TLS to `endpoint`.
+        section tls: ClientTlsSettings = ClientTlsSettings::default();
+    }
+}
+
+settings! {
+    /// A key of the server API.
+    pub struct ApiKeySettings {
+        /// The secret, shown as `http_api.key`.
+        own key: String = "", ValueKind::Secret;
+        /// Operations that it may use: names, and groups (`@publish`, `@read`, `@connections`, `@registry`,
+        /// `@directory`, `@bans`, `@statistics`); `*` is all.
+        own operations: Vec<String> = &["*"];
+        /// Patterns of the channels that it may name; `*` is all. With another value it may use an operation that names
+        /// no channel only where `operations` has it by name or group.
+        own channels: Vec<String> = &["*"];
+    }
+}
+
+/// A key of the server API, with its name.
+#[derive(Debug, Clone, Default)]
+pub struct NamedApiKey {
+    /// The name, for logs and metrics.
+    pub name: String,
+    /// The secret, and what it may do.
+    pub options: ApiKeySettings,
 }
 
 settings! {

@@ -1,6 +1,7 @@
 //! What a node can be told, section by section. Each table makes a struct, its defaults and its keys.
 
 mod addresses;
+mod backends;
 mod cluster;
 mod http;
 mod node;
@@ -12,7 +13,9 @@ mod transports;
 
 pub use self::addresses::resolve;
 pub use self::cluster::ClusterSettings;
-pub use self::http::{EndpointSettings, HttpApiSettings, HttpServerSettings};
+pub use self::http::{
+    ApiJwksSettings, ApiKeySettings, EndpointSettings, HttpApiSettings, HttpServerSettings, NamedApiKey,
+};
 pub use self::node::{Page, Settings};
 pub use self::process::{LogSettings, NodeSettings, RegistrySettings, ShutdownSettings};
 pub use self::security::{SecuritySettings, WhenCutOff};

@@ -6,8 +6,10 @@ mod pages;
 mod rate_limits;
 mod reference;
 mod schema;
+mod secret_files;
 mod table;
 mod together;
+mod tokens;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -141,11 +143,11 @@ fn namespaces_can_come_from_the_environment_alone() {
 
 #[test]
 fn a_variable_that_no_key_has_is_told() {
-    let variables = vec![("TOUCHLINE_HTTP_API_KEYS".into(), "x".into())];
+    let variables = vec![("TOUCHLINE_HTTP_API_KEI".into(), "x".into())];
     let reading = read(&Sources { variables, ..Sources::default() });
     assert_eq!(
         texts(&reading),
-        ["Warning TOUCHLINE_HTTP_API_KEYS: no key has this name; did you mean TOUCHLINE_HTTP_API_KEY?"]
+        ["Warning TOUCHLINE_HTTP_API_KEI: no key has this name; did you mean TOUCHLINE_HTTP_API_KEY?"]
     );
 }
 

@@ -73,8 +73,13 @@ fn what_contradicts_itself_is_told() {
         ("client_error = {enabled = true}".to_owned(), "without total"),
         ("failed_connect = {enabled = true}".to_owned(), "without buckets"),
         ("escalation = {enabled = true}".to_owned(), "no command is refused"),
-        ("escalation = {interval = 0}".to_owned(), "1ms to 24h"),
-        ("slow_wait_max = \"2h\"".to_owned(), "1ms to 1h"),
+        (
+            format!(
+                "escalation = {{enabled = true, interval = 0}}\nclient_command = {{enabled = true, total = {{{rate}}}}}"
+            ),
+            "1ms to 24h",
+        ),
+        ("on_limit = \"slow\"\nslow_wait_max = \"2h\"".to_owned(), "1ms to 1h"),
         ("client_command = {connect = {enabled = true}}".to_owned(), "unknown key"),
         ("redis_user_command = {enabled = true}".to_owned(), "user_command` has the same keys and counts on each node"),
         ("on_limit = \"wait\"".to_owned(), "expected one of \"error\", \"slow\""),

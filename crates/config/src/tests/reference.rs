@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use super::pages::{fill, is_up_to_date};
-use crate::keys::{KEYS, Key, OPTIONS, PROXY_OPTIONS, RPC_OPTIONS, SCOPE_OPTIONS, ValueKind};
+use crate::keys::{
+    API_KEY_OPTIONS, KEYS, Key, OPTIONS, PROVIDER_OPTIONS, PROXY_OPTIONS, RPC_OPTIONS, SCOPE_OPTIONS, ValueKind,
+};
 use crate::unsupported::{Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
 
 /// The prose of the page.
@@ -21,6 +23,8 @@ fn reference() -> String {
         ("@scopes@", table(&SCOPE_OPTIONS)),
         ("@proxies@", table(&PROXY_OPTIONS)),
         ("@methods@", table(&RPC_OPTIONS)),
+        ("@providers@", table(&PROVIDER_OPTIONS)),
+        ("@api-keys@", table(&API_KEY_OPTIONS)),
         (
             "@left-out@",
             unsupported(
@@ -84,7 +88,9 @@ fn row(text: &mut String, key: &Key) {
         ValueKind::Pem => "PEM".to_owned(),
         ValueKind::Texts => "list of texts".to_owned(),
         ValueKind::StringMap => "table of texts".to_owned(),
-        ValueKind::Transforms | ValueKind::Buckets | ValueKind::Overrides(_) => "list of tables".to_owned(),
+        ValueKind::Transforms | ValueKind::ClaimPaths | ValueKind::Buckets | ValueKind::Overrides(_) => {
+            "list of tables".to_owned()
+        }
         ValueKind::OverrideTable => "table of tables".to_owned(),
         ValueKind::Path => "path".to_owned(),
         ValueKind::Text | ValueKind::Pattern => key.kind.name(),

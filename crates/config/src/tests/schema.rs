@@ -44,8 +44,17 @@ const CASES: &[(&str, bool)] = &[
     (r#"{"registry": {"scopes": [{"name": "devices", "conflict_policy": "reject"}]}}"#, true),
     (r#"{"registry": {"scopes": [{"name": "devices", "conflict_policy": "mine"}]}}"#, false),
     (r#"{"opentelemetry": {"enabled": true}}"#, true),
-    (r#"{"client": {"token": {"issuer_regex": "^x"}}}"#, false),
-    (r#"{"client": {"token": {"issuer_regex": ""}}}"#, true),
+    (r#"{"client": {"token": {"issuer_regex": "^x"}}}"#, true),
+    (r#"{"client": {"token": {"meta_from_claim": [{"key": "a", "value": "b.c"}]}}}"#, true),
+    (r#"{"client": {"token": {"meta_from_claim": [{"key": "a-b", "value": "b.c"}]}}}"#, false),
+    (r#"{"client": {"token": {"meta_from_claim": [{"key": "a", "value": "b..c"}]}}}"#, false),
+    (r#"{"client": {"token": {"meta_from_claim": [{"key": "a"}]}}}"#, false),
+    (r#"{"client": {"token": {"jwks": {"providers": [{"name": "kc", "tls": {"enabled": true}}]}}}}"#, true),
+    (r#"{"client": {"token": {"jwks": {"providers": [{"name": "k c"}]}}}}"#, false),
+    (r#"{"http_api": {"keys": [{"name": "a-b"}]}}"#, false),
+    (r#"{"http_api": {"keyfile": "x"}}"#, false),
+    (r#"{"channel": {"proxy": {"subscribe_stream": 1}}}"#, false),
+    (r#"{"channel": {"proxy": {"subscribe_stream": ""}}}"#, true),
     (r#"{"shutdown": {"timeout": "4294967295"}}"#, true),
     (r#"{"shutdown": {"timeout": "4294967296"}}"#, false),
     (r#"{"shutdown": {"timeout": 9223372036854775807}}"#, true),
@@ -334,17 +343,22 @@ proptest! {
                 | ValueKind::Pattern
                 | ValueKind::StringMap
                 | ValueKind::Transforms
+                | ValueKind::ClaimPaths
                 | ValueKind::Buckets
                 | ValueKind::Overrides(_)
                 | ValueKind::OverrideTable
         );
         prop_assume!(!is_looked_into || !value.is_string());
+        // In a list `null` is absence, and an empty list is nothing.
+        let is_absent = |items: &Vec<Json>| items.is_empty() || items.iter().any(Json::is_null);
+        prop_assume!(!is_looked_into || !value.as_array().is_some_and(is_absent));
         prop_assert_eq!(accepts(&SCHEMA, &whole), is_read(&placed, &whole), "{}", whole);
     }
 
     #[test]
     fn names_are_refused_by_both_or_by_none(name in "[$a-zA-Z0-9_.:é -]{0,4}") {
-        for list in ["channel.namespaces", "registry.scopes", "proxies", "rpc.namespaces"] {
+        let plain = ["channel.namespaces", "registry.scopes", "proxies", "rpc.namespaces"];
+        for list in plain.into_iter().chain(["client.token.jwks.providers"]) {
             let whole = document(list, json!([{ "name": name }]));
             let reading = File::new("c.json", &whole.to_string()).read(&[]);
             let is_read = !reading.findings.iter().any(|finding| finding.severity == Severity::Error);

@@ -1,11 +1,13 @@
 //! The table of keys against the settings that they fill.
 
-use touchline_engine::ChannelOptions;
 use touchline_engine::directory::ScopeOptions;
 use touchline_engine::hook::{ProxySettings, RpcOptions};
 use touchline_engine::setting::{SettingsTable, WrittenValue};
+use touchline_engine::{ChannelOptions, ProviderOptions};
 
-use crate::keys::{KEYS, Key, OPTIONS, PROXY_OPTIONS, RPC_OPTIONS, SCOPE_OPTIONS, ValueKind};
+use crate::keys::{
+    API_KEY_OPTIONS, KEYS, Key, OPTIONS, PROVIDER_OPTIONS, PROXY_OPTIONS, RPC_OPTIONS, SCOPE_OPTIONS, ValueKind,
+};
 use crate::*;
 
 /// Another value than the default of a key, as it would be written.
@@ -30,6 +32,7 @@ fn other_than_default(key: &Key) -> String {
         ValueKind::Transforms => {
             r#"[{"status_code":404,"to_error":{"code":404,"message":"gone","temporary":false}}]"#.to_owned()
         }
+        ValueKind::ClaimPaths => r#"[{"key":"tenant","value":"org.id"}]"#.to_owned(),
     }
 }
 
@@ -61,6 +64,8 @@ fn the_documented_defaults_are_the_real_ones() {
     each_key_sets_its_own_field(&mut ScopeOptions::default(), SCOPE_OPTIONS.len());
     each_key_sets_its_own_field(&mut ProxySettings::default(), PROXY_OPTIONS.len());
     each_key_sets_its_own_field(&mut RpcOptions::default(), RPC_OPTIONS.len());
+    each_key_sets_its_own_field(&mut ProviderOptions::default(), PROVIDER_OPTIONS.len());
+    each_key_sets_its_own_field(&mut ApiKeySettings::default(), API_KEY_OPTIONS.len());
 }
 
 #[test]

@@ -29,7 +29,8 @@ fn settings_that_do_not_go_together_are_told() {
         ),
         (namespace("[[channel.namespaces]]\nname = \"chat\""), "Error channel.namespaces[chat].name: used twice"),
         (
-            "client.token.rsa_public_key = \"/etc/key.pem\"".to_owned(),
+            "client.token.rsa_public_key = \"-----BEGIN PRIVATE KEY-----\\nMIIE\\n-----END PRIVATE KEY-----\""
+                .to_owned(),
             "Error client.token.rsa_public_key: expected a public key in PEM (\"-----BEGIN PUBLIC KEY-----\" …), \
              found something else",
         ),

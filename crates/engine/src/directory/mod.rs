@@ -46,7 +46,7 @@ pub use effect::DirectoryEffect;
 pub use method::RegistryMethod;
 pub(crate) use parse::has_control;
 pub use parse::{read, request_fields};
-pub(crate) use permit::permit;
+pub(crate) use permit::{deciding_options, permit};
 pub use reply::DirectoryReply;
 pub use request::{DirectoryRequest, Listing, Registration, Requester, Target};
 pub use scope::{ConflictPolicy, ScopeId, ScopeOptions, Scopes};

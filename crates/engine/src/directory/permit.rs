@@ -23,6 +23,26 @@ enum Permission<'r> {
     Watch,
 }
 
+impl Permission<'_> {
+    /// The options of a scope that give it.
+    fn options(&self) -> &'static [&'static str] {
+        match self {
+            Permission::Register(_) => &["allow_register"],
+            Permission::Join(_) => &["allow_join"],
+            Permission::Lookup => &["allow_lookup_for_client"],
+            Permission::Send => &["allow_send_for_client"],
+            Permission::Store(_) => &["allow_send_for_client", "allow_store"],
+            Permission::Call => &["allow_call_for_client"],
+            Permission::Watch => &["allow_watch_for_client"],
+        }
+    }
+}
+
+/// The scope of a request of a client, and the options of the scope that permit it; `None` = it needs no permission.
+pub(crate) fn deciding_options(request: &DirectoryRequest) -> Option<(ScopeId, &'static [&'static str])> {
+    needed(request).map(|(scope, permission)| (scope, permission.options()))
+}
+
 /// The permission that a request needs, and in which scope; `None` = it needs none: it is about the client's own
 /// entries, about a call or a message to the client, or about a channel, which has permissions of its own.
 fn needed(request: &DirectoryRequest) -> Option<(ScopeId, Permission<'_>)> {

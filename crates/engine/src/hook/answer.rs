@@ -9,7 +9,7 @@ use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, de};
 use serde_json::value::RawValue;
 use touchline_protocol::Disconnect;
-use touchline_protocol::data::{Object, checked_payload, is_plain_text, object_or_default};
+use touchline_protocol::data::{Object, checked_payload, is_plain_text, object_list, object_map, object_or_default};
 use touchline_protocol::publication::Tags;
 use touchline_protocol::websocket::CLOSE_REASON_MAX;
 
@@ -39,10 +39,10 @@ pub enum AnswerFault {
     #[error("the result has a field of a wrong type")]
     Shape,
     /// The number of an error is not 400–1999.
-    #[error("the code of the error is not 400-1999")]
+    #[error("the code of the error is missing, or not 400-1999")]
     ErrorCode,
     /// The number of a disconnect is not 4000–4999.
-    #[error("the code of the disconnect is not 4000-4999")]
+    #[error("the code of the disconnect is missing, or not 4000-4999")]
     DisconnectCode,
     /// A field of the result has a value that it cannot have.
     #[error("{0}")]
@@ -54,7 +54,8 @@ pub enum AnswerFault {
 /// # Errors
 /// When it cannot be used: the action fails, and nothing is permitted.
 pub fn parse_answer(kind: HookKind, json: &[u8], caps: &CapsCache) -> Result<HookOutcome, AnswerFault> {
-    let members: AnswerMembers<'_> = serde_json::from_slice(json).map_err(|_| AnswerFault::NoObject)?;
+    let text = std::str::from_utf8(json).map_err(|_| AnswerFault::NoObject)?;
+    let members: AnswerMembers<'_> = serde_json::from_str(text).map_err(|_| AnswerFault::NoObject)?;
     if let Some(disconnect) = members.disconnect {
         return disconnect_of(disconnect);
     }
@@ -197,7 +198,7 @@ fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Resu
 /// A time, Unix seconds, as a whole or a decimal number. One before 1970 has passed, which 1 says too: 0 is never.
 fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let number = Option::<f64>::deserialize(deserializer)?.unwrap_or_default();
-    Ok(if number < 0.0 { 1 } else { number as u64 })
+    Ok(if number != 0.0 && number < 1.0 { 1 } else { number as u64 })
 }
 
 #[derive(Deserialize, Default)]
@@ -212,14 +213,15 @@ struct ConnectAnswerJson {
     b64data: Option<Base64Json>,
     #[serde(deserialize_with = "list")]
     channels: Vec<String>,
-    subs: Option<BTreeMap<String, SubscribeOptions>>,
+    #[serde(deserialize_with = "object_map")]
+    subs: BTreeMap<String, SubscribeOptions>,
     meta: Json,
-    #[serde(deserialize_with = "list")]
+    #[serde(deserialize_with = "object_list")]
     caps: Vec<CapsEntry>,
     labels: Option<BTreeMap<String, String>>,
-    #[serde(deserialize_with = "list")]
+    #[serde(deserialize_with = "object_list")]
     names: Vec<EntryClaim>,
-    #[serde(deserialize_with = "list")]
+    #[serde(deserialize_with = "object_list")]
     groups: Vec<EntryClaim>,
     register: Option<BTreeMap<String, Vec<String>>>,
 }
@@ -229,7 +231,7 @@ fn connect_of(json: ConnectAnswerJson, caps: &CapsCache) -> Result<ConnectAnswer
     if !is_plain_text(&user) {
         return Err(AnswerFault::Value("user has control characters"));
     }
-    let subs = json.subs.unwrap_or_default();
+    let subs = json.subs;
     for options in subs.values() {
         for payload in [options.info(), options.data()].into_iter().flatten() {
             checked_payload(payload).map_err(|_| AnswerFault::Value("a payload of subs nests too deep"))?;
@@ -269,13 +271,13 @@ struct RefreshJson {
     info: Json,
     b64info: Option<Base64Json>,
     meta: Json,
-    caps: Option<Vec<CapsEntry>>,
+    caps: Option<Vec<Object<CapsEntry>>>,
 }
 
 fn refresh_of(json: RefreshJson, cache: &CapsCache) -> Result<RefreshAnswer, AnswerFault> {
     let caps = match json.caps {
         // An empty list takes away what was granted; an absent one changes nothing.
-        Some(caps) => Some(caps_of(caps, cache)?.unwrap_or_default()),
+        Some(caps) => Some(caps_of(caps.into_iter().map(|entry| entry.0).collect(), cache)?.unwrap_or_default()),
         None => None,
     };
     let (info, meta) = (payload(json.info, json.b64info)?, meta_of(json.meta)?);

@@ -7,13 +7,11 @@ use touchline_protocol::publication::Content;
 use touchline_protocol::{Disconnect, Error, data};
 
 use super::context::Context;
-use super::permission::Action;
-use super::refusal::{NO_HISTORY, NO_PRESENCE};
+use super::rules::ChannelAction;
 use super::state::Session;
 use super::ticket::{ReplyKind, Ticket};
 use super::weight::Weight;
 use crate::directory::DirectoryRequest;
-use crate::namespace::ChannelOptions;
 use crate::request::{ChannelRequest, ClientPosition, History, Publish, Response};
 
 impl Session {
@@ -26,10 +24,8 @@ impl Session {
             return context.effects.refuse(command, Error::NOT_AVAILABLE);
         }
         match self.allowed_data(channel, &request, context) {
-            Ok((data, options)) if options.publish_proxy_enabled => {
-                self.ask_publish(command, channel, &options.publish_proxy_name, data, context);
-            }
-            Ok((data, _)) => {
+            Ok((data, Some(proxy))) => self.ask_publish(command, channel, proxy, data, context),
+            Ok((data, None)) => {
                 let content = self.content_of(channel, data, context);
                 let publish = Publish { content, ..Publish::default() };
                 let ticket = Ticket::Reply { command, weight: Weight::Small };
@@ -39,19 +35,17 @@ impl Session {
         }
     }
 
-    /// The data of a publication that the namespace permits, or about which the backend is to be asked.
+    /// The data of a publication that is permitted, or about which the backend of this name is to be asked.
     fn allowed_data<'c>(
         &self,
         channel: &str,
         request: &PublishCommand<'_>,
         context: &mut Context<'c>,
-    ) -> Result<(Bytes, &'c ChannelOptions), Error> {
+    ) -> Result<(Bytes, Option<&'c str>), Error> {
         let data = data::checked_payload(request.data.ok_or(Error::BAD_REQUEST)?)?;
         let options = context.resolve(channel)?;
-        if !options.publish_proxy_enabled {
-            self.check(options, channel, Action::Publish, context)?;
-        }
-        Ok((data, options))
+        let is_asked = self.check(options, channel, ChannelAction::Publish, context)?;
+        Ok((data, is_asked.then_some(options.publish_proxy_name.as_str())))
     }
 
     /// A publication of this client.
@@ -66,11 +60,7 @@ impl Session {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
         let checked = context.resolve(channel).and_then(|options| {
-            if !options.presence {
-                context.because(NO_PRESENCE, channel);
-                return Err(Error::NOT_AVAILABLE);
-            }
-            self.check(options, channel, Action::Presence, context)?;
+            self.check(options, channel, ChannelAction::Presence, context)?;
             let is_too_much = kind == ReplyKind::Presence && context.room.is_scarce;
             if is_too_much { Err(Error::TOO_MANY_REQUESTS) } else { Ok(()) }
         });
@@ -92,13 +82,8 @@ impl Session {
         if channel.is_empty() {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
-        let checked = context.resolve(channel).and_then(|options| {
-            if !options.has_history() {
-                context.because(NO_HISTORY, channel);
-                return Err(Error::NOT_AVAILABLE);
-            }
-            self.check(options, channel, Action::History, context)
-        });
+        let checked =
+            context.resolve(channel).and_then(|options| self.check(options, channel, ChannelAction::History, context));
         if let Err(error) = checked {
             return context.effects.refuse(command, error);
         }

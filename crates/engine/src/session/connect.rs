@@ -14,6 +14,7 @@ use super::counted::CountedUser;
 use super::heartbeat::Heartbeat;
 use super::refusal::{NO_NAMESPACE, TOKEN_EXPIRED};
 use super::registry;
+use super::rules::{DecisionRule, RuleLog};
 use super::server::ServerSubscription;
 use super::state::{Connecting, Phase, Session};
 use super::ticket::Ticket;
@@ -38,7 +39,7 @@ impl Session {
         if !request.name.is_empty() {
             context.effects.program = Some(((*request.name).into(), (*request.version).into()));
         }
-        if request.token.is_empty() && context.node.client.proxy.connect.enabled {
+        if asks_connect_hook(&request.token, context, &mut ()) {
             return self.ask_connect(command, request, context);
         }
         match self.authenticate(&request.token, context) {
@@ -182,7 +183,11 @@ impl Session {
         may_stay
     }
 
-    fn authenticate(&self, token: &str, context: &mut Context<'_>) -> Result<ConnectionClaims, ConnectRefusal> {
+    pub(super) fn authenticate(
+        &self,
+        token: &str,
+        context: &mut Context<'_>,
+    ) -> Result<ConnectionClaims, ConnectRefusal> {
         let settings = &context.node.client;
         if !token.is_empty() {
             let claims = match connection_claims(&*context.node.verifier, token, context.now_s()) {
@@ -195,6 +200,10 @@ impl Session {
                     context.because(cause, "");
                     return Err(ConnectRefusal::Disconnect(Disconnect::INVALID_TOKEN));
                 }
+                Err(TokenError::Unavailable(cause)) => {
+                    context.because(cause, "");
+                    return Err(ConnectRefusal::Error(Error::INTERNAL));
+                }
             };
             if claims.sub.is_empty() && settings.disallow_anonymous_connection_tokens {
                 context.because("the token has no sub, and client.disallow_anonymous_connection_tokens is on", "");
@@ -202,17 +211,24 @@ impl Session {
             }
             return Ok(claims);
         }
-        self.authenticate_without_token(context).map_err(ConnectRefusal::Disconnect)
+        self.authenticate_without_token(context, &mut ()).map_err(ConnectRefusal::Disconnect)
     }
 
     /// The claims of a client that has sent no token: its certificate names the user, or it may be anonymous.
-    pub(super) fn authenticate_without_token(&self, context: &mut Context<'_>) -> Result<ConnectionClaims, Disconnect> {
+    pub(super) fn authenticate_without_token(
+        &self,
+        context: &mut Context<'_>,
+        log: &mut impl RuleLog,
+    ) -> Result<ConnectionClaims, Disconnect> {
         let settings = &context.node.client;
-        if !self.user.is_empty() {
+        if log.allows(DecisionRule::NamedUser, !self.user.is_empty()) {
             return Ok(ConnectionClaims { sub: self.user.to_string(), ..ConnectionClaims::default() });
         }
         let is_near_enough = self.is_loopback || !settings.anonymous_on_loopback_only;
-        if is_near_enough && (settings.allow_anonymous_connect_without_token || settings.insecure) {
+        let is_open = settings.allow_anonymous_connect_without_token && is_near_enough;
+        if log.allows(DecisionRule::AnonymousConnect, is_open)
+            || log.allows(DecisionRule::Insecure, settings.insecure && is_near_enough)
+        {
             return Ok(ConnectionClaims::default());
         }
         context.because(
@@ -223,10 +239,7 @@ impl Session {
             },
             "",
         );
-        let keys = &settings.token;
-        let has_tokens =
-            [&keys.hmac_secret_key, &keys.rsa_public_key, &keys.ecdsa_public_key].iter().any(|key| !key.is_empty());
-        Err(if has_tokens { Disconnect::PERMISSION_DENIED } else { Disconnect::BAD_REQUEST })
+        Err(if settings.token.has_keys() { Disconnect::PERMISSION_DENIED } else { Disconnect::BAD_REQUEST })
     }
 
     /// Connects a client of a one-way transport: its input is a connect request without a command around it.
@@ -343,9 +356,10 @@ impl Session {
                 continue;
             }
             request.channel = channel;
-            let wished = match self.asks_subscribe_hook(&request, context) {
-                true => self.ask_subscribe(None, request, context),
-                false => self.subscribe_one_way(&request, None, context),
+            let wished = match self.decide_subscribe(&request, context) {
+                Ok(None) => self.ask_subscribe(None, request, context),
+                Ok(Some(grant)) => self.subscribe_one_way(&request, grant, context),
+                Err(why) => Err(why.one_way()),
             };
             match wished {
                 Ok(()) => {
@@ -354,6 +368,8 @@ impl Session {
                     }
                 }
                 Err(Error::UNKNOWN_CHANNEL) => context.disconnect(Disconnect::BAD_REQUEST),
+                // Nobody can tell yet whether the client may: it has to come back.
+                Err(Error::INTERNAL) => context.disconnect(Disconnect::SERVER_ERROR),
                 Err(error) => context.effects.number_cause(error.code),
             }
         }
@@ -435,6 +451,11 @@ impl Session {
     }
 }
 
+/// Whether the backend says who the client is: it has sent no token.
+pub(super) fn asks_connect_hook(token: &str, context: &Context<'_>, log: &mut impl RuleLog) -> bool {
+    log.asks(DecisionRule::ConnectHook, token.is_empty() && context.node.client.proxy.connect.enabled)
+}
+
 /// Who a client is, and what it gets with its connect.
 pub(super) struct ClientAdmission {
     claims: ConnectionClaims,
@@ -488,7 +509,8 @@ fn check_channels(subs: &BTreeMap<String, SubscribeOptions>, context: &Context<'
     Ok(())
 }
 
-enum ConnectRefusal {
+/// Why nobody knows who the client is.
+pub(super) enum ConnectRefusal {
     Error(Error),
     Disconnect(Disconnect),
 }

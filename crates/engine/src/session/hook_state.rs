@@ -82,6 +82,8 @@ pub(super) enum WaitingAction {
         command: u32,
     },
     SubRefresh,
+    /// Nothing: the client does not want it any more. It counts until the backend has answered.
+    Abandoned,
 }
 
 impl HookWait {
@@ -100,7 +102,10 @@ impl HookWait {
             WaitingAction::Subscribe { request, .. } | WaitingAction::SubscribeAtConnect { request } => {
                 request_size(request)
             }
-            WaitingAction::Refresh | WaitingAction::Rpc { .. } | WaitingAction::SubRefresh => 0,
+            WaitingAction::Refresh
+            | WaitingAction::Rpc { .. }
+            | WaitingAction::SubRefresh
+            | WaitingAction::Abandoned => 0,
         };
         WAIT_SIZE + self.channel.len() + action
     }
@@ -115,7 +120,16 @@ fn request_size(request: &SubscribeCommand<'_>) -> usize {
 impl WaitingAction {
     /// Whether a command of the client waits for it, which counts as under way.
     fn is_command(&self) -> bool {
-        matches!(self, WaitingAction::Subscribe { .. } | WaitingAction::Publish { .. } | WaitingAction::Rpc { .. })
+        match self {
+            WaitingAction::Subscribe { .. }
+            | WaitingAction::Publish { .. }
+            | WaitingAction::Rpc { .. }
+            | WaitingAction::Abandoned => true,
+            WaitingAction::Connect { .. }
+            | WaitingAction::Refresh
+            | WaitingAction::SubscribeAtConnect { .. }
+            | WaitingAction::SubRefresh => false,
+        }
     }
 }
 
@@ -169,16 +183,9 @@ impl HookState {
         self.waits.iter().find(|wait| wait.is_about(channel))
     }
 
-    /// The number of the question whether the client may subscribe to a channel; `None` = no such question waits.
-    pub(super) fn subscribe_to(&self, channel: &str) -> Option<u32> {
-        self.find(channel).filter(|wait| matches!(wait.action, WaitingAction::Subscribe { .. })).map(|wait| wait.serial)
-    }
-
-    /// The channels that the client waits to be subscribed to, of this name; empty = of any.
-    pub(super) fn subscribes(&self, channel: &str) -> Vec<Box<str>> {
-        let is_it = |wait: &&HookWait| {
-            matches!(wait.action, WaitingAction::Subscribe { .. }) && (channel.is_empty() || *wait.channel == *channel)
-        };
+    /// The channels that the client waits to be subscribed to.
+    pub(super) fn subscribes(&self) -> Vec<Box<str>> {
+        let is_it = |wait: &&HookWait| matches!(wait.action, WaitingAction::Subscribe { .. });
         self.waits.iter().filter(is_it).map(|wait| wait.channel.clone()).collect()
     }
 
@@ -190,11 +197,58 @@ impl HookState {
         true
     }
 
+    /// Takes the commands that wait behind questions, or are ready, for which `wanted` gives a number. Returns the
+    /// numbers.
+    pub(super) fn take_waiting(&mut self, wanted: impl Fn(&[u8]) -> Option<u32>) -> Vec<u32> {
+        let (mut taken, mut freed) = (Vec::new(), 0);
+        let mut keep = |input: &Box<[u8]>| match wanted(input) {
+            None => true,
+            Some(number) => {
+                taken.push(number);
+                freed += input.len();
+                false
+            }
+        };
+        for wait in &mut self.waits {
+            wait.behind.retain(&mut keep);
+        }
+        self.ready.retain(&mut keep);
+        self.held_size -= freed;
+        taken
+    }
+
+    /// Gives up the question whether the client may subscribe to a channel. Returns the number of the command that has
+    /// asked. Later commands about the channel wait for the backend as before: it is asked one question at a time.
+    pub(super) fn abandon_subscribe(&mut self, channel: &str) -> Option<u32> {
+        let is_it = |wait: &&mut HookWait| wait.is_about(channel);
+        let wait = self.waits.iter_mut().find(is_it)?;
+        let WaitingAction::Subscribe { command, .. } = wait.action else { return None };
+        wait.action = WaitingAction::Abandoned;
+        Some(command)
+    }
+
+    /// Takes back what the client of a one-way transport wished when it connected: the channel of this name, empty =
+    /// all. Returns the numbers of the questions.
+    pub(super) fn take_wishes(&mut self, channel: &str) -> Vec<u32> {
+        let is_it = |wait: &HookWait| {
+            matches!(wait.action, WaitingAction::SubscribeAtConnect { .. })
+                && (channel.is_empty() || *wait.channel == *channel)
+        };
+        let serials = self.waits.iter().filter(|wait| is_it(wait)).map(|wait| wait.serial).collect();
+        self.waits.retain(|wait| !is_it(wait));
+        serials
+    }
+
     /// Lets the commands behind a question go on. They came before those that are ready: each was looked at earlier.
     pub(super) fn put_back(&mut self, behind: VecDeque<Box<[u8]>>) {
         for command in behind.into_iter().rev() {
             self.ready.push_front(command);
         }
+    }
+
+    /// Commands that wait, and about which nothing has been asked yet.
+    pub(super) fn held_commands(&self) -> usize {
+        self.ready.len() + self.waits.iter().map(|wait| wait.behind.len()).sum::<usize>()
     }
 
     /// Whether commands that have waited may go on.
@@ -211,12 +265,12 @@ impl HookState {
 
     /// Whether the next command of the client must wait.
     pub(super) fn is_full(&self, client: &ClientSettings) -> bool {
-        self.is_winding_down || self.commands >= client.hook_calls_in_flight_max || self.held_size > HELD_SIZE_MAX
+        self.asks_enough(client) || self.held_size > HELD_SIZE_MAX
     }
 
-    /// Whether a command waits for an answer.
-    pub(super) fn has_commands(&self) -> bool {
-        self.commands > 0
+    /// Whether no further question of a command may be asked.
+    pub(super) fn asks_enough(&self, client: &ClientSettings) -> bool {
+        self.is_winding_down || self.commands >= client.hook_calls_in_flight_max
     }
 
     /// Whether no question waits.

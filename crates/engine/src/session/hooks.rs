@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use touchline_protocol::command::{Command, CommandKind, Commands, ConnectCommand, SubscribeCommand};
-use touchline_protocol::message::Reply;
+use touchline_protocol::message::{Encoding, Reply};
 use touchline_protocol::{Disconnect, Error, data};
 
 use super::connect::ClientAdmission;
@@ -18,6 +18,7 @@ use super::effects::Effects;
 use super::hook_state::{HookState, HookWait, WaitingAction};
 use super::registry;
 use super::state::{Phase, Session};
+use super::subscribe::SubscribeRefusal;
 use super::ticket::{ReplyKind, Ticket};
 use super::transport::TransportMode;
 use super::weight::Weight;
@@ -26,6 +27,12 @@ use crate::request::{ChannelRequest, Publish, Response};
 
 /// Names and values of the header fields that a client claims and hooks pass on, together, bytes.
 const EMULATED_SIZE_MAX: usize = 8 * 1_024;
+/// The cause of error 111 where too many calls wait.
+const BUSY: &str = "too many hook calls wait (hooks.queue_max_entries, queue_max_size, queue_timeout)";
+/// The cause of a refused connect without an error that its client can be told.
+const REFUSED: &str = "the backend of the connect hook has refused the client";
+/// The cause where the backend leaves a connect to the server, which does not permit it.
+const UNDECIDED: &str = "the answer of the connect hook names nobody, so the client is one without a token";
 /// The cause of error 100 where the backend has no usable answer.
 const NO_ANSWER: &str = "the backend of a hook has not answered, or its answer cannot be used";
 
@@ -39,9 +46,9 @@ impl Session {
         self.rare.get_or_insert_default().hooks.get_or_insert_default()
     }
 
-    /// Whether the backend is being asked about commands of the client.
-    pub fn awaits_hooks(&self) -> bool {
-        self.hooks().is_some_and(HookState::has_commands)
+    /// Whether the backend is being asked about commands, or what it has permitted is being carried out.
+    pub fn owes_answers(&self) -> bool {
+        self.hooks().is_some_and(|state| usize::from(self.flow.in_flight) > state.held_commands())
     }
 
     /// Executes no more commands: the connection is about to end, once the backend has answered.
@@ -168,8 +175,9 @@ impl Session {
             return false;
         };
         let Some(channel) = command.operation.as_ref().and_then(channel_of) else { return false };
-        let cancels = matches!(command.operation, Some(CommandKind::Unsubscribe(_)));
-        if cancels && state.subscribe_to(channel).is_some() || !state.keep_behind(channel, input) {
+        // An unsubscribe waits for nothing: SDKs give a connection up whose unsubscribe is not answered.
+        let is_unsubscribe = matches!(command.operation, Some(CommandKind::Unsubscribe(_)));
+        if is_unsubscribe || !state.keep_behind(channel, input) {
             return false;
         }
         self.flow.hold();
@@ -180,7 +188,7 @@ impl Session {
     pub fn handle_hook(&mut self, serial: u32, outcome: HookOutcome, context: &mut Context<'_>) {
         let Some(state) = self.rare.as_mut().and_then(|rare| rare.hooks.as_mut()) else { return };
         let Some((wait, is_command)) = state.take(serial) else { return };
-        if is_command {
+        if is_command && !matches!(wait.action, WaitingAction::Abandoned) {
             self.flow.release();
         }
         let HookWait { channel, action, behind, .. } = wait;
@@ -195,6 +203,7 @@ impl Session {
                 self.publish_answered(command, &channel, data, outcome, context);
             }
             WaitingAction::Rpc { command } => rpc_answered(command, outcome, context),
+            WaitingAction::Abandoned => {}
             WaitingAction::SubRefresh => self.sub_refresh_answered(&channel, outcome, context),
         }
         if !behind.is_empty() && self.is_listening() {
@@ -206,7 +215,7 @@ impl Session {
     /// Executes commands that have waited behind hooks while there is room. Returns how many.
     pub(super) fn run_ready(&mut self, context: &mut Context<'_>) -> usize {
         let mut count = 0;
-        while context.effects.disconnect.is_none() && self.is_listening() && self.has_room(context) {
+        while context.effects.disconnect.is_none() && self.is_listening() && self.has_room_for_ready(context) {
             let state = self.rare.as_mut().and_then(|rare| rare.hooks.as_mut());
             let Some(input) = state.and_then(|state| state.next_ready()) else { break };
             self.flow.release();
@@ -218,19 +227,28 @@ impl Session {
         count
     }
 
-    /// Ends the question whether the client may subscribe to a channel. `reply`: what the waiting command gets. The
-    /// commands behind it go on with the next [`Session::run_ready`].
-    pub(super) fn cancel_subscribe(&mut self, channel: &str, reply: &Reply<'_>, context: &mut Context<'_>) {
-        let Some(serial) = self.hooks().and_then(|state| state.subscribe_to(channel)) else { return };
-        let Some((HookWait { action: WaitingAction::Subscribe { command, .. }, behind, .. }, _)) =
-            self.hooks_mut().take(serial)
-        else {
-            return;
-        };
-        self.flow.release();
-        context.effects.cancelled_hooks.push(serial);
-        context.effects.messages.reply(command, reply);
-        self.hooks_mut().put_back(behind);
+    /// Whether a command that has waited behind a hook can be executed. Such commands count as under way themselves, so
+    /// their number and size say nothing here.
+    fn has_room_for_ready(&self, context: &Context<'_>) -> bool {
+        context.effects.messages.bytes().len() < context.room.bytes
+            && !self.flow.has_large
+            && self.hooks().is_some_and(|hooks| !hooks.asks_enough(&context.node.client))
+    }
+
+    /// Ends the question whether the client may subscribe to a channel: nothing has permitted it, so the command that
+    /// waits gets 103. The commands behind it go on with the next [`Session::run_ready`].
+    pub(super) fn cancel_subscribe(&mut self, channel: &str, cause: &'static str, context: &mut Context<'_>) {
+        let Some(state) = self.rare.as_mut().and_then(|rare| rare.hooks.as_mut()) else { return };
+        let encoding = context.effects.messages.encoding();
+        let mut refused = state.take_waiting(|input| waiting_subscribe(encoding, input, channel));
+        // Its place is free when the backend has answered: who subscribes and unsubscribes asks no faster than that.
+        refused.extend(state.abandon_subscribe(channel));
+        refused.sort_unstable();
+        for command in refused {
+            self.flow.release();
+            context.because(cause, channel);
+            context.effects.refuse(command, Error::PERMISSION_DENIED);
+        }
     }
 
     /// Ends all questions, because the session ends.
@@ -252,10 +270,11 @@ impl Session {
             HookOutcome::Result(HookResult::Connect(answer)) => {
                 self.admit(command, subs, ClientAdmission::of_hook(*answer), context);
             }
-            HookOutcome::Empty => match self.authenticate_without_token(context) {
+            HookOutcome::Empty => match self.authenticate_without_token(context, &mut ()) {
                 Ok(claims) => self.admit(command, subs, ClientAdmission::without_token(claims), context),
                 Err(why) => {
                     self.note_failed_connect(context);
+                    context.because(UNDECIDED, "");
                     context.disconnect(why);
                 }
             },
@@ -272,7 +291,10 @@ impl Session {
                 context.disconnect(why);
             }
             HookOutcome::Refused(outcome) => self.connect_answered(command, subs, *outcome, context),
-            HookOutcome::Busy => self.refuse_connect(command, Error::TOO_MANY_REQUESTS, context),
+            HookOutcome::Busy => {
+                context.because(BUSY, "");
+                self.refuse_connect(command, Error::TOO_MANY_REQUESTS, context);
+            }
             HookOutcome::Failed | HookOutcome::Result(_) => {
                 context.because(NO_ANSWER, "");
                 self.refuse_connect(command, Error::INTERNAL, context);
@@ -288,7 +310,7 @@ impl Session {
         context: &mut Context<'_>,
     ) {
         if let Some(answer) = self.allowed_subscribe(outcome, Some(command), &request.channel, context) {
-            self.subscribe_as(command, request, Some(answer), context);
+            self.subscribe_as(command, request, answer, context);
         }
     }
 
@@ -296,7 +318,8 @@ impl Session {
     fn wish_answered(&mut self, request: &SubscribeCommand<'_>, outcome: HookOutcome, context: &mut Context<'_>) {
         if let Some(answer) = self.allowed_subscribe(outcome, None, &request.channel, context) {
             let mark = context.effects.requests.len();
-            match self.subscribe_one_way(request, Some(answer), context) {
+            let grant = self.grant_of_hook(request, answer, context).map_err(SubscribeRefusal::one_way);
+            match grant.and_then(|grant| self.subscribe_one_way(request, grant, context)) {
                 Ok(()) => return self.defer_until_registered(mark, context),
                 Err(error) => context.effects.number_cause(error.code),
             }
@@ -332,9 +355,7 @@ impl Session {
             HookOutcome::Busy => Error::TOO_MANY_REQUESTS,
             HookOutcome::Failed | HookOutcome::Result(_) => Error::INTERNAL,
         };
-        if error == Error::INTERNAL {
-            context.because(NO_ANSWER, channel);
-        }
+        context.because(if error == Error::INTERNAL { NO_ANSWER } else { BUSY }, channel);
         match command {
             Some(command) => context.effects.refuse(command, error),
             None => context.effects.number_cause(error.code),
@@ -392,6 +413,7 @@ impl Session {
     /// An error of the backend ends the session. The client closes the connection; after a while the server does.
     fn refuse_connect_as(&mut self, command: u32, error: &HookError, context: &mut Context<'_>) {
         if self.transport == TransportMode::OneWay {
+            context.because(REFUSED, "");
             let why = if error.temporary { Disconnect::SERVER_ERROR } else { Disconnect::PERMISSION_DENIED };
             return context.disconnect(why);
         }
@@ -414,6 +436,14 @@ fn channel_of<'c>(operation: &'c CommandKind<'_>) -> Option<&'c str> {
     }
 }
 
+/// The number of a command that waits, if it is a subscribe to this channel.
+fn waiting_subscribe(encoding: Encoding, input: &[u8], channel: &str) -> Option<u32> {
+    match Commands::read(encoding, input).next()?.ok()? {
+        Command { id, operation: Some(CommandKind::Subscribe(request)) } if *request.channel == *channel => Some(id),
+        _ => None,
+    }
+}
+
 fn rpc_answered(command: u32, outcome: HookOutcome, context: &mut Context<'_>) {
     match outcome {
         HookOutcome::Result(HookResult::Rpc(data)) => {
@@ -431,7 +461,10 @@ fn refuse_command(command: u32, outcome: HookOutcome, channel: &str, context: &m
         HookOutcome::Error(error) => context.effects.refuse_as(command, &error),
         HookOutcome::Disconnect(why) => context.disconnect(why),
         HookOutcome::Refused(outcome) => refuse_command(command, *outcome, channel, context),
-        HookOutcome::Busy => context.effects.refuse(command, Error::TOO_MANY_REQUESTS),
+        HookOutcome::Busy => {
+            context.because(BUSY, channel);
+            context.effects.refuse(command, Error::TOO_MANY_REQUESTS);
+        }
         HookOutcome::Failed | HookOutcome::Empty | HookOutcome::Result(_) => {
             context.because(NO_ANSWER, channel);
             context.effects.refuse(command, Error::INTERNAL);

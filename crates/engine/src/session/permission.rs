@@ -1,44 +1,76 @@
-//! What a client may do in a channel, by the options of its namespace.
+//! What a client may do in a channel, by its tokens, by the options of the namespace, and by its capabilities.
 
 use touchline_protocol::Error;
+use touchline_protocol::command::SubscribeCommand;
 
 use super::context::Context;
+use super::refusal::{NO_HISTORY, NO_PRESENCE, NO_WATCH};
+use super::rules::{ChannelAction, DecisionRule, RuleLog, RuleSays};
 use super::state::Session;
 use crate::caps::Capability;
-use crate::namespace::ChannelOptions;
+use crate::namespace::{ChannelOptions, WATCH_CHANNEL_PREFIX};
 
-/// What a client may be permitted to do in a channel.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Action {
-    Publish,
-    History,
-    Presence,
+/// How a subscribe is decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opening {
+    /// By the subscription token alone.
+    ByToken,
+    /// By the backend alone.
+    ByHook,
+    /// It is permitted. `is_by_caps`: only a capability of the connection permits it.
+    Open { is_by_caps: bool },
+    /// It is refused with 103, for this cause.
+    Closed(&'static str),
 }
 
-impl Action {
+impl Opening {
+    const FREE: Opening = Opening::Open { is_by_caps: false };
+}
+
+const PRIVATE: &str = "the channel is private (channel.private_prefix): it needs a subscription token";
+const OTHER_USERS: &str = "the channel is for other users (channel.user_boundary)";
+const ANONYMOUS: &str = "the namespace lacks allow_subscribe_for_anonymous, and the client is anonymous";
+const NO_SUBSCRIBE: &str = "the namespace lacks allow_subscribe_for_client, and no subscription token was sent";
+
+impl ChannelAction {
     /// The permissions for clients, for subscribers, and for anonymous clients too.
     fn permissions(self, o: &ChannelOptions) -> (bool, bool, bool) {
         match self {
-            Action::Publish => {
+            ChannelAction::Publish => {
                 (o.allow_publish_for_client, o.allow_publish_for_subscriber, o.allow_publish_for_anonymous)
             }
-            Action::History => {
+            ChannelAction::History => {
                 (o.allow_history_for_client, o.allow_history_for_subscriber, o.allow_history_for_anonymous)
             }
-            Action::Presence => {
+            ChannelAction::Presence => {
                 (o.allow_presence_for_client, o.allow_presence_for_subscriber, o.allow_presence_for_anonymous)
             }
         }
     }
 }
 
-impl Action {
+impl ChannelAction {
     /// The capability that grants it.
-    fn capability(self) -> Capability {
+    pub(super) fn capability(self) -> Capability {
         match self {
-            Action::Publish => Capability::PUBLISH,
-            Action::History => Capability::HISTORY,
-            Action::Presence => Capability::PRESENCE,
+            ChannelAction::Publish => Capability::PUBLISH,
+            ChannelAction::History => Capability::HISTORY,
+            ChannelAction::Presence => Capability::PRESENCE,
+        }
+    }
+
+    /// The options that permit it: to clients, to subscribers, and to anonymous clients too.
+    pub(super) fn option_names(self) -> [&'static str; 3] {
+        match self {
+            ChannelAction::Publish => {
+                ["allow_publish_for_client", "allow_publish_for_subscriber", "allow_publish_for_anonymous"]
+            }
+            ChannelAction::History => {
+                ["allow_history_for_client", "allow_history_for_subscriber", "allow_history_for_anonymous"]
+            }
+            ChannelAction::Presence => {
+                ["allow_presence_for_client", "allow_presence_for_subscriber", "allow_presence_for_anonymous"]
+            }
         }
     }
 
@@ -46,16 +78,22 @@ impl Action {
     pub(super) fn missing(self, is_anonymous: bool, options: &ChannelOptions) -> &'static str {
         let (_, _, for_anonymous) = self.permissions(options);
         match (self, is_anonymous && !for_anonymous) {
-            (Action::Publish, true) => "the namespace lacks allow_publish_for_anonymous, and the client is anonymous",
-            (Action::History, true) => "the namespace lacks allow_history_for_anonymous, and the client is anonymous",
-            (Action::Presence, true) => "the namespace lacks allow_presence_for_anonymous, and the client is anonymous",
-            (Action::Publish, false) => {
+            (ChannelAction::Publish, true) => {
+                "the namespace lacks allow_publish_for_anonymous, and the client is anonymous"
+            }
+            (ChannelAction::History, true) => {
+                "the namespace lacks allow_history_for_anonymous, and the client is anonymous"
+            }
+            (ChannelAction::Presence, true) => {
+                "the namespace lacks allow_presence_for_anonymous, and the client is anonymous"
+            }
+            (ChannelAction::Publish, false) => {
                 "the namespace lacks allow_publish_for_client (or _for_subscriber, and the client subscribes)"
             }
-            (Action::History, false) => {
+            (ChannelAction::History, false) => {
                 "the namespace lacks allow_history_for_client (or _for_subscriber, and the client subscribes)"
             }
-            (Action::Presence, false) => {
+            (ChannelAction::Presence, false) => {
                 "the namespace lacks allow_presence_for_client (or _for_subscriber, and the client subscribes)"
             }
         }
@@ -63,37 +101,155 @@ impl Action {
 }
 
 impl Session {
-    /// Whether the namespace permits an action to this client.
-    pub(super) fn may(&self, options: &ChannelOptions, channel: &str, action: Action, context: &Context<'_>) -> bool {
-        let (for_client, for_subscriber, for_anonymous) = action.permissions(options);
-        let is_known = !self.user.is_empty() || for_anonymous;
-        let is_allowed = for_client || for_subscriber && self.find(channel, context.hub).is_some();
-        is_known && is_allowed || self.is_granted(channel, action.capability(), context) || self.is_insecure(context)
+    /// Decides how a subscribe is decided. The rules stand in the order in which they are asked; the first that says
+    /// something counts.
+    pub(super) fn opening(
+        &self,
+        request: &SubscribeCommand<'_>,
+        options: &ChannelOptions,
+        context: &Context<'_>,
+        log: &mut impl RuleLog,
+    ) -> Opening {
+        let (channel, namespaces) = (&*request.channel, &context.node.namespaces);
+        if !request.token.is_empty() {
+            return Opening::ByToken;
+        }
+        if let Some(scope) = channel.strip_prefix(WATCH_CHANNEL_PREFIX) {
+            let may = self.may_watch(scope, context);
+            log.note(DecisionRule::WatchedScope, if may { RuleSays::Allows } else { RuleSays::Refuses });
+            return if may { Opening::FREE } else { Opening::Closed(NO_WATCH) };
+        }
+        let is_private = namespaces.is_private(channel);
+        if log.refuses(DecisionRule::PrivateChannel, is_private && !self.is_insecure(context)) {
+            return Opening::Closed(PRIVATE);
+        }
+        let is_listed = namespaces.is_user_allowed(channel, &self.user);
+        let of_list = match is_listed {
+            Some(true) if options.allow_user_limited_channels => RuleSays::Allows,
+            Some(false) if !self.is_insecure(context) => RuleSays::Refuses,
+            _ => RuleSays::Nothing,
+        };
+        log.note(DecisionRule::UserLimitedChannel, of_list);
+        match of_list {
+            RuleSays::Allows => return Opening::FREE,
+            RuleSays::Refuses => return Opening::Closed(OTHER_USERS),
+            RuleSays::Nothing | RuleSays::Asks => {}
+        }
+        let is_asked = options.subscribe_proxy_enabled && !is_private && is_listed.is_none();
+        if log.asks(DecisionRule::SubscribeHook, is_asked) {
+            return Opening::ByHook;
+        }
+        let is_known = !self.user.is_empty() || options.allow_subscribe_for_anonymous;
+        let is_open = options.allow_subscribe_for_client && is_known && is_listed != Some(false);
+        if log.allows(DecisionRule::SubscribeForClient, is_open)
+            || log.allows(DecisionRule::Insecure, self.is_insecure(context))
+        {
+            return Opening::FREE;
+        }
+        let is_granted = is_listed.is_none() && self.has_capability(channel, Capability::SUBSCRIBE);
+        if log.allows(DecisionRule::ConnectionCaps, is_granted) {
+            return Opening::Open { is_by_caps: true };
+        }
+        Opening::Closed(match options.allow_subscribe_for_client {
+            true if self.user.is_empty() => ANONYMOUS,
+            _ => NO_SUBSCRIBE,
+        })
     }
 
-    /// Whether the capabilities of the connection, or of its subscription to the channel, grant something.
-    pub(super) fn is_granted(&self, channel: &str, wanted: Capability, context: &Context<'_>) -> bool {
+    /// Whether the client may watch a scope of the registry.
+    fn may_watch(&self, scope: &str, context: &Context<'_>) -> bool {
+        let options = context.node.scopes.find(scope).and_then(|scope| context.node.scopes.options(scope));
+        options.is_some_and(|o| o.allow_watch_for_client && (!self.user.is_empty() || o.allow_for_anonymous))
+    }
+
+    /// Whether an action is permitted to this client.
+    pub(super) fn may(
+        &self,
+        options: &ChannelOptions,
+        channel: &str,
+        action: ChannelAction,
+        context: &Context<'_>,
+    ) -> bool {
+        self.permits(options, channel, action, context, &mut ())
+    }
+
+    /// The same. The rules stand in the order in which they are asked; the first that permits it counts.
+    pub(super) fn permits(
+        &self,
+        options: &ChannelOptions,
+        channel: &str,
+        action: ChannelAction,
+        context: &Context<'_>,
+        log: &mut impl RuleLog,
+    ) -> bool {
+        let (for_client, for_subscriber, for_anonymous) = action.permissions(options);
+        let is_known = !self.user.is_empty() || for_anonymous;
+        let of_subscriber = || is_known && for_subscriber && self.find(channel, context.hub).is_some();
+        let wanted = action.capability();
+        log.allows(DecisionRule::ForClient(action), is_known && for_client)
+            || log.allows(DecisionRule::ForSubscriber(action), of_subscriber())
+            || log.allows(DecisionRule::ConnectionCaps, self.has_capability(channel, wanted))
+            || log.allows(DecisionRule::SubscriptionAllow, self.is_allowed_in(channel, wanted, context))
+            || log.allows(DecisionRule::Insecure, self.is_insecure(context))
+    }
+
+    /// Whether the capabilities of the connection grant something.
+    fn has_capability(&self, channel: &str, wanted: Capability) -> bool {
         let caps = self.hooks().and_then(|state| state.caps.as_ref());
-        if caps.is_some_and(|caps| caps.allow(channel, wanted)) {
-            return true;
-        }
+        caps.is_some_and(|caps| caps.allow(channel, wanted))
+    }
+
+    /// Whether the client's subscription to the channel grants something.
+    fn is_allowed_in(&self, channel: &str, wanted: Capability, context: &Context<'_>) -> bool {
         let subscription = self.find(channel, context.hub).map(|index| &self.subscriptions[index]);
         subscription.and_then(|s| s.extra.as_ref()).is_some_and(|extra| extra.allow.has(wanted))
     }
 
-    /// The same, and notes the missing options.
+    /// Decides about an action in a channel. Returns whether the backend decides instead.
+    ///
+    /// # Errors
+    /// 108 if the namespace has no history or presence, 103 if no rule permits it; and the cause.
+    pub(super) fn decide_action(
+        &self,
+        options: &ChannelOptions,
+        channel: &str,
+        action: ChannelAction,
+        context: &Context<'_>,
+        log: &mut impl RuleLog,
+    ) -> Result<bool, (Error, &'static str)> {
+        let missing = match action {
+            ChannelAction::Publish if log.asks(DecisionRule::PublishHook, options.publish_proxy_enabled) => {
+                return Ok(true);
+            }
+            ChannelAction::Publish => None,
+            ChannelAction::History => {
+                log.refuses(DecisionRule::HistoryKept, !options.has_history()).then_some(NO_HISTORY)
+            }
+            ChannelAction::Presence => {
+                log.refuses(DecisionRule::PresenceKept, !options.presence).then_some(NO_PRESENCE)
+            }
+        };
+        if let Some(cause) = missing {
+            return Err((Error::NOT_AVAILABLE, cause));
+        }
+        if self.permits(options, channel, action, context, log) {
+            return Ok(false);
+        }
+        Err((Error::PERMISSION_DENIED, action.missing(self.user.is_empty(), options)))
+    }
+
+    /// The same, and notes the cause of a refusal.
     pub(super) fn check(
         &self,
         options: &ChannelOptions,
         channel: &str,
-        action: Action,
+        action: ChannelAction,
         context: &mut Context<'_>,
-    ) -> Result<(), Error> {
-        if self.may(options, channel, action, context) {
-            return Ok(());
-        }
-        context.because(action.missing(self.user.is_empty(), options), channel);
-        Err(Error::PERMISSION_DENIED)
+    ) -> Result<bool, Error> {
+        self.decide_action(options, channel, action, context, &mut ()).map_err(|(error, cause)| {
+            context.because(cause, channel);
+            error
+        })
     }
 
     pub(super) fn is_insecure(&self, context: &Context<'_>) -> bool {

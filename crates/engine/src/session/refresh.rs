@@ -21,6 +21,9 @@ use crate::settings::ClientSettings;
 impl Session {
     pub(super) fn refresh(&mut self, command: u32, token: &str, context: &mut Context<'_>) {
         if token.is_empty() || context.node.client.proxy.refresh.enabled {
+            if !token.is_empty() {
+                context.because("client.proxy.refresh is on: the backend refreshes, and not the client", "");
+            }
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
         let claims = match connection_claims(&*context.node.verifier, token, context.now_s()) {
@@ -29,6 +32,10 @@ impl Session {
                 let (cause, why) = match refused {
                     Err(TokenError::Expired) => (TOKEN_EXPIRED, Disconnect::EXPIRED),
                     Err(TokenError::Invalid(cause)) => (cause, Disconnect::INVALID_TOKEN),
+                    Err(TokenError::Unavailable(cause)) => {
+                        context.because(cause, "");
+                        return context.effects.refuse(command, Error::INTERNAL);
+                    }
                     Ok(_) => (OTHER_USER, Disconnect::INVALID_TOKEN),
                 };
                 context.because(cause, "");
@@ -104,6 +111,7 @@ impl Session {
             Err(SubscribeRefusal::Error(Error::TOKEN_EXPIRED)) => {
                 return context.disconnect(Disconnect::SUBSCRIPTION_EXPIRED);
             }
+            Err(SubscribeRefusal::Error(error)) if error.temporary => return context.effects.refuse(command, error),
             // The client gives the subscription up, and keeps its connection.
             Err(SubscribeRefusal::Banned) => return context.effects.refuse(command, Error::PERMISSION_DENIED),
             Err(SubscribeRefusal::Error(_)) => return context.disconnect(Disconnect::INVALID_TOKEN),
@@ -125,6 +133,7 @@ impl Session {
         let Ok(allow) = allow_of(&claims, context) else { return context.disconnect(Disconnect::INVALID_TOKEN) };
         let subscription = &mut self.subscriptions[index];
         if subscription.is_refreshed_by_hook {
+            context.because("sub_refresh_proxy_enabled is on: the backend refreshes, and not the client", channel);
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
         subscription.expire_at_s = expire_at_s;

@@ -23,6 +23,8 @@ pub(super) const CHANNEL_TOO_LONG: &str = "the name of the channel is longer tha
 pub(super) const TOKEN_EXPIRED: &str = "exp of the token has passed";
 pub(super) const OTHER_USER: &str = "sub of the token is not the user of the connection, or its client is another one";
 pub(super) const OTHER_CHANNEL: &str = "the subscription token is for another channel";
+pub(super) const TAKEN_BACK: &str = "the client has unsubscribed before the backend said whether it may subscribe";
+pub(super) const ENDED_BY_SERVER: &str = "the server API has ended the subscribe before the backend answered";
 pub(super) const NO_WATCH: &str =
     "the scope lacks allow_watch_for_client (or allow_for_anonymous, and the client is anonymous)";
 

@@ -7,12 +7,33 @@ use touchline_protocol::{Error, data};
 
 use super::context::Context;
 use super::effects::Outbound;
+use super::rules::{DecisionRule, RuleLog, RuleSays};
 use super::state::{Phase, Session};
 use super::ticket::{ReplyKind, Ticket};
 use super::weight::Weight;
 use crate::claims::EntryClaim;
 use crate::directory::{self, DirectoryRequest, Registration, RegistryMethod, Requester, Scopes};
 use crate::request::Response;
+
+/// Who answers a method.
+pub(super) enum MethodOwner {
+    /// The registry; `None` = it has no such method.
+    Registry(Option<RegistryMethod>),
+    /// What clients report about themselves.
+    Tracker,
+    /// A backend, if the namespace of the method has one.
+    Backend,
+}
+
+impl MethodOwner {
+    pub(super) fn of(method: &str) -> Self {
+        match RegistryMethod::from_rpc(method) {
+            _ if method == "stats.track" => MethodOwner::Tracker,
+            Some(method) => MethodOwner::Registry(method),
+            None => MethodOwner::Backend,
+        }
+    }
+}
 
 impl Session {
     /// This client as the requester of a directory request.
@@ -21,21 +42,14 @@ impl Session {
     }
 
     pub(super) fn rpc(&mut self, command: u32, rpc: &RpcCommand<'_>, context: &mut Context<'_>) {
-        if rpc.method == "stats.track" {
-            return self.track(command, rpc, context);
-        }
-        let scopes = &context.node.scopes;
-        let Some(method) = RegistryMethod::from_rpc(&rpc.method) else {
-            return self.rpc_of_backend(command, rpc, context);
+        let method = match MethodOwner::of(&rpc.method) {
+            MethodOwner::Tracker => return self.track(command, rpc, context),
+            MethodOwner::Backend => return self.rpc_of_backend(command, rpc, context),
+            MethodOwner::Registry(method) => method,
         };
-        let parsed = method.ok_or(Error::METHOD_NOT_FOUND).and_then(|method| {
-            let request = directory::read(method, rpc.data.map_or("{}", |data| data.get()), scopes)?;
-            if !self.is_insecure(context) {
-                directory::permit(&request, &self.user, self.rare.as_ref().map_or(&[], |rare| &*rare.granted), scopes)?;
-            }
-            Ok(request)
-        });
-        match parsed {
+        let scopes = &context.node.scopes;
+        let data = rpc.data.map_or("{}", |data| data.get());
+        match self.read_own(method, data, context, &mut ()) {
             Ok(request) => match scopes.answer(&request) {
                 Some(outcome) => reply(
                     command,
@@ -57,23 +71,37 @@ impl Session {
         }
     }
 
+    /// Reads the data of a method of the server, and checks that the client may call it.
+    pub(super) fn read_own(
+        &self,
+        method: Option<RegistryMethod>,
+        data: &str,
+        context: &Context<'_>,
+        log: &mut impl RuleLog,
+    ) -> Result<DirectoryRequest, Error> {
+        let scopes = &context.node.scopes;
+        let request = directory::read(method.ok_or(Error::METHOD_NOT_FOUND)?, data, scopes)?;
+        log.note(DecisionRule::OwnMethod, RuleSays::Nothing);
+        if !log.allows(DecisionRule::Insecure, self.is_insecure(context)) {
+            let granted = self.rare.as_ref().map_or(&[][..], |rare| &*rare.granted);
+            let permitted = directory::permit(&request, &self.user, granted, scopes);
+            let says = if permitted.is_ok() { RuleSays::Allows } else { RuleSays::Refuses };
+            log.note(DecisionRule::ScopePermission, says);
+            permitted?;
+        }
+        Ok(request)
+    }
+
     /// An RPC that is none of the server's: a backend answers it, if it is in a namespace with a backend.
     fn rpc_of_backend(&mut self, command: u32, rpc: &RpcCommand<'_>, context: &mut Context<'_>) {
-        let node = context.node;
         let data = rpc.data.map(data::checked_payload).transpose();
-        match (node.hooks.rpc.resolve(&rpc.method), data) {
-            (Some(options), Ok(data)) if options.proxy_enabled => {
-                self.ask_rpc(command, &rpc.method, &options.proxy_name, data, context);
+        match (find_rpc_backend(&rpc.method, context, &mut ()), data) {
+            (Ok(proxy), Ok(data)) => self.ask_rpc(command, &rpc.method, proxy, data, context),
+            (Ok(_), Err(error)) => context.effects.refuse(command, error),
+            (Err((error, cause)), _) => {
+                context.because(cause, "");
+                context.effects.refuse(command, error);
             }
-            (Some(_), Ok(_)) => {
-                context.because(NO_RPC, "");
-                context.effects.refuse(command, Error::NOT_AVAILABLE);
-            }
-            (None, _) => {
-                context.because("the namespace of the method is not in rpc.namespaces", "");
-                context.effects.refuse(command, Error::METHOD_NOT_FOUND);
-            }
-            (_, Err(error)) => context.effects.refuse(command, error),
         }
     }
 
@@ -194,12 +222,31 @@ pub(super) fn registrations(
     entries.map(read).collect()
 }
 
+/// The name of the backend that answers a method.
+///
+/// # Errors
+/// 104 if the namespace of the method does not exist, 108 if no backend answers it; and the cause.
+pub(super) fn find_rpc_backend<'c>(
+    method: &str,
+    context: &Context<'c>,
+    log: &mut impl RuleLog,
+) -> Result<&'c str, (Error, &'static str)> {
+    let options = context.node.hooks.rpc.resolve(method);
+    log.refuses(DecisionRule::RpcNamespace, options.is_none());
+    let Some(options) = options else { return Err((Error::METHOD_NOT_FOUND, NO_RPC_NAMESPACE)) };
+    match log.asks(DecisionRule::RpcHook, options.proxy_enabled) {
+        true => Ok(&options.proxy_name),
+        false => Err((Error::NOT_AVAILABLE, NO_RPC)),
+    }
+}
+
+const NO_RPC_NAMESPACE: &str = "the namespace of the method is not in rpc.namespaces";
 /// The cause of a refusal of an RPC that nobody answers.
 const NO_RPC: &str =
     "no RPC has this name (registry.…, reply, inbox.ack, stats.track), and proxy_enabled is off for it";
 
 /// The cause of a refusal by the registry, if the configuration or the token is the cause.
-fn cause_of(error: Error) -> Option<&'static str> {
+pub(super) fn cause_of(error: Error) -> Option<&'static str> {
     match error {
         Error::PERMISSION_DENIED => {
             Some("the registry's scope lacks the allow_ option for it, and the token's register does not name it")

@@ -1,12 +1,13 @@
 //! What the server API does to a session: subscribe, unsubscribe, refresh.
 
 use bytes::Bytes;
-use touchline_protocol::message::{Push, Reply, SubscribeResult};
+use touchline_protocol::message::{Push, SubscribeResult};
 use touchline_protocol::stream::StreamPosition;
 use touchline_protocol::{Disconnect, Error, Unsubscribe};
 
 use super::context::Context;
-use super::state::Session;
+use super::refusal::ENDED_BY_SERVER;
+use super::state::{Phase, Session};
 use super::subscribe::Grant;
 use super::ticket::Ticket;
 use crate::claims::Overrides;
@@ -94,14 +95,29 @@ impl Session {
     /// Ends the client's subscription to a channel, with a push to the client; empty = all channels. A subscribe that
     /// waits for the backend is refused with 103.
     pub fn server_unsubscribe(&mut self, channel: &str, context: &mut Context<'_>) {
+        if !self.is_connected() {
+            return self.unsubscribe_connecting(channel, context);
+        }
         if let Some(state) = self.hooks() {
-            for channel in state.subscribes(channel) {
-                let refusal = Reply::Error(Error::PERMISSION_DENIED);
-                self.cancel_subscribe(&channel, &refusal, context);
+            let waiting = if channel.is_empty() { state.subscribes() } else { vec![channel.into()] };
+            for channel in waiting {
+                self.cancel_subscribe(&channel, ENDED_BY_SERVER, context);
             }
         }
         self.end_by_server(channel, context);
         self.run_ready(context);
+    }
+
+    /// The same for a client that is being connected: what it wishes and a backend is asked about is dropped.
+    fn unsubscribe_connecting(&mut self, channel: &str, context: &mut Context<'_>) {
+        let state = self.rare.as_mut().and_then(|rare| rare.hooks.as_mut());
+        let wishes = state.map_or_else(Vec::new, |state| state.take_wishes(channel));
+        if let Phase::Connecting(connecting) = &mut self.phase {
+            connecting.awaited -= wishes.len();
+        }
+        context.effects.cancelled_hooks.extend(wishes);
+        self.end_by_server(channel, context);
+        self.finish_connect(context);
     }
 
     fn end_by_server(&mut self, channel: &str, context: &mut Context<'_>) {
@@ -131,7 +147,7 @@ impl Session {
             self.update_info(info, context);
         }
         self.expire_at_s = expire_at_s.map_or(0, |at| u32::try_from(at).unwrap_or(u32::MAX));
-        if let Some(ttl_s) = self.connection_ttl_s(context) {
+        if let Some(ttl_s) = self.connection_ttl_s(context).filter(|_| self.is_connected()) {
             context.effects.messages.push("", &Push::Refresh { ttl_s });
         }
     }

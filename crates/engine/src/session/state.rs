@@ -147,6 +147,11 @@ impl Session {
         matches!(self.phase, Phase::Connected)
     }
 
+    /// Whether it is known who the client is.
+    pub fn is_known(&self) -> bool {
+        matches!(self.phase, Phase::Connecting(_) | Phase::Connected)
+    }
+
     /// Whether the session reads commands.
     pub fn is_listening(&self) -> bool {
         !matches!(self.phase, Phase::Refused | Phase::Closed)

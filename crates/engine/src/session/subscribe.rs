@@ -10,8 +10,9 @@ use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
 
 use super::context::Context;
 use super::hook_state::RetryPlan;
-use super::permission::Action;
-use super::refusal::{CHANNEL_TOO_LONG, NO_WATCH, OTHER_CHANNEL, OTHER_USER, TOKEN_EXPIRED};
+use super::permission::Opening;
+use super::refusal::{CHANNEL_TOO_LONG, OTHER_CHANNEL, OTHER_USER, TAKEN_BACK, TOKEN_EXPIRED};
+use super::rules::ChannelAction;
 use super::state::{Phase, Session};
 use super::subscription::{Extra, PresenceEntry, Subscription};
 use super::ticket::Ticket;
@@ -21,7 +22,7 @@ use crate::claims::{BoolValue, Overrides, SubscriptionClaims, TokenError, expiry
 use crate::directory::DirectoryRequest;
 use crate::hook::SubscribeAnswer;
 use crate::hub::DeliveryOptions;
-use crate::namespace::{ChannelOptions, WATCH_CHANNEL_PREFIX};
+use crate::namespace::ChannelOptions;
 use crate::request::{ChannelRequest, ClientPosition, Recover, Response, Subscribe};
 
 /// The options of a subscription that is permitted.
@@ -53,6 +54,17 @@ pub(super) enum SubscribeRefusal {
     Disconnect(Disconnect),
 }
 
+impl SubscribeRefusal {
+    /// The error for a channel that the client of a one-way transport names.
+    pub(super) fn one_way(self) -> Error {
+        match self {
+            SubscribeRefusal::Error(error) => error,
+            SubscribeRefusal::Banned => Error::PERMISSION_DENIED,
+            SubscribeRefusal::Disconnect(_) => Error::BAD_REQUEST,
+        }
+    }
+}
+
 impl From<Error> for SubscribeRefusal {
     fn from(error: Error) -> Self {
         SubscribeRefusal::Error(error)
@@ -64,49 +76,47 @@ impl Session {
         if self.end_if_banned(context) {
             return;
         }
-        if !self.asks_subscribe_hook(&request, context) {
-            return self.subscribe_as(command, &request, None, context);
-        }
-        if let Err(why) = self.check_subscribe(&request, context) {
-            return refuse(command, why, context);
-        }
-        if let Err(error) = self.ask_subscribe(Some(command), request, context) {
-            context.effects.refuse(command, error);
+        match self.decide_subscribe(&request, context) {
+            Ok(Some(grant)) => self.subscribe_with(command, &request, grant, context),
+            Ok(None) => {
+                if let Err(error) = self.ask_subscribe(Some(command), request, context) {
+                    context.effects.refuse(command, error);
+                }
+            }
+            Err(why) => refuse(command, why, context),
         }
     }
 
-    /// Whether the backend decides whether the client may subscribe: it has sent no token, and the channel is neither
-    /// private nor limited to users.
-    pub(super) fn asks_subscribe_hook(&self, request: &SubscribeCommand<'_>, context: &Context<'_>) -> bool {
-        let (channel, namespaces) = (&*request.channel, &context.node.namespaces);
-        request.token.is_empty()
-            && namespaces.resolve(channel).is_ok_and(|options| options.subscribe_proxy_enabled)
-            && !namespaces.is_private(channel)
-            && namespaces.is_user_allowed(channel, &self.user).is_none()
-    }
-
-    /// Subscribes the client, if it may. `answer`: what the backend has decided; `None` = it was not asked.
+    /// Subscribes the client as the backend has allowed.
     pub(super) fn subscribe_as(
         &mut self,
         command: u32,
         request: &SubscribeCommand<'_>,
-        answer: Option<SubscribeAnswer>,
+        answer: SubscribeAnswer,
         context: &mut Context<'_>,
     ) {
-        match self.grant(request, answer, context) {
-            Ok(grant) => {
-                let is_recovering = grant.recover.is_some();
-                let weight = if is_recovering { Weight::Large } else { Weight::Small };
-                if is_recovering && context.room.is_scarce {
-                    return context.effects.refuse(command, Error::TOO_MANY_REQUESTS);
-                }
-                let make_ticket = |serial| Ticket::Subscribe { command, serial, weight };
-                match self.begin(&request.channel, grant, make_ticket, context) {
-                    Ok(()) => self.flow.begin(weight),
-                    Err(error) => context.effects.refuse(command, error),
-                }
-            }
+        match self.grant_of_hook(request, answer, context) {
+            Ok(grant) => self.subscribe_with(command, request, grant, context),
             Err(why) => refuse(command, why, context),
+        }
+    }
+
+    fn subscribe_with(
+        &mut self,
+        command: u32,
+        request: &SubscribeCommand<'_>,
+        grant: Grant,
+        context: &mut Context<'_>,
+    ) {
+        let is_recovering = grant.recover.is_some();
+        let weight = if is_recovering { Weight::Large } else { Weight::Small };
+        if is_recovering && context.room.is_scarce {
+            return context.effects.refuse(command, Error::TOO_MANY_REQUESTS);
+        }
+        let make_ticket = |serial| Ticket::Subscribe { command, serial, weight };
+        match self.begin(&request.channel, grant, make_ticket, context) {
+            Ok(()) => self.flow.begin(weight),
+            Err(error) => context.effects.refuse(command, error),
         }
     }
 
@@ -114,21 +124,15 @@ impl Session {
     pub(super) fn subscribe_one_way(
         &mut self,
         request: &SubscribeCommand<'_>,
-        answer: Option<SubscribeAnswer>,
+        grant: Grant,
         context: &mut Context<'_>,
     ) -> Result<(), Error> {
-        let mut grant = match self.grant(request, answer, context) {
-            Ok(grant) => grant,
-            Err(SubscribeRefusal::Error(error)) => return Err(error),
-            Err(SubscribeRefusal::Banned) => return Err(Error::PERMISSION_DENIED),
-            Err(SubscribeRefusal::Disconnect(_)) => return Err(Error::BAD_REQUEST),
-        };
-        grant.is_server_side = true;
+        let grant = Grant { is_server_side: true, ..grant };
         self.begin(&request.channel, grant, |serial| Ticket::Connect { serial }, context)
     }
 
     /// Checks a subscribe without deciding whether the client may. Returns the options of the channel and the filter.
-    fn check_subscribe<'c>(
+    pub(super) fn check_subscribe<'c>(
         &self,
         request: &SubscribeCommand<'_>,
         context: &mut Context<'c>,
@@ -159,76 +163,50 @@ impl Session {
         Ok((options, filter))
     }
 
-    /// Decides whether the client may subscribe; the order of the checks is the official server's. `answer`: what the
-    /// backend has decided; `None` = it was not asked.
-    fn grant(
+    /// Decides whether the client may subscribe; the order of the checks is the official server's. `None` = the backend
+    /// decides.
+    pub(super) fn decide_subscribe(
         &self,
         request: &SubscribeCommand<'_>,
-        answer: Option<SubscribeAnswer>,
+        context: &mut Context<'_>,
+    ) -> Result<Option<Grant>, SubscribeRefusal> {
+        let (options, filter) = self.check_subscribe(request, context)?;
+        let channel = &*request.channel;
+        let mut grant = match self.opening(request, options, context, &mut ()) {
+            Opening::ByToken => self.check_token(channel, &request.token, context)?,
+            Opening::ByHook => return Ok(None),
+            Opening::Open { is_by_caps } => Grant { is_by_caps, ..Grant::default() },
+            Opening::Closed(cause) => return context.deny(cause, channel).map_err(SubscribeRefusal::from),
+        };
+        let has_history = self.may(options, channel, ChannelAction::History, context);
+        let has_presence = self.may(options, channel, ChannelAction::Presence, context);
+        grant.positioned = request.positioned && (options.allow_positioning || has_history);
+        grant.recoverable = request.recoverable && (options.allow_recovery || has_history);
+        grant.membership_events = request.join_leave && has_presence;
+        Ok(Some(grant.completed(request, options, filter)))
+    }
+
+    /// What the backend has allowed. It replaces what the client wishes.
+    pub(super) fn grant_of_hook(
+        &self,
+        request: &SubscribeCommand<'_>,
+        answer: SubscribeAnswer,
         context: &mut Context<'_>,
     ) -> Result<Grant, SubscribeRefusal> {
         let (options, filter) = self.check_subscribe(request, context)?;
-        let channel = &*request.channel;
-        let is_of_hook = answer.is_some();
-        let mut grant = match answer {
-            Some(answer) => Grant::of_hook(answer, context.now_s())?,
-            None if request.token.is_empty() => {
-                Grant { is_by_caps: self.check_open(channel, options, context)?, ..Grant::default() }
-            }
-            None => self.check_token(channel, &request.token, context)?,
-        };
-        // What the backend has decided replaces what the client wishes.
-        let has_history = self.may(options, channel, Action::History, context);
-        let has_presence = self.may(options, channel, Action::Presence, context);
-        grant.positioned = !is_of_hook && request.positioned && (options.allow_positioning || has_history);
-        grant.recoverable = !is_of_hook && request.recoverable && (options.allow_recovery || has_history);
-        grant.membership_events = !is_of_hook && request.join_leave && has_presence;
-        grant.recover =
-            request.recover.then(|| ClientPosition { offset: request.offset, epoch: Box::from(&*request.epoch) });
-        grant.is_delta =
-            !request.delta.is_empty() && options.allowed_delta_types.iter().any(|kind| *kind == request.delta);
-        grant.filter = filter;
-        grant.rejects_unrecovered = request.flag & FLAG_REJECT_UNRECOVERED != 0;
-        Ok(grant)
+        if answer.expire_at > 0 && answer.expire_at <= context.now_s() {
+            context.because("expire_at of the backend's answer has passed", &request.channel);
+            return Err(Error::EXPIRED.into());
+        }
+        Ok(Grant::of_hook(answer).completed(request, options, filter))
     }
 
-    /// Whether the channel is open to this client without a token. Returns whether only a capability opens it.
-    fn check_open(&self, channel: &str, options: &ChannelOptions, context: &mut Context<'_>) -> Result<bool, Error> {
-        let namespaces = &context.node.namespaces;
-        if let Some(scope) = channel.strip_prefix(WATCH_CHANNEL_PREFIX) {
-            let options = context.node.scopes.find(scope).and_then(|scope| context.node.scopes.options(scope));
-            let may =
-                options.is_some_and(|o| o.allow_watch_for_client && (!self.user.is_empty() || o.allow_for_anonymous));
-            return if may { Ok(false) } else { context.deny(NO_WATCH, channel) };
-        }
-        if namespaces.is_private(channel) && !self.is_insecure(context) {
-            return context
-                .deny("the channel is private (channel.private_prefix): it needs a subscription token", channel);
-        }
-        let is_listed = namespaces.is_user_allowed(channel, &self.user);
-        let is_client_allowed =
-            options.allow_subscribe_for_client && (!self.user.is_empty() || options.allow_subscribe_for_anonymous);
-        let is_allowed = match is_listed {
-            Some(false) => false,
-            Some(true) if options.allow_user_limited_channels => true,
-            _ => is_client_allowed,
-        };
-        if is_allowed || self.is_insecure(context) {
-            return Ok(false);
-        }
-        if is_listed.is_none() && self.is_granted(channel, Capability::SUBSCRIBE, context) {
-            return Ok(true);
-        }
-        let is_anonymous = self.user.is_empty() && options.allow_subscribe_for_client;
-        let cause = match is_listed {
-            Some(false) => "the channel is for other users (channel.user_boundary)",
-            _ if is_anonymous => "the namespace lacks allow_subscribe_for_anonymous, and the client is anonymous",
-            _ => "the namespace lacks allow_subscribe_for_client, and no subscription token was sent",
-        };
-        context.deny(cause, channel)
-    }
-
-    fn check_token(&self, channel: &str, token: &str, context: &mut Context<'_>) -> Result<Grant, SubscribeRefusal> {
+    pub(super) fn check_token(
+        &self,
+        channel: &str,
+        token: &str,
+        context: &mut Context<'_>,
+    ) -> Result<Grant, SubscribeRefusal> {
         let claims = self.verify_subscription(token, context)?;
         if claims.channel != channel {
             context.because(OTHER_CHANNEL, channel);
@@ -254,6 +232,10 @@ impl Session {
                 return Err(Error::TOKEN_EXPIRED.into());
             }
             Err(TokenError::Invalid(cause)) => return context.deny(cause, "").map_err(SubscribeRefusal::from),
+            Err(TokenError::Unavailable(cause)) => {
+                context.because(cause, "");
+                return Err(Error::INTERNAL.into());
+            }
         };
         let is_own = claims.sub == *self.user && (claims.client.is_empty() || claims.client == *self.client_id());
         if !is_own {
@@ -270,6 +252,11 @@ impl Session {
         }
     }
 
+    /// Whether the client may have one channel more.
+    pub(super) fn may_have_more(&self, context: &Context<'_>) -> bool {
+        self.subscriptions.len() < context.node.client.channel_limit
+    }
+
     /// Adds the subscription, and sends the subscribe to the channel's home.
     pub(super) fn begin(
         &mut self,
@@ -279,7 +266,7 @@ impl Session {
         context: &mut Context<'_>,
     ) -> Result<(), Error> {
         let options = context.node.namespaces.resolve(channel)?;
-        if self.subscriptions.len() >= context.node.client.channel_limit {
+        if !self.may_have_more(context) {
             return Err(Error::LIMIT_EXCEEDED);
         }
         let overrides = &grant.overrides;
@@ -407,7 +394,7 @@ impl Session {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
         // The last word of the client counts: it does not want the subscription that the backend is asked about.
-        self.cancel_subscribe(channel, &Reply::Subscribe(SubscribeResult::default()), context);
+        self.cancel_subscribe(channel, TAKEN_BACK, context);
         if let Some(index) = self.find(channel, context.hub) {
             self.remove(index, context);
         }
@@ -460,6 +447,22 @@ fn refuse(command: u32, why: SubscribeRefusal, context: &mut Context<'_>) {
 }
 
 impl Grant {
+    /// With what the client says of recovery, deltas and its filter.
+    fn completed(
+        mut self,
+        request: &SubscribeCommand<'_>,
+        options: &ChannelOptions,
+        filter: Option<Arc<Filter>>,
+    ) -> Self {
+        self.recover =
+            request.recover.then(|| ClientPosition { offset: request.offset, epoch: Box::from(&*request.epoch) });
+        self.is_delta =
+            !request.delta.is_empty() && options.allowed_delta_types.iter().any(|kind| *kind == request.delta);
+        self.filter = filter;
+        self.rejects_unrecovered = request.flag & FLAG_REJECT_UNRECOVERED != 0;
+        self
+    }
+
     /// The fields that few subscriptions have; `None` = this one has none of them.
     fn extra(self, is_refreshed_by_hook: bool) -> Option<Box<Extra>> {
         let Grant { chan_info, data, filter, allow, .. } = self;
@@ -472,18 +475,15 @@ impl Grant {
     ///
     /// # Errors
     /// 110 if the subscription has expired already.
-    fn of_hook(answer: SubscribeAnswer, now_s: u64) -> Result<Self, Error> {
-        if answer.expire_at > 0 && answer.expire_at <= now_s {
-            return Err(Error::EXPIRED);
-        }
-        Ok(Grant {
+    fn of_hook(answer: SubscribeAnswer) -> Self {
+        Grant {
             chan_info: answer.info,
             data: answer.data,
             overrides: answer.overrides,
             expire_at_s: u32::try_from(answer.expire_at).unwrap_or(u32::MAX),
             allow: answer.allow,
             ..Grant::default()
-        })
+        }
     }
 }
 

@@ -29,6 +29,8 @@ pub enum ValueKind {
     StringMap,
     /// Refusals by status of HTTP.
     Transforms,
+    /// Claims of tokens that become fields of something else.
+    ClaimPaths,
     /// A list of rates: tables with `interval` and `rate`.
     Buckets,
     /// A list of tables with a name in this field, `enabled` and `buckets`.
@@ -61,6 +63,7 @@ impl ValueKind {
             ValueKind::Texts => "a list of texts".into(),
             ValueKind::StringMap => "a table of texts".into(),
             ValueKind::Transforms => "a list of tables with status_code, and to_error or to_disconnect".into(),
+            ValueKind::ClaimPaths => "a list of tables with key and value".into(),
             ValueKind::Buckets => "a list of tables with interval and rate (above zero)".into(),
             ValueKind::Overrides(name) => format!("a list of tables with {name}, enabled and buckets"),
             ValueKind::OverrideTable => "a table of tables with enabled and buckets".into(),

@@ -12,6 +12,7 @@ impl Claims {
     fn read<T: DeserializeOwned>(token: &str) -> Result<T, TokenError> {
         match token {
             "expired" => Err(TokenError::Expired),
+            "early" => Err(TokenError::Unavailable("the keys have not come yet")),
             _ => {
                 serde_json::from_str(&token.replace('\'', "\"")).map_err(|_| TokenError::Invalid("the token is forged"))
             }

@@ -132,6 +132,7 @@ fn a_client_that_only_listens_is_told_by_the_end_of_its_stream() {
     let held = "'names':[{'scope':'devices','name':'held'}]";
     for (token, expected) in [
         ("expired", "disconnect 3005 connection expired"),
+        ("early", "disconnect 3004 internal server error"),
         ("{'exp':1000000000}", "disconnect 3005 connection expired"),
         (&format!("{{{held}}}"), "disconnect 3004 internal server error"),
     ] {

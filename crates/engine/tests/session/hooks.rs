@@ -163,7 +163,7 @@ proptest! {
             answer(&mut story, number, order & 1 == 0, &mut allowed);
         }
         let session = story.session("ann");
-        prop_assert!(!session.awaits_hooks() && !session.is_deferring());
+        prop_assert!(!session.owes_answers() && !session.is_deferring());
         prop_assert_eq!(session.buffered_bytes(), 0);
         prop_assert_eq!(answered(&mut story), sent, "each command has one reply");
         let published = published(&story);
@@ -220,4 +220,73 @@ fn a_command_without_a_channel_waits_for_no_rpc() {
     let mut story = story();
     story.say("ann", r#"{"id":2,"rpc":{"method":"x"}}"#);
     assert_eq!(story.code("ann", r#"{"id":3,"history":{"channel":""}}"#), 3501);
+}
+
+#[test]
+fn however_much_waits_behind_a_question_it_goes_on_with_the_answer() {
+    for (count, size) in [(4, 30_000), (70, 1_000), (200, 10)] {
+        let mut story = story();
+        let text = "x".repeat(size);
+        for id in 2..2 + count {
+            let publish = format!(r#"{{"id":{id},"publish":{{"channel":"chat:a","data":"{text}"}}}}"#);
+            story.say("ann", &publish);
+        }
+        while !story.questions.is_empty() {
+            story.answer_question(0, HookOutcome::Empty);
+        }
+        assert_eq!(answered(&mut story).len(), count, "of {size} bytes");
+        assert_eq!(story.code("ann", r#"{"id":900,"history":{"channel":"plain:c"}}"#), 0);
+    }
+}
+
+#[test]
+fn an_unsubscribe_waits_for_nothing_and_is_the_last_word() {
+    for before in [&["publish"][..], &["subscribe"], &["subscribe", "subscribe"], &["publish", "subscribe", "publish"]]
+    {
+        let mut story = story();
+        let mut id = 1;
+        let mut say = |story: &mut Story, kind: &str| {
+            id += 1;
+            story.say("ann", &format!(r#"{{"id":{id},"{kind}":{{"channel":"chat:a","data":{id}}}}}"#));
+        };
+        before.iter().for_each(|kind| say(&mut story, kind));
+        say(&mut story, "unsubscribe");
+        let received = story.received("ann");
+        assert!(received.last().is_some_and(|last| last.contains(r#""unsubscribe":{}"#)), "{before:?}: {received:?}");
+        while !story.questions.is_empty() {
+            story.answer_question(0, HookOutcome::Empty);
+        }
+        assert_eq!(story.session("ann").subscription_count(), 0, "{before:?}");
+    }
+}
+
+#[test]
+fn what_is_taken_back_counts_until_the_backend_has_answered() {
+    let mut story = story();
+    for id in 0..100_u32 {
+        let channel = format!("chat:{id}");
+        story.say("ann", &format!(r#"{{"id":{},"subscribe":{{"channel":"{channel}"}}}}"#, 2 * id + 2));
+        story.say("ann", &format!(r#"{{"id":{},"unsubscribe":{{"channel":"{channel}"}}}}"#, 2 * id + 3));
+    }
+    assert_eq!(story.questions.len(), 4, "client.hook_calls_in_flight_max");
+    while !story.questions.is_empty() {
+        story.answer_question(0, HookOutcome::Empty);
+    }
+    assert_eq!(answered(&mut story).len(), 200);
+    assert_eq!(story.session("ann").subscription_count(), 0);
+}
+
+#[test]
+fn the_server_ends_what_a_one_way_client_waits_for() {
+    let mut story = story();
+    story.open("tv", TransportMode::OneWay);
+    story.say("tv", r#"{"token":"{'sub':'tv'}","subs":{"chat:a":{},"chat:b":{}}}"#);
+    assert_eq!(story.questions.len(), 2);
+    story.decide("tv", |session, context| session.server_unsubscribe("chat:a", context));
+    assert_eq!(subjects(&story.questions), ["chat:b"], "the other one is cancelled");
+    story.answer_question(0, HookOutcome::Empty);
+    story.publish("chat:a", "1");
+    story.publish("chat:b", "2");
+    let received = story.received("tv").join("\n");
+    assert!(received.contains(r#""data":2"#) && !received.contains(r#""data":1"#), "{received}");
 }

@@ -3,6 +3,7 @@
 mod bans;
 mod claims;
 mod connect;
+mod explain;
 mod flow;
 mod heartbeat;
 mod hooks;

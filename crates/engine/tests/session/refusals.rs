@@ -26,10 +26,11 @@ const ANN: &str = "{'sub':'ann'}";
 const NOBODY: &str = "{}";
 
 /// Who, what it sends, the code, its channel, and the cause. Who sends a connect has not connected yet.
-const CASES: [(&str, &str, u32, &str, &str); 36] = [
+const CASES: [(&str, &str, u32, &str, &str); 40] = [
     ("", r#""connect":{}"#, 3501, "", "no token was sent, and client.allow_anonymous_connect_without_token is off"),
     ("", r#""connect":{"token":"forged"}"#, 3500, "", "the token is forged"),
     ("", r#""connect":{"token":"expired"}"#, 109, "", "exp of the token has passed"),
+    ("", r#""connect":{"token":"early"}"#, 100, "", "the keys have not come yet"),
     ("", r#""connect":{"token":"{'expire_at':1}"}"#, 110, "", "expire_at of the token has passed"),
     (
         "",
@@ -62,6 +63,7 @@ const CASES: [(&str, &str, u32, &str, &str); 36] = [
     ),
     (ANN, r#""refresh":{"token":"forged"}"#, 3500, "", "the token is forged"),
     (ANN, r#""refresh":{"token":"expired"}"#, 3005, "", "exp of the token has passed"),
+    (ANN, r#""refresh":{"token":"early"}"#, 100, "", "the keys have not come yet"),
     (
         ANN,
         r#""refresh":{"token":"{}"}"#,
@@ -114,6 +116,8 @@ const CASES: [(&str, &str, u32, &str, &str); 36] = [
     ),
     (ANN, r#""subscribe":{"channel":"user:a","token":"expired"}"#, 109, "", "exp of the token has passed"),
     (ANN, r#""subscribe":{"channel":"user:a","token":"forged"}"#, 103, "", "the token is forged"),
+    (ANN, r#""subscribe":{"channel":"user:a","token":"early"}"#, 100, "", "the keys have not come yet"),
+    (ANN, r#""sub_refresh":{"channel":"user:a","token":"early"}"#, 100, "", "the keys have not come yet"),
     (
         ANN,
         r#""subscribe":{"channel":"user:a","token":"{'sub':'ann','channel':'user:b'}"}"#,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use touchline_engine::session::TransportMode;
+
 use crate::story::{START_S, Settings, Story};
 
 /// Pings are far away.
@@ -56,6 +58,39 @@ fn a_subscription_token_is_for_one_user_one_channel_and_one_connection() {
         };
         assert_eq!(story.code("ann", &refresh), expected, "refreshes with {token}");
     }
+}
+
+#[test]
+fn a_token_whose_keys_have_not_come_ends_nothing() {
+    let mut story = Story::with(calm);
+    story.connect("ann", "{'sub':'ann','exp':1000000060}");
+    story.play(
+        r#"
+        ann> {"id":2,"subscribe":{"channel":"room:a","token":"early"}}
+        ann< {"id":2,"error":{"code":100,"message":"internal server error","temporary":true}}
+        ann> {"id":3,"subscribe":{"channel":"room:a","token":"{'sub':'ann','channel':'room:a','exp':1000000060}"}}
+        ann< {"id":3,"subscribe":{"expires":true,"ttl":60}}
+        ann> {"id":4,"sub_refresh":{"channel":"room:a","token":"early"}}
+        ann< {"id":4,"error":{"code":100,"message":"internal server error","temporary":true}}
+        ann> {"id":5,"refresh":{"token":"early"}}
+        ann< {"id":5,"error":{"code":100,"message":"internal server error","temporary":true}}
+        ann> {"id":6,"refresh":{"token":"{'sub':'ann','exp':1000000090}"}}
+        ann< {"id":6,"refresh":{"client":"<ann>","version":"1.0","expires":true,"ttl":90}}
+        "#,
+    );
+    assert_eq!(story.session("ann").subscription_count(), 1);
+}
+
+#[test]
+fn a_client_that_only_listens_comes_back_for_a_channel_whose_token_cannot_be_verified_yet() {
+    let mut story = Story::with(calm);
+    story.open("ann", TransportMode::OneWay);
+    story.play(
+        r#"
+        ann> {"token":"{'sub':'ann'}","subs":{"room:a":{"token":"early"}}}
+        ann< disconnect 3004 internal server error
+        "#,
+    );
 }
 
 #[test]

@@ -1,14 +1,13 @@
 //! The bare machine as a scenario: floors that send what servers would, and workers that read it.
 
-use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::net::SocketAddr;
-use std::process::{ChildStdin, ChildStdout};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::floor::{FloorCommand, FloorReport, Sending};
-use crate::process::{ChildProcess, Meter};
+use crate::part::LabPart;
+use crate::process::Meter;
 use crate::wire::Dialect;
 use crate::workers::{Delivered, Plan, Workers};
 
@@ -63,6 +62,7 @@ impl Bare {
             data_size: size,
             token_secret: None,
             has_token_ids: false,
+            is_subscribing: true,
             shows_progress: true,
         };
         let mut workers = Workers::start(&plan)?;
@@ -70,7 +70,7 @@ impl Bare {
         for floor in &mut floors {
             let connections = missing.min(plan.share());
             missing -= connections;
-            floor.command(&FloorCommand::Accept {
+            floor.part.command(&FloorCommand::Accept {
                 connections,
                 transport: self.sending.transport,
                 threads: self.threads,
@@ -84,7 +84,7 @@ impl Bare {
         workers.expect(messages / channels, timeout(messages, rate))?;
         let meters = floors.iter().map(|floor| Meter::start(floor.part.pid())).collect::<Result<Vec<_>>>()?;
         let began = Instant::now();
-        floors.iter_mut().try_for_each(|floor| floor.command(&FloorCommand::Send(self.sending.clone())))?;
+        floors.iter_mut().try_for_each(|floor| floor.part.command(&FloorCommand::Send(self.sending.clone())))?;
         floors.iter_mut().try_for_each(|floor| floor.wait("send", |report| matches!(report, FloorReport::Sent)))?;
         let delivered = workers.delivered()?;
         let seconds = began.elapsed().as_secs_f64();
@@ -95,37 +95,21 @@ impl Bare {
 
 /// A process that sends what the floor sends.
 struct Floor {
-    part: ChildProcess,
+    part: LabPart<FloorCommand, FloorReport>,
     address: SocketAddr,
-    commands: ChildStdin,
-    reports: Lines<BufReader<ChildStdout>>,
 }
 
 impl Floor {
     fn start() -> Result<Self> {
-        let mut part = ChildProcess::start(&["lab", "floor-server"])?;
-        let commands = part.0.stdin.take().context("the floor has no standard input")?;
-        let mut reports = BufReader::new(part.0.stdout.take().context("the floor has no standard output")?).lines();
-        match report(&mut reports)? {
-            FloorReport::Listening { address } => Ok(Floor { part, address, commands, reports }),
+        let mut part = LabPart::start("floor-server")?;
+        match part.report()? {
+            FloorReport::Listening { address } => Ok(Floor { part, address }),
             other => bail!("the floor said {other:?}"),
         }
     }
 
-    fn command(&mut self, command: &FloorCommand) -> Result<()> {
-        let mut line = serde_json::to_vec(command)?;
-        line.push(b'\n');
-        self.commands.write_all(&line)?;
-        Ok(self.commands.flush()?)
-    }
-
     fn wait(&mut self, what: &str, is_it: impl Fn(&FloorReport) -> bool) -> Result<()> {
-        let report = report(&mut self.reports)?;
+        let report = self.part.report()?;
         if is_it(&report) { Ok(()) } else { bail!("the floor reported {report:?} instead of the end of {what}") }
     }
-}
-
-fn report(reports: &mut Lines<BufReader<ChildStdout>>) -> Result<FloorReport> {
-    let line = reports.next().context("the floor has ended")??;
-    Ok(serde_json::from_str(&line)?)
 }

@@ -8,6 +8,7 @@ mod channels;
 mod connections;
 mod durable;
 mod fanout;
+mod hooks;
 mod ladder;
 mod noisy;
 mod publish;
@@ -81,6 +82,7 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Noisy(noisy) => noisy::noisy(noisy, options, results)?,
             Scenario::Slow(slow) => slow::slow(slow, options, results)?,
             Scenario::Statistics(statistics) => statistics::statistics(statistics, options, results)?,
+            Scenario::Hooks(arguments) => hooks::hooks(arguments, options, results)?,
             Scenario::Restart(restart) => restart::restart(restart, options, results)?,
             Scenario::Across(across) => across::across(across, options, results)?,
             Scenario::Channels(channels) => channels::channels(channels, options, results)?,

@@ -42,6 +42,7 @@ pub(crate) struct WorkerSpec {
     pub(crate) data_size: usize,
     pub(crate) token_secret: Option<String>,
     pub(crate) has_token_ids: bool,
+    pub(crate) is_subscribing: bool,
 }
 
 impl WorkerSpec {

@@ -1,17 +1,17 @@
 //! The event loop of a worker: it carries commands out, lets subscribers read, and reports.
 
-use std::io::{BufRead as _, Write as _};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use mio::{Events, Poll, Token, Waker};
 
 use super::messages::{WorkerCommand, WorkerReport, WorkerSpec};
 use super::opening::Opener;
 use super::subscriber::{Subscriber, SubscriberResult, WorkerContext};
 use crate::ledger::Ledger;
+use crate::part::{read_commands, say};
 
 /// The poller's token of the thread that reads commands; subscribers count from zero.
 const COMMANDS: Token = Token(usize::MAX);
@@ -24,24 +24,6 @@ pub(crate) fn run() -> Result<()> {
     let commands = read_commands(Arc::new(Waker::new(poll.registry(), COMMANDS)?))?;
     let Ok(WorkerCommand::Become(spec)) = commands.recv() else { return Ok(()) };
     Worker::new(spec, poll).run_commands(&commands)
-}
-
-/// Reads commands on a thread of its own, and wakes the poller for each.
-fn read_commands(waker: Arc<Waker>) -> Result<Receiver<WorkerCommand>> {
-    let (sender, receiver) = channel();
-    let read = move || {
-        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            let Ok(command) = serde_json::from_str(&line) else { break };
-            if sender.send(command).is_err() {
-                return;
-            }
-            let _ = waker.wake();
-        }
-        drop(sender);
-        let _ = waker.wake();
-    };
-    std::thread::Builder::new().name("commands".into()).spawn(read).context("failed to start a thread")?;
-    Ok(receiver)
 }
 
 struct Worker {
@@ -239,12 +221,4 @@ impl Worker {
         }
         Ok(())
     }
-}
-
-fn say(report: &WorkerReport) -> Result<()> {
-    let mut line = serde_json::to_vec(report)?;
-    line.push(b'\n');
-    let mut out = std::io::stdout().lock();
-    out.write_all(&line)?;
-    Ok(out.flush()?)
 }

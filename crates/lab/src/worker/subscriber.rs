@@ -273,6 +273,10 @@ impl Subscriber {
             }
             ClientStage::Connecting => {
                 refuse_errors(payload)?;
+                if !context.spec.is_subscribing {
+                    self.stage = ClientStage::Live;
+                    return Ok(());
+                }
                 self.stage = ClientStage::Subscribing;
                 let channel = context.spec.channel(context.index);
                 let position = match self.progress.last {

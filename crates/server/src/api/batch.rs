@@ -14,6 +14,7 @@ use super::operation::{OperationError, yield_sometimes};
 use super::params::object;
 use super::reply::ApiReply;
 use super::table::{Call, numbered};
+use crate::auth::ApiRights;
 use crate::node::Node;
 
 /// Operations in one request.
@@ -35,7 +36,7 @@ struct BatchRequest<'a> {
 ///
 /// # Errors
 /// When the body, or the parameters of any command, have another shape: then nothing has been done.
-pub(super) async fn batch(node: &Node, body: &[u8]) -> Result<ApiReply, serde_json::Error> {
+pub(super) async fn batch(node: &Node, rights: &ApiRights, body: &[u8]) -> Result<ApiReply, serde_json::Error> {
     let request: BatchRequest<'_> = object(if body.trim_ascii().is_empty() { b"{}" } else { body })?;
     if request.commands.len() > COMMANDS_MAX {
         return Ok(too_many(node));
@@ -56,7 +57,7 @@ pub(super) async fn batch(node: &Node, body: &[u8]) -> Result<ApiReply, serde_js
         }
         let mut object = ObjectWriter::open(&mut out);
         match call {
-            Some((method, call)) => drop(call.run(node, &mut object, method).await),
+            Some((method, call)) => drop(call.run(node, rights, &mut object, method).await),
             None => refuse(node, &mut object),
         }
         object.close();
@@ -106,7 +107,7 @@ impl BatchLine<'_> {
 ///
 /// # Errors
 /// When something in the body is not a command: then nothing has been done.
-pub(super) async fn lines(node: &Node, body: &[u8]) -> Result<ApiReply, serde_json::Error> {
+pub(super) async fn lines(node: &Node, rights: &ApiRights, body: &[u8]) -> Result<ApiReply, serde_json::Error> {
     let values = serde_json::Deserializer::from_slice(body).into_iter::<&RawValue>();
     let mut lines = Vec::new();
     for value in values {
@@ -132,7 +133,7 @@ pub(super) async fn lines(node: &Node, body: &[u8]) -> Result<ApiReply, serde_js
         let mut object = ObjectWriter::open(&mut reply.body);
         object.number("id", line.id.into());
         let refusal = match call {
-            Ok(call) => call.run(node, &mut object, "result").await,
+            Ok(call) => call.run(node, rights, &mut object, "result").await,
             Err(_) => {
                 refuse(node, &mut object);
                 None

@@ -1,8 +1,13 @@
 //! How a result becomes JSON.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde::Serialize;
 use touchline_protocol::Error;
+
+use super::operation_error::OperationError;
+use crate::auth::Denied;
 
 /// A value that writes itself as JSON: what serde can serialize, and JSON that has been written already.
 pub(crate) trait WriteJson {
@@ -34,11 +39,24 @@ pub(crate) struct EmptyReply {}
 #[derive(Serialize)]
 pub(crate) struct ErrorJson {
     code: u32,
-    message: &'static str,
+    message: Cow<'static, str>,
 }
 
 impl From<Error> for ErrorJson {
     fn from(error: Error) -> Self {
-        ErrorJson { code: error.code, message: error.message }
+        ErrorJson { code: error.code, message: error.message.into() }
+    }
+}
+
+impl From<OperationError> for ErrorJson {
+    fn from(OperationError { error, denied, .. }: OperationError) -> Self {
+        let message = match denied {
+            None => error.message.into(),
+            Some((Denied::Operation, name)) => format!("{}: the key may not use {name}", error.message).into(),
+            Some((Denied::Channel, name)) => {
+                format!("{}: the key may not use {name} in this channel", error.message).into()
+            }
+        };
+        ErrorJson { code: error.code, message }
     }
 }

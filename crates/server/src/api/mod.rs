@@ -8,6 +8,7 @@ mod description;
 mod json;
 mod metrics_text;
 mod operation;
+mod operation_error;
 mod operations;
 mod params;
 mod reply;
@@ -24,11 +25,13 @@ use serde::Deserialize;
 use touchline_engine::directory::client_text;
 use touchline_registry::OwnerId;
 
+use crate::auth::ApiRights;
 use crate::node::Node;
 
 pub use description::{COMMON_ERRORS, OperationDescription, OperationScope};
 pub use scrape::{MetricDescription, metrics};
-pub use table::{BATCH, operations};
+pub(crate) use table::operations_named;
+pub use table::{BATCH, operation_groups, operations};
 
 /// The metrics of a node as OpenMetrics. None = a part cannot be written.
 pub(crate) fn open_metrics(node: &Node) -> Option<String> {
@@ -47,7 +50,7 @@ pub(crate) fn user_of(node: Arc<Node>, client: OwnerId) -> Pin<Box<dyn Future<Ou
     }
     Box::pin(async move {
         let params = serde_json::json!({ "client": client_text(client) }).to_string();
-        let reply = serve::serve(&node, "client_user", params.as_bytes()).await.ok()?;
+        let reply = serve::serve(&node, &ApiRights::ALL, "client_user", params.as_bytes()).await.ok()?;
         serde_json::from_slice::<Answer>(&reply.into_body(reply::ErrorMode::Inside))
             .ok()
             .map(|answer| answer.result.user)

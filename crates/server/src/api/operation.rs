@@ -7,6 +7,8 @@ use touchline_protocol::Error;
 
 use super::description::OperationScope;
 use super::json::WriteJson;
+pub(crate) use super::operation_error::OperationError;
+use crate::auth::NamedChannels;
 use crate::node::Node;
 
 /// One function of the server API. The table of operations makes from it what HTTP, batches, other nodes and the
@@ -34,6 +36,11 @@ pub(crate) trait Operation {
     /// The result.
     type Reply: WriteJson;
 
+    /// The channels that a request names: a key of the server API may be limited to some.
+    fn channels<'r>(_request: &'r Self::Request<'_>) -> NamedChannels<'r> {
+        NamedChannels::None
+    }
+
     /// Runs the operation on this node.
     ///
     /// # Errors
@@ -47,28 +54,6 @@ pub(crate) trait Operation {
     /// The names of the request's fields.
     fn request_fields() -> Vec<&'static str> {
         field_names::<Self::Request<'static>>().to_vec()
-    }
-}
-
-/// Why an operation was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct OperationError {
-    /// What the caller is told.
-    pub(crate) error: Error,
-    /// The field of the request that is the cause, for the log; None = no single one is.
-    pub(crate) field: Option<&'static str>,
-}
-
-impl OperationError {
-    /// 107 because of one field.
-    pub(crate) fn bad(field: &'static str) -> Self {
-        OperationError { error: Error::BAD_REQUEST, field: Some(field) }
-    }
-}
-
-impl From<Error> for OperationError {
-    fn from(error: Error) -> Self {
-        OperationError { error, field: None }
     }
 }
 

@@ -8,6 +8,7 @@ use touchline_protocol::Error;
 use touchline_protocol::data::is_plain_text;
 
 use super::operation::OperationError;
+use crate::auth::NamedChannels;
 
 /// A request about one channel.
 #[derive(Deserialize, Default)]
@@ -16,6 +17,13 @@ use super::operation::OperationError;
 pub(crate) struct OneChannelRequest {
     #[serde(deserialize_with = "nullable")]
     pub(super) channel: String,
+}
+
+impl OneChannelRequest {
+    /// The channel, as an operation names it.
+    pub(super) fn named(&self) -> NamedChannels<'_> {
+        NamedChannels::One(&self.channel)
+    }
 }
 
 /// Reads a JSON object of this shape. Serde alone would also accept a list of the struct's fields in their order.
@@ -60,7 +68,7 @@ pub(super) fn payload(
     value: Option<&RawValue>,
     base64: &str,
 ) -> Result<Option<Bytes>, OperationError> {
-    read_payload(value, base64).map_err(|error| OperationError { error, field: Some(field) })
+    read_payload(value, base64).map_err(|error| OperationError { field: Some(field), ..error.into() })
 }
 
 fn read_payload(value: Option<&RawValue>, base64: &str) -> Result<Option<Bytes>, Error> {

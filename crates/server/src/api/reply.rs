@@ -34,7 +34,7 @@ impl ApiReply {
     pub(super) fn of_refusal(refusal: OperationError) -> Self {
         let mut body = Vec::new();
         let mut object = ObjectWriter::open(&mut body);
-        ErrorJson::from(refusal.error).write(object.key("error"));
+        ErrorJson::from(refusal).write(object.key("error"));
         object.close();
         ApiReply { body, refusal: Some(refusal), is_unknown: false }
     }
@@ -44,7 +44,7 @@ impl ApiReply {
         match (self.refusal, mode) {
             (Some(refusal), ErrorMode::Transport) => {
                 let mut body = Vec::new();
-                ErrorJson::from(refusal.error).write(&mut body);
+                ErrorJson::from(refusal).write(&mut body);
                 body
             }
             _ => self.body,
@@ -53,10 +53,11 @@ impl ApiReply {
 
     /// The HTTP status of the reply.
     pub(crate) fn status(&self, mode: ErrorMode) -> StatusCode {
-        let is_told =
-            |error: &touchline_protocol::Error| self.is_unknown || error.is_overload() || mode == ErrorMode::Transport;
+        let is_told = |refusal: &OperationError| {
+            self.is_unknown || refusal.error.is_overload() || refusal.denied.is_some() || mode == ErrorMode::Transport
+        };
         match self.refusal {
-            Some(OperationError { error, .. }) if is_told(&error) => {
+            Some(refusal @ OperationError { error, .. }) if is_told(&refusal) => {
                 StatusCode::from_u16(error.http_status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
             }
             _ => StatusCode::OK,
@@ -69,6 +70,7 @@ mod tests {
     use touchline_protocol::Error;
 
     use super::*;
+    use crate::auth::Denied;
 
     #[test]
     fn each_error_has_its_status_where_the_caller_asks_for_it_and_an_overload_always() {
@@ -81,6 +83,17 @@ mod tests {
             assert_eq!(reply.body, format!(r#"{{"error":{text}}}"#).into_bytes());
             assert_eq!(reply.into_body(ErrorMode::Transport), text.into_bytes());
         }
+    }
+
+    #[test]
+    fn what_a_key_may_not_do_is_403_in_either_mode_and_names_the_operation() {
+        let reply = |why| ApiReply::of_refusal(OperationError::denied(why, "publish"));
+        assert_eq!([ErrorMode::Inside, ErrorMode::Transport].map(|mode| reply(Denied::Channel).status(mode)), [403; 2]);
+        let text = r#"{"code":103,"message":"permission denied: the key may not use publish"}"#;
+        assert_eq!(reply(Denied::Operation).body, format!(r#"{{"error":{text}}}"#).into_bytes());
+        assert_eq!(reply(Denied::Operation).into_body(ErrorMode::Transport), text.as_bytes());
+        let of_client = ApiReply::of_refusal(touchline_protocol::Error::PERMISSION_DENIED.into());
+        assert_eq!(of_client.status(ErrorMode::Inside), 200, "what an operation itself refuses stays as it was");
     }
 
     #[test]

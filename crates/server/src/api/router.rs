@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hyper::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName};
 use hyper::{Method, Request, StatusCode, Version};
+use touchline_engine::TokenError;
 use touchline_engine::bans::BanRefusal;
 use touchline_protocol::Error;
 
@@ -14,7 +15,7 @@ use super::operations::publish::is_publish;
 use super::reply::ErrorMode;
 use super::scrape::Scrape;
 use super::serve::serve;
-use crate::auth::is_same_secret;
+use crate::auth::ApiCaller;
 use crate::net::host::{self, HostRefusal};
 use crate::node::Node;
 use crate::runtime::mailbox::Inspection;
@@ -216,12 +217,12 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
     if *request.method() != Method::POST {
         return respond::method_not_allowed("POST");
     }
-    if let Err(cause) = authorize(node, &request) {
-        node.log_refused_request(origin.remote, request.headers(), StatusCode::UNAUTHORIZED, cause);
-        return respond::text(StatusCode::UNAUTHORIZED, "unauthorized: send the key of http_api.key as X-API-Key\n");
-    }
+    let caller = match authorize(node, &request) {
+        Ok(caller) => caller,
+        Err(refusal) => return refuse_caller(origin, request.headers(), refusal),
+    };
     pass.settle();
-    metrics.api_requests.add(1);
+    caller.requests.fetch_add(1, Relaxed);
     let mode = match request.headers().get(&X_CENTRIFUGO_ERROR_MODE).map(|mode| mode.as_bytes()) {
         Some(b"transport") => ErrorMode::Transport,
         _ => ErrorMode::Inside,
@@ -233,13 +234,13 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
             return respond::text(status, "the body is larger than http_api.body_size_limit, or broken off\n");
         }
     };
-    match serve(node, &method, &body).await {
+    match serve(node, &caller.rights, &method, &body).await {
         Ok(reply) => {
             if is_publish(&method) {
                 metrics.publish_latency.observe_us(node.clock.elapsed_us().saturating_sub(started_us));
             }
             if let Some(refusal) = &reply.refusal {
-                log_refused_operation(origin, &method, refusal);
+                log_refused_operation(origin, caller, &method, refusal);
             }
             respond::body(reply.status(mode), JSON, reply.into_body(mode))
         }
@@ -250,13 +251,14 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
 }
 
 /// Logs why the server API refused an operation, where the caller or the configuration is the cause.
-fn log_refused_operation(origin: &Origin, operation: &str, refusal: &OperationError) {
+fn log_refused_operation(origin: &Origin, caller: &ApiCaller, operation: &str, refusal: &OperationError) {
     let cause = match refusal.error {
         Error::UNKNOWN_CHANNEL => "server API: the namespace of the channel is not in channel.namespaces",
         Error::NOT_AVAILABLE => {
             "server API: what the operation needs is not switched on (for the namespace, or in [store])"
         }
         Error::METHOD_NOT_FOUND => "server API: there is no operation of this name",
+        _ if refusal.denied.is_some() => "server API: the key may not use the operation, or not in this channel",
         Error::BAD_REQUEST => "server API: a field is missing, empty, too long or contradicts another one",
         _ => return,
     };
@@ -267,39 +269,82 @@ fn log_refused_operation(origin: &Origin, operation: &str, refusal: &OperationEr
         address,
         operation: operation.get(..32).unwrap_or(operation),
         field: refusal.field.unwrap_or_default(),
+        key: &caller.name,
         ..RefusalLine::default()
     });
 }
 
-/// Checks the key of the server API in a request.
+/// Why a caller is not served.
+enum CallerRefusal {
+    /// It has shown no key, or a wrong one: why, for the log.
+    Unauthorized(&'static str),
+    /// Nobody can tell yet whether its token is good.
+    Unavailable(&'static str),
+}
+
+/// Finds who sends a request, by a key or a token of the server API in it.
 ///
 /// # Errors
-/// Why the key is not accepted, for the log.
-fn authorize(node: &Node, request: &Request<RequestBody>) -> Result<(), &'static str> {
-    let settings = &node.settings.http_api;
-    if settings.insecure {
-        return Ok(());
+/// Why neither is accepted.
+fn authorize<'n>(node: &'n Node, request: &Request<RequestBody>) -> Result<&'n ApiCaller, CallerRefusal> {
+    let access = &node.access.api;
+    if let Some(anybody) = access.anybody() {
+        return Ok(anybody);
     }
-    let key = settings.key.as_bytes();
-    let is_key = |shown: &[u8]| !key.is_empty() && is_same_secret(shown, key);
     let headers = request.headers();
-    if headers.get(&X_API_KEY).is_some_and(|shown| is_key(shown.as_bytes())) {
-        return Ok(());
+    if let Some(caller) = headers.get(&X_API_KEY).and_then(|shown| access.of_key(shown.as_bytes())) {
+        return Ok(caller);
     }
     let in_authorization = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(7));
-    let in_authorization =
-        in_authorization.map(|(scheme, shown)| scheme.eq_ignore_ascii_case(b"apikey ") && is_key(shown));
-    if in_authorization == Some(true) {
-        return Ok(());
+    let mut is_shown = headers.contains_key(&X_API_KEY);
+    if let Some((scheme, shown)) = in_authorization {
+        is_shown = true;
+        if scheme.eq_ignore_ascii_case(b"apikey ")
+            && let Some(caller) = access.of_key(shown)
+        {
+            return Ok(caller);
+        }
+        if scheme.eq_ignore_ascii_case(b"bearer ")
+            && let Some(found) = by_token(node, shown)
+        {
+            return found;
+        }
     }
     let query = request.uri().query().unwrap_or_default();
-    let mut in_query = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "api_key").peekable();
-    let is_shown = headers.contains_key(&X_API_KEY) || in_authorization.is_some() || in_query.peek().is_some();
-    if in_query.any(|(_, shown)| is_key(shown.as_bytes())) {
-        Ok(())
-    } else if is_shown {
-        Err("server API: the key that was sent is not http_api.key")
-    } else {
-        Err("server API: no key was sent (header X-API-Key)")
+    for (_, shown) in form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "api_key") {
+        is_shown = true;
+        if let Some(caller) = access.of_key(shown.as_bytes()) {
+            return Ok(caller);
+        }
     }
+    Err(CallerRefusal::Unauthorized(if is_shown {
+        "server API: the key that was sent is none of http_api.key and http_api.keys"
+    } else {
+        "server API: no key was sent (header X-API-Key)"
+    }))
+}
+
+/// The caller who shows a token; None = tokens are not taken.
+fn by_token<'n>(node: &'n Node, shown: &[u8]) -> Option<Result<&'n ApiCaller, CallerRefusal>> {
+    let token = std::str::from_utf8(shown.trim_ascii()).unwrap_or_default();
+    let found = node.access.api.of_token(token, node.clock.now_ms() / 1_000)?;
+    Some(found.map_err(|error| match error {
+        TokenError::Expired => CallerRefusal::Unauthorized("server API: exp of the token has passed"),
+        TokenError::Invalid(cause) => CallerRefusal::Unauthorized(cause),
+        TokenError::Unavailable(cause) => CallerRefusal::Unavailable(cause),
+    }))
+}
+
+/// Answers a caller who is not served, and logs why.
+fn refuse_caller(origin: &Origin, headers: &HeaderMap, refusal: CallerRefusal) -> HttpResponse {
+    let (status, cause, text) = match refusal {
+        CallerRefusal::Unauthorized(cause) => {
+            (StatusCode::UNAUTHORIZED, cause, "unauthorized: send the key of http_api.key as X-API-Key\n")
+        }
+        CallerRefusal::Unavailable(cause) => {
+            (StatusCode::SERVICE_UNAVAILABLE, cause, "the keys of http_api.jwks cannot be had now: try again\n")
+        }
+    };
+    origin.node.log_refused_request(origin.remote, headers, status, cause);
+    respond::text(status, text)
 }

@@ -1,6 +1,7 @@
 //! What a scrape of `/metrics` reads, and the description of every metric, which comes from a scrape of parts that have
 //! counted one of each.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,9 +13,11 @@ use touchline_protocol::{Disconnect, Error};
 use touchline_registry::Counters;
 
 use super::metrics_text::text_format;
+use crate::auth::KeySets;
 use crate::node::Node;
 use crate::runtime::ban_metrics::BanCollector;
 use crate::runtime::hook_metrics::{CallOutcome, HookCollector, HookMetrics};
+use crate::runtime::key_metrics::{CallerCollector, KeySetCollector, KeySetFigures};
 use crate::runtime::limit_metrics::{LimitCollector, LimitMetrics, TableSizes};
 use crate::runtime::metrics::{
     ClusterStatus, NodeCollector, RegistryCollector, ShardMetrics, StatsCollector, StoreCollector,
@@ -31,6 +34,8 @@ pub(super) struct Scrape {
     stats: Option<StatsCollector>,
     /// None = no hook is switched on.
     hooks: Option<HookCollector>,
+    callers: CallerCollector,
+    key_sets: KeySetCollector,
     bans: BanCollector,
     /// None = no rate is switched on.
     limits: Option<LimitCollector>,
@@ -53,6 +58,10 @@ impl Scrape {
                 .hooks
                 .as_ref()
                 .map(|hooks| HookCollector { metrics: Arc::clone(&hooks.metrics), outstanding: hooks.outstanding() }),
+            callers: CallerCollector(
+                node.access.api.callers().map(|caller| (caller.name.clone(), caller.requests.load(Relaxed))).collect(),
+            ),
+            key_sets: figures(&node.access.key_sets),
             bans: BanCollector::of(&node.session.bans),
             limits: node.limits.as_ref().map(|tables| LimitCollector {
                 metrics: Arc::clone(&tables.metrics),
@@ -82,6 +91,8 @@ impl Scrape {
             store: Some(StoreCollector(Arc::default())),
             stats: Some(StatsCollector(Arc::default())),
             hooks: Some(HookCollector { metrics: Arc::new(hooks), outstanding: 0 }),
+            callers: CallerCollector(vec![("default".to_owned(), 0)]),
+            key_sets: KeySetCollector([("client.token".to_owned(), KeySetFigures::default())].into()),
             bans: BanCollector::nothing(),
             limits: Some(LimitCollector { metrics: Arc::new(limits), sizes: TableSizes::default() }),
             http_buffered_bytes: 0,
@@ -105,6 +116,10 @@ impl Scrape {
         if let Some(hooks) = self.hooks {
             registry.register_collector(Box::new(hooks));
         }
+        registry.register_collector(Box::new(self.callers));
+        if !self.key_sets.0.is_empty() {
+            registry.register_collector(Box::new(self.key_sets));
+        }
         registry.register_collector(Box::new(self.bans));
         if let Some(limits) = self.limits {
             registry.register_collector(Box::new(limits));
@@ -115,6 +130,19 @@ impl Scrape {
         prometheus_client::encoding::text::encode(&mut text, &registry)?;
         Ok(text)
     }
+}
+
+/// What is known of the keys that are fetched; one section may have several sets.
+fn figures(sets: &KeySets) -> KeySetCollector {
+    let mut figures: BTreeMap<String, KeySetFigures> = BTreeMap::new();
+    for set in sets.iter() {
+        let of_section = figures.entry(set.section.clone()).or_default();
+        of_section.succeeded += set.counts.succeeded.load(Relaxed);
+        of_section.failed += set.counts.failed.load(Relaxed);
+        of_section.keys += set.counts.keys.load(Relaxed);
+        of_section.skipped += set.counts.skipped.load(Relaxed);
+    }
+    KeySetCollector(figures)
 }
 
 /// A metric, as the documentation describes it.

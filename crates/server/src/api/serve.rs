@@ -10,22 +10,29 @@ use super::batch::{batch, lines};
 use super::cluster::BroadcastMessage;
 use super::reply::ApiReply;
 use super::table::{BATCH, Call};
+use crate::auth::ApiRights;
 use crate::node::Node;
 
-/// Serves `POST /api/<method>`. An empty method is the old form, whose body names the operation.
+/// Serves `POST /api/<method>` for a caller with these rights. An empty method is the old form, whose body names the
+/// operation.
 ///
 /// # Errors
 /// When the body is not JSON of the operation's shape.
-pub(crate) async fn serve(node: &Node, method: &str, body: &[u8]) -> Result<ApiReply, serde_json::Error> {
+pub(crate) async fn serve(
+    node: &Node,
+    rights: &ApiRights,
+    method: &str,
+    body: &[u8],
+) -> Result<ApiReply, serde_json::Error> {
     match method {
-        "" => Box::pin(lines(node, body)).await,
-        BATCH => Box::pin(batch(node, body)).await,
+        "" => Box::pin(lines(node, rights, body)).await,
+        BATCH => Box::pin(batch(node, rights, body)).await,
         _ => {
             let call = Call::read(method, body)?;
             let is_unknown = call.is_unknown();
             let mut body = Vec::with_capacity(64);
             let mut object = ObjectWriter::open(&mut body);
-            let refusal = call.run(node, &mut object, "result").await;
+            let refusal = call.run(node, rights, &mut object, "result").await;
             object.close();
             Ok(ApiReply { body, refusal, is_unknown })
         }

@@ -29,6 +29,7 @@ use super::operations::registry::{
 use super::operations::rpc::RpcOperation;
 use super::operations::stats::{StatsAudienceOperation, StatsEventsOperation, StatsTopOperation};
 use super::params::object;
+use crate::auth::ApiRights;
 use crate::node::Node;
 
 /// The name of the request that takes many operations: `POST /api/batch`. It is no operation itself: it can't stand in
@@ -70,6 +71,18 @@ fn declared<O: Operation>(refusal: &OperationError) {
     debug_assert!(is_declared, "{} does not declare {}", O::NAME, refusal.error);
 }
 
+/// Checks that a caller may use an operation, for the channels that the request names.
+fn permitted<O: Operation>(rights: &ApiRights, request: &O::Request<'_>) -> Result<(), OperationError> {
+    rights.check(O::NAME, O::channels(request)).map_err(|why| OperationError::denied(why, O::NAME))
+}
+
+/// Writes why an operation was refused as the member `error` of an object, and counts it.
+fn refuse(node: &Node, object: &mut ObjectWriter<'_>, refusal: OperationError) -> OperationError {
+    node.metrics_here().count_error(refusal.error.code);
+    ErrorJson::from(refusal).write(object.key("error"));
+    refusal
+}
+
 /// Waits for an operation. `direct`: its future is part of the request's; `boxed`: it has a place of its own, so that
 /// it does not make the futures of the direct ones, which are copied, as large as itself.
 macro_rules! wait {
@@ -108,25 +121,26 @@ macro_rules! operations {
                 Ok(Call { params, request })
             }
 
-            /// Runs the operation on all nodes that it concerns. Its result becomes the member `key` of an object; an
-            /// error becomes the member `error`, is counted and returned.
+            /// Runs the operation on all nodes that it concerns, if the caller may use it. Its result becomes the
+            /// member `key` of an object; an error becomes the member `error`, is counted and returned.
             pub(super) async fn run(
                 self,
                 node: &'a Node,
+                rights: &ApiRights,
                 object: &mut ObjectWriter<'_>,
                 key: &str,
             ) -> Option<OperationError> {
                 let outcome = match self.request {
                     $(CallRequest::$operation(request) => {
+                        if let Err(refusal) = permitted::<$operation>(rights, &request) {
+                            return Some(refuse(node, object, refusal));
+                        }
                         let run = run_everywhere::<$operation>(node, request, self.params, object, key);
                         wait!($wait run).inspect_err(declared::<$operation>)
                     })*
                     CallRequest::Unknown => Err(Error::METHOD_NOT_FOUND.into()),
                 };
-                let refusal = outcome.err()?;
-                node.metrics_here().count_error(refusal.error.code);
-                ErrorJson::from(refusal.error).write(object.key("error"));
-                Some(refusal)
+                Some(refuse(node, object, outcome.err()?))
             }
 
             /// Runs the operation on this node alone. Its result becomes the member `key` of an object; an error
@@ -139,7 +153,7 @@ macro_rules! operations {
                     CallRequest::Unknown => Err(Error::METHOD_NOT_FOUND.into()),
                 };
                 if let Err(refusal) = outcome {
-                    ErrorJson::from(refusal.error).write(object.key("error"));
+                    ErrorJson::from(refusal).write(object.key("error"));
                 }
             }
         }
@@ -202,6 +216,70 @@ pub(super) fn numbered(number: usize) -> Option<&'static str> {
     TABLE.iter().find(|row| row.number == Some(number)).map(|row| row.description.name)
 }
 
+/// The groups that a key of the server API may be given, besides single operations: each with what is in it.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("@publish", &["publish", "broadcast"]),
+    (
+        "@read",
+        &[
+            "presence",
+            "presence_stats",
+            "history",
+            "channels",
+            "info",
+            "client_user",
+            "lookup",
+            "names",
+            "count",
+            "members",
+            "member",
+            "groups",
+            "changes",
+            "channel_get",
+            "channels_search",
+            "channels_similar",
+            "stats_audience",
+            "stats_top",
+            "stats_events",
+        ],
+    ),
+    ("@connections", &["subscribe", "unsubscribe", "disconnect", "refresh", "client_user"]),
+    (
+        "@registry",
+        &[
+            "register",
+            "unregister",
+            "update_meta",
+            "lookup",
+            "names",
+            "count",
+            "join",
+            "leave",
+            "members",
+            "member",
+            "groups",
+            "changes",
+            "send",
+            "call",
+            "multi_call",
+        ],
+    ),
+    ("@directory", &["channel_set", "channel_get", "channel_remove", "channels_search", "channels_similar"]),
+    ("@bans", &["block_user", "unblock_user", "revoke_token", "invalidate_user_tokens"]),
+    ("@statistics", &["stats_audience", "stats_top", "stats_events"]),
+];
+
+/// The groups of operations, each with what is in it.
+pub fn operation_groups() -> impl ExactSizeIterator<Item = &'static (&'static str, &'static [&'static str])> {
+    GROUPS.iter()
+}
+
+/// The operations that a word stands for: the one of this name, or those of a group; None = it stands for none.
+pub(crate) fn operations_named(word: &str) -> Option<Vec<&'static str>> {
+    let group = GROUPS.iter().find(|(name, _)| *name == word).map(|(_, operations)| operations.to_vec());
+    group.or_else(|| operations().find(|operation| operation.name == word).map(|operation| vec![operation.name]))
+}
+
 /// Describes every operation of the server API, in the order of the documentation.
 pub fn operations() -> impl ExactSizeIterator<Item = &'static OperationDescription> {
     TABLE.iter().map(|row| &row.description)
@@ -238,6 +316,19 @@ mod tests {
                 assert!(fields.contains(&field.as_str()), "{}: {field} is not in {fields:?}", operation.name);
             }
         }
+    }
+
+    #[test]
+    fn every_operation_of_a_group_exists_and_every_operation_is_in_a_group() {
+        let known: BTreeSet<&str> = operations().map(|operation| operation.name).collect();
+        let grouped: BTreeSet<&str> =
+            operation_groups().flat_map(|(_, operations)| operations.iter().copied()).collect();
+        assert_eq!(grouped.difference(&known).count(), 0, "{grouped:?}");
+        // What takes away for good, and what this server does not have, a key gets by name only.
+        assert_eq!(known.difference(&grouped).copied().collect::<Vec<_>>(), ["history_remove", "rpc"]);
+        assert_eq!(operations_named("publish"), Some(vec!["publish"]));
+        assert_eq!(operations_named("@publish"), Some(vec!["publish", "broadcast"]));
+        assert_eq!((operations_named("@nothing"), operations_named("batch")), (None, None));
     }
 
     #[test]

@@ -74,7 +74,7 @@ fn look_at(node: &Node, scope: BanScope) {
     let BanScope { users, is_everybody } = scope;
     for user in &users {
         // Before their connections end: an answer that is kept would let them in again once the ban is lifted.
-        node.forget_hook_answers(user, None);
+        node.forget_hook_answers(user, None, false);
     }
     if is_everybody {
         node.send_to_shards(|| Message::JudgeAll);

@@ -1,12 +1,14 @@
 //! Answers to subscribes that say that they hold for a while (`cache_for`).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bytes::Bytes;
 use touchline_engine::hook::SubscribeAnswer;
 
-/// How long it is remembered that the answers of a backend about a channel do not hold for others, milliseconds.
-const FREE_MS: u64 = 60_000;
+/// How long it is remembered whether the answers of a backend about a channel hold for others, milliseconds.
+const REMEMBERED_MS: u64 = 600_000;
+/// How long nobody waits for a backend's answer about a channel after one that did not come, milliseconds.
+const AFTER_FAILURE_MS: u64 = 10_000;
 
 /// The question of a subscribe without its user.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -40,13 +42,13 @@ struct Held {
     serial: u64,
 }
 
-/// What is known of the answers of a backend about a channel.
+/// What the last answer of a backend about a channel has said.
 #[derive(Debug)]
-enum Sharing {
-    /// The first question is under way: whether its answer holds for others is not known yet.
-    Unknown,
-    /// Answers do not hold for others, until this time, Unix milliseconds.
-    Single(u64),
+struct Sharing {
+    /// It holds for others.
+    is_shared: bool,
+    /// That counts until this time, Unix milliseconds.
+    until_ms: u64,
 }
 
 /// What to do with a question.
@@ -74,6 +76,10 @@ pub(super) struct AnswerCache {
     order: BTreeMap<u64, AnswerKey>,
     last_serial: u64,
     sharing: HashMap<(usize, Box<str>), Sharing>,
+    /// The questions under way for whose answer equal ones wait.
+    asked: HashSet<Question>,
+    /// The backends whose last answer, about any channel, did not hold for others.
+    single: HashSet<usize>,
 }
 
 impl AnswerCache {
@@ -84,7 +90,9 @@ impl AnswerCache {
 
     /// What to do with a question of a user. `has_waited`: it has waited for another one already, and is asked now.
     pub(super) fn advise(&mut self, question: &Question, user: &str, has_waited: bool, now_ms: u64) -> Advice {
-        for asker in [None, Some(Box::from(user))] {
+        // Two anonymous clients are not one user.
+        let own = (!user.is_empty()).then(|| Some(Box::from(user)));
+        for asker in [None].into_iter().chain(own) {
             let key = (question.clone(), asker);
             if let Some(held) = self.held.get(&key) {
                 if held.until_ms > now_ms {
@@ -96,23 +104,28 @@ impl AnswerCache {
         if has_waited || self.limit == 0 {
             return Advice::Ask;
         }
+        if self.asked.contains(question) {
+            return Advice::Wait;
+        }
         let subject = (question.endpoint, question.channel.clone());
-        match self.sharing.get(&subject) {
-            Some(Sharing::Unknown) => return Advice::Wait,
-            Some(Sharing::Single(until_ms)) if *until_ms > now_ms => return Advice::Ask,
-            _ => {}
+        let may_be_shared = match self.sharing.get(&subject) {
+            Some(Sharing { is_shared, until_ms }) if *until_ms > now_ms => *is_shared,
+            // Nobody waits for the answer of a backend that has shared none.
+            _ => !self.single.contains(&question.endpoint),
+        };
+        if !may_be_shared {
+            return Advice::Ask;
         }
-        if self.sharing.len() >= self.limit {
-            self.sharing.retain(|_, sharing| match sharing {
-                Sharing::Unknown => true,
-                Sharing::Single(until_ms) => *until_ms > now_ms,
-            });
-            if self.sharing.len() >= self.limit {
-                return Advice::Ask;
-            }
-        }
-        self.sharing.insert(subject, Sharing::Unknown);
+        self.asked.insert(question.clone());
         Advice::AskFirst
+    }
+
+    /// Whether one more channel may be remembered.
+    fn has_room(&mut self, now_ms: u64) -> bool {
+        if self.sharing.len() >= self.limit {
+            self.sharing.retain(|_, sharing| sharing.until_ms > now_ms);
+        }
+        self.sharing.len() < self.limit
     }
 
     /// Notes the answer to a question. `may_hold`: nothing was forgotten since it was asked. `is_first`: others wait.
@@ -126,14 +139,29 @@ impl AnswerCache {
     ) {
         let shared = answer.filter(|answer| answer.cache_for > 0 && answer.is_for_channel);
         if is_first {
-            let subject = (question.endpoint, question.channel.clone());
-            match (answer, shared) {
-                // Nothing is known after a failure.
-                (None, _) | (_, Some(_)) => self.sharing.remove(&subject),
-                (Some(_), None) => self.sharing.insert(subject, Sharing::Single(now_ms + FREE_MS)),
-            };
+            self.asked.remove(&question);
         }
-        let Some(answer) = answer.filter(|answer| may_hold && answer.cache_for > 0 && self.limit > 0) else { return };
+        let subject = (question.endpoint, question.channel.clone());
+        let known = match answer {
+            Some(_) if shared.is_some() => {
+                self.single.remove(&question.endpoint);
+                Some(Sharing { is_shared: true, until_ms: now_ms + REMEMBERED_MS })
+            }
+            Some(_) => {
+                self.single.insert(question.endpoint);
+                Some(Sharing { is_shared: false, until_ms: now_ms + REMEMBERED_MS })
+            }
+            // For a moment nobody waits for a question that has just failed.
+            None if is_first => Some(Sharing { is_shared: false, until_ms: now_ms + AFTER_FAILURE_MS }),
+            None => None,
+        };
+        if let Some(known) = known
+            && (self.sharing.contains_key(&subject) || self.has_room(now_ms))
+        {
+            self.sharing.insert(subject, known);
+        }
+        let holds = |answer: &&SubscribeAnswer| answer.cache_for > 0 && (answer.is_for_channel || !user.is_empty());
+        let Some(answer) = answer.filter(holds).filter(|_| may_hold && self.limit > 0) else { return };
         let mut until_ms = now_ms + answer.cache_for * 1_000;
         if answer.expire_at > 0 {
             until_ms = until_ms.min(answer.expire_at.saturating_mul(1_000));
@@ -163,12 +191,12 @@ impl AnswerCache {
         }
     }
 
-    /// Forgets the answers that would let a user into a channel again; None = into any, but for those that hold for
-    /// everybody: they say nothing of this user.
-    pub(super) fn forget(&mut self, user: &str, channel: Option<&str>) {
+    /// Forgets the answers that would let a user into a channel again; None = into any. `is_shared`: also those that
+    /// hold for everybody.
+    pub(super) fn forget(&mut self, user: &str, channel: Option<&str>, is_shared: bool) {
         let is_touched = |(question, asker): &AnswerKey| {
             let is_channel = channel.is_none_or(|channel| *question.channel == *channel);
-            is_channel && asker.as_ref().map_or(channel.is_some(), |asker| **asker == *user)
+            is_channel && asker.as_ref().map_or(is_shared, |asker| **asker == *user)
         };
         let touched: Vec<AnswerKey> = self.held.keys().filter(|key| is_touched(key)).cloned().collect();
         for key in &touched {
@@ -209,6 +237,15 @@ mod tests {
     }
 
     #[test]
+    fn anonymous_clients_are_not_one_user() {
+        let mut cache = AnswerCache::new(10, 100_000);
+        cache.note(question("a"), "", Some(&answer(5, false)), (true, false), 0);
+        assert!(!is_answered(&mut cache, "a", "", 1));
+        cache.note(question("a"), "", Some(&answer(5, true)), (true, false), 0);
+        assert!(is_answered(&mut cache, "a", "", 1));
+    }
+
+    #[test]
     fn an_answer_does_not_outlive_its_subscription() {
         let mut cache = AnswerCache::new(10, 100_000);
         let short = SubscribeAnswer { expire_at: 3, ..answer(300, true) };
@@ -223,24 +260,39 @@ mod tests {
         for (channel, is_for_channel) in [("a", false), ("b", true), ("c", false), ("d", true)] {
             cache.note(question(channel), "ann", Some(&answer(300, is_for_channel)), (true, false), 0);
         }
-        cache.forget("ann", Some("b"));
+        cache.forget("ann", Some("b"), true);
         assert!(is_answered(&mut cache, "a", "ann", 1) && !is_answered(&mut cache, "b", "ann", 1));
-        cache.forget("bob", None);
+        cache.forget("bob", None, false);
         assert!(is_answered(&mut cache, "c", "ann", 1));
-        cache.forget("ann", None);
+        cache.forget("ann", None, false);
         assert!(!is_answered(&mut cache, "a", "ann", 1) && !is_answered(&mut cache, "c", "ann", 1));
         assert!(is_answered(&mut cache, "d", "ann", 1), "it holds for everybody, and says nothing of this user");
+        cache.forget("ann", None, true);
+        assert!(!is_answered(&mut cache, "d", "ann", 1));
     }
 
     #[test]
-    fn others_wait_for_the_first_question_about_a_channel_only() {
+    fn others_wait_only_for_a_backend_that_shares_its_answers() {
         let mut cache = AnswerCache::new(10, 100_000);
-        let advise = |cache: &mut AnswerCache, user: &str| cache.advise(&question("a"), user, false, 0);
-        assert!(matches!(advise(&mut cache, "ann"), Advice::AskFirst));
-        assert!(matches!(advise(&mut cache, "bob"), Advice::Wait));
+        let advise = |cache: &mut AnswerCache, channel: &str| cache.advise(&question(channel), "ann", false, 0);
+        assert!(matches!(advise(&mut cache, "a"), Advice::AskFirst), "nothing is known of the backend");
+        assert!(matches!(advise(&mut cache, "a"), Advice::Wait));
         cache.note(question("a"), "ann", Some(&answer(0, false)), (true, true), 0);
-        assert!(matches!(advise(&mut cache, "bob"), Advice::Ask), "answers about it do not hold for others");
-        assert!(matches!(advise(&mut cache, "cid"), Advice::Ask));
+        for channel in ["a", "b", "b"] {
+            assert!(matches!(advise(&mut cache, channel), Advice::Ask), "it shares no answer: {channel}");
+        }
+        cache.note(question("b"), "ann", Some(&answer(1, true)), (true, false), 0);
+        assert!(matches!(cache.advise(&question("b"), "bob", false, 2_000), Advice::AskFirst), "it shares those of b");
+        assert!(matches!(cache.advise(&question("b"), "cid", false, 2_000), Advice::Wait));
+        assert!(matches!(advise(&mut cache, "a"), Advice::Ask), "and those of a it does not");
+        cache.note(question("b"), "bob", None, (false, true), 2_000);
+        let again = cache.advise(&question("b"), "cid", false, 2_000);
+        assert!(matches!(again, Advice::Ask), "nobody waits after a failure");
+        let other = Question { data: Some("1".into()), ..question("b") };
+        let later_ms = 2_000 + AFTER_FAILURE_MS;
+        cache.note(question("b"), "ann", Some(&answer(1, true)), (true, false), 2_000);
+        assert!(matches!(cache.advise(&question("b"), "ann", false, later_ms), Advice::AskFirst));
+        assert!(matches!(cache.advise(&other, "bob", false, later_ms), Advice::AskFirst), "it is another question");
     }
 
     #[test]
@@ -267,7 +319,7 @@ mod tests {
         cache.note(question("c99"), "ann", Some(&huge), (true, false), 0);
         assert!(!is_answered(&mut cache, "c99", "bob", 1), "the newer answer is too large, the older one is outdated");
         for channel in ["c97", "c98"] {
-            cache.forget("ann", Some(channel));
+            cache.forget("ann", Some(channel), true);
         }
         assert_eq!((cache.size, cache.order.len()), (0, 0));
     }

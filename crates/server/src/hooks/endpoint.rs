@@ -91,83 +91,37 @@ impl Endpoints {
     pub(crate) fn new(settings: &Settings, handler: Option<&Arc<dyn HookHandler>>) -> Result<Self, EndpointFault> {
         let mut endpoints = Endpoints::default();
         let (client, channel) = (&settings.client.proxy, &settings.channel);
-        for (kind, section, switched) in [
-            (HookKind::Connect, "client.proxy.connect", &client.connect),
-            (HookKind::Refresh, "client.proxy.refresh", &client.refresh),
-        ] {
-            if switched.enabled {
-                endpoints.add(kind, DEFAULT_PROXY, (section, &switched.proxy), handler)?;
-            }
-        }
+        let mut add =
+            |kind, is_on, name: &str| if is_on { endpoints.add(kind, name, settings, handler) } else { Ok(()) };
+        add(HookKind::Connect, client.connect.enabled, DEFAULT_PROXY)?;
+        add(HookKind::Refresh, client.refresh.enabled, DEFAULT_PROXY)?;
         let options = channel.namespaces.iter().map(|namespace| &namespace.options);
         for options in options.chain([&channel.without_namespace]) {
-            for (kind, is_on, name, section, default) in [
-                (
-                    HookKind::Subscribe,
-                    options.subscribe_proxy_enabled,
-                    &options.subscribe_proxy_name,
-                    "channel.proxy.subscribe",
-                    &channel.proxy.subscribe,
-                ),
-                (
-                    HookKind::Publish,
-                    options.publish_proxy_enabled,
-                    &options.publish_proxy_name,
-                    "channel.proxy.publish",
-                    &channel.proxy.publish,
-                ),
-                (
-                    HookKind::SubRefresh,
-                    options.sub_refresh_proxy_enabled,
-                    &options.sub_refresh_proxy_name,
-                    "channel.proxy.sub_refresh",
-                    &channel.proxy.sub_refresh,
-                ),
-            ] {
-                if is_on {
-                    endpoints.add_named(kind, name, (section, default), settings, handler)?;
-                }
-            }
+            add(HookKind::Subscribe, options.subscribe_proxy_enabled, &options.subscribe_proxy_name)?;
+            add(HookKind::Publish, options.publish_proxy_enabled, &options.publish_proxy_name)?;
+            add(HookKind::SubRefresh, options.sub_refresh_proxy_enabled, &options.sub_refresh_proxy_name)?;
         }
-        if settings.registry.scopes.iter().any(|scope| scope.conflict_policy == ConflictPolicy::Hook) {
-            let proxy = ("registry.proxy.conflict", &settings.registry.proxy.conflict);
-            endpoints.add(HookKind::Conflict, DEFAULT_PROXY, proxy, handler)?;
-        }
+        let is_contested = settings.registry.scopes.iter().any(|scope| scope.conflict_policy == ConflictPolicy::Hook);
+        add(HookKind::Conflict, is_contested, DEFAULT_PROXY)?;
         let methods = settings.rpc.namespaces.iter().map(|namespace| &namespace.options);
-        for options in methods.chain([&settings.rpc.without_namespace]).filter(|options| options.proxy_enabled) {
-            let default = ("rpc.proxy", &settings.rpc.proxy);
-            endpoints.add_named(HookKind::Rpc, &options.proxy_name, default, settings, handler)?;
+        for options in methods.chain([&settings.rpc.without_namespace]) {
+            add(HookKind::Rpc, options.proxy_enabled, &options.proxy_name)?;
         }
         Ok(endpoints)
-    }
-
-    fn add_named(
-        &mut self,
-        kind: HookKind,
-        name: &str,
-        default: (&str, &ProxySettings),
-        settings: &Settings,
-        handler: Option<&Arc<dyn HookHandler>>,
-    ) -> Result<(), EndpointFault> {
-        if name == DEFAULT_PROXY {
-            return self.add(kind, name, default, handler);
-        }
-        let named = settings.proxies.iter().find(|proxy| proxy.name == name);
-        let named = named.ok_or_else(|| EndpointFault::Name(name.to_owned()))?;
-        self.add(kind, name, (&format!("proxies[{name}]"), &named.proxy), handler)
     }
 
     fn add(
         &mut self,
         kind: HookKind,
         name: &str,
-        (section, proxy): (&str, &ProxySettings),
+        settings: &Settings,
         handler: Option<&Arc<dyn HookHandler>>,
     ) -> Result<(), EndpointFault> {
+        let (section, proxy) = settings.backend(kind, name).ok_or_else(|| EndpointFault::Name(name.to_owned()))?;
         let index = match self.all.iter().position(|endpoint| endpoint.name == section) {
             Some(index) => index,
             None => {
-                self.all.push(Endpoint::new(section, proxy, handler)?);
+                self.all.push(Endpoint::new(&section, proxy, handler)?);
                 self.all.len() - 1
             }
         };
@@ -268,10 +222,15 @@ impl HttpBackend {
 
     /// The address without query string and password, for logs.
     pub(super) fn shown_address(&self) -> String {
-        let host = self.uri.authority().map_or("", |authority| authority.as_str());
-        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-        format!("{}://{host}{}", self.uri.scheme_str().unwrap_or_default(), self.uri.path())
+        shown_address(&self.uri)
     }
+}
+
+/// An address without query string and password.
+pub(crate) fn shown_address(uri: &Uri) -> String {
+    let host = uri.authority().map_or("", |authority| authority.as_str());
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    format!("{}://{host}{}", uri.scheme_str().unwrap_or_default(), uri.path())
 }
 
 /// The `Authorization` (RFC 7617) of an address with a user and a password. None = it has none.

@@ -11,7 +11,7 @@ mod handler;
 mod request;
 mod worker;
 
-pub(crate) use endpoint::Endpoints;
+pub(crate) use endpoint::{Endpoints, shown_address};
 pub use handler::{HookAnswer, HookClient, HookFuture, HookHandler};
 pub(crate) use worker::{WorkerStart, start};
 

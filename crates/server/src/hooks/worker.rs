@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tokio::task::{Id, JoinError, JoinSet};
 use touchline_engine::directory::client_text;
 use touchline_engine::hook::{
     ConflictClaim, HookCall, HookKind, HookOutcome, HookRequest, HookResult, SubscribeAnswer,
@@ -35,6 +35,9 @@ const TICK: Duration = Duration::from_millis(100);
 /// Time between two lines of the log about one backend, milliseconds.
 const LOG_INTERVAL_MS: u64 = 60_000;
 
+/// Different faults of a backend that have a line in that time.
+const LOGGED_MAX: usize = 8;
+
 /// Finds the user of a client, on whichever node it is; None = no node has told it.
 pub(crate) type FindUser = fn(Arc<Node>, OwnerId) -> Pin<Box<dyn Future<Output = Option<Box<str>>>>>;
 
@@ -54,7 +57,9 @@ pub(crate) fn start(node: Arc<Node>, start: WorkerStart) -> io::Result<JoinHandl
         // The runtime must not leave its thread.
         match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
             Ok(runtime) => {
-                runtime.block_on(HookWorker::new(node, start.endpoints, start.find_user).run(start.messages))
+                runtime.block_on(HookWorker::new(node, start.endpoints, start.find_user).run(start.messages));
+                // A name that the system looks up is not waited for.
+                runtime.shutdown_background();
             }
             Err(error) => tracing::error!(%error, "the system refused what asking backends needs: every hook fails"),
         }
@@ -67,6 +72,7 @@ type CallKey = (Asker, u32);
 /// A call that has not begun.
 struct Waiting {
     job: Box<HookJob>,
+    endpoint: usize,
     since_ms: u64,
     /// What decides whether an answer holds for it; None = no answer does.
     question: Option<Question>,
@@ -98,20 +104,27 @@ struct RunningCall {
 
 /// Where a call is.
 enum CallState {
-    Waiting,
-    Running(AbortHandle),
+    /// In the queue of its backend, or behind an equal question.
+    Waiting(Box<Waiting>),
+    /// At its backend.
+    Running,
 }
 
 /// What the thread knows of a backend.
 #[derive(Default)]
 struct BackendState {
-    queue: VecDeque<Waiting>,
+    /// The calls that wait for their turn. Some of them are not wanted any more.
+    queue: VecDeque<CallKey>,
     under_way: usize,
     breaker: Breaker,
-    /// Calls that wait for the first answer about their channel.
-    behind_first: HashMap<Box<str>, Vec<Waiting>>,
-    /// When the log had a line about it, Unix milliseconds, and the faults since.
+    /// The calls that wait for the answer to an equal question. Some of them are not wanted any more.
+    behind_first: HashMap<Question, VecDeque<CallKey>>,
+    /// How many of both are not wanted any more.
+    gone: usize,
+    /// When the log had its first line about it in this interval, Unix milliseconds, the faults that have a line since,
+    /// and how many calls have failed without one.
     logged_ms: u64,
+    logged: Vec<String>,
     unlogged: u64,
 }
 
@@ -163,7 +176,14 @@ impl HookWorker {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         loop {
             tokio::select! {
-                Some(ended) = self.tasks.join_next_with_id(), if !self.tasks.is_empty() => self.handle_end(ended),
+                Some(ended) = self.tasks.join_next_with_id(), if !self.tasks.is_empty() => {
+                    self.handle_end(ended);
+                    // What has ended meanwhile wakes the shards once.
+                    for _ in 1..MESSAGES {
+                        let Some(ended) = self.tasks.try_join_next_with_id() else { break };
+                        self.handle_end(ended);
+                    }
+                }
                 Some(found) = self.finding.join_next(), if !self.finding.is_empty() => {
                     if let Ok(job) = found {
                         self.enter(Box::new(job));
@@ -190,7 +210,7 @@ impl HookWorker {
 
     /// Whether calls wait.
     fn has_queue(&self) -> bool {
-        self.backends.iter().any(|backend| !backend.queue.is_empty())
+        self.backends.iter().any(|backend| !backend.queue.is_empty() || !backend.behind_first.is_empty())
     }
 
     fn handle(&mut self, message: HookMessage) {
@@ -198,18 +218,14 @@ impl HookWorker {
             HookMessage::Call(job) => self.enter(job),
             HookMessage::Conflict(conflict) => self.find_users(*conflict),
             HookMessage::Cancel { connection, serial } => {
-                if let Some(CallState::Running(task)) = self.calls.remove(&(Asker::Session(connection), serial)) {
-                    task.abort();
-                }
+                self.cancel((Asker::Session(connection), serial));
             }
-            HookMessage::Forget { user, channel } => {
-                self.cache.forget(&user, channel.as_deref());
+            HookMessage::Forget { user, channel, is_shared } => {
+                self.cache.forget(&user, channel.as_deref(), is_shared);
                 for call in self.running.values_mut() {
                     let Some(question) = &call.question else { continue };
-                    let is_touched = match &channel {
-                        Some(channel) => question.channel == *channel,
-                        None => call.user == user,
-                    };
+                    let is_channel = channel.as_ref().is_none_or(|channel| question.channel == *channel);
+                    let is_touched = is_channel && (is_shared || call.user == user);
                     call.may_hold &= !is_touched;
                 }
             }
@@ -218,9 +234,47 @@ impl HookWorker {
     }
 
     fn enter(&mut self, job: Box<HookJob>) {
-        self.calls.insert((job.asker, job.call.serial), CallState::Waiting);
         let since_ms = self.node.clock.now_ms();
-        self.admit(Waiting { job, since_ms, question: None, is_first: false, has_waited: false });
+        let endpoint = self.endpoints.find(&job.call.request);
+        let waiting = Waiting {
+            job,
+            endpoint: endpoint.unwrap_or_default(),
+            since_ms,
+            question: None,
+            is_first: false,
+            has_waited: false,
+        };
+        match endpoint {
+            None => self.finish_waiting(waiting, HookOutcome::Failed, CallOutcome::Failed),
+            Some(endpoint) if self.has_too_many(endpoint) => {
+                self.finish_waiting(waiting, HookOutcome::Busy, CallOutcome::Busy);
+            }
+            Some(_) => self.admit(waiting),
+        }
+    }
+
+    /// Whether so many calls wait for one of several backends that those for others would find no place.
+    fn has_too_many(&self, endpoint: usize) -> bool {
+        let limit = self.node.settings.hooks.queue_max_entries;
+        let backend = &self.backends[endpoint];
+        self.backends.len() > 1 && backend.queue.len().saturating_sub(backend.gone) > limit.div_ceil(4) * 3
+    }
+
+    /// The answer to a call is not wanted any more. A call that waits is dropped. One that a backend has keeps its
+    /// place until it has ended: nobody can have a backend do more than `hooks.calls_max` by leaving.
+    fn cancel(&mut self, key: CallKey) {
+        let Some(CallState::Waiting(waiting)) = self.calls.remove(&key) else { return };
+        let endpoint = waiting.endpoint;
+        self.finish_waiting(*waiting, HookOutcome::Failed, CallOutcome::Cancelled);
+        let (backend, calls) = (&mut self.backends[endpoint], &self.calls);
+        backend.gone += 1;
+        let behind: usize = backend.behind_first.values().map(VecDeque::len).sum();
+        if backend.gone > 64 + (backend.queue.len() + behind) / 2 {
+            let is_there = |key: &CallKey| calls.contains_key(key);
+            backend.queue.retain(is_there);
+            backend.behind_first.values_mut().for_each(|keys| keys.retain(is_there));
+            backend.gone = 0;
+        }
     }
 
     /// Finds the users of two claims; then the backend is asked. A user that is not found in half the time is left out.
@@ -273,26 +327,41 @@ impl HookWorker {
 
     /// Answers a call by an earlier answer, or puts it into the queue of its backend.
     fn admit(&mut self, mut waiting: Waiting) {
-        let Some(endpoint) = self.endpoints.find(&waiting.job.call.request) else {
-            return self.finish_waiting(waiting, HookOutcome::Failed, CallOutcome::Failed);
-        };
+        let endpoint = waiting.endpoint;
+        let key = waiting.key();
         if waiting.job.call.request.kind() == HookKind::Subscribe {
             let question = question(&self.endpoints.all[endpoint], endpoint, &waiting.job);
             let user = &waiting.job.call.user;
             let advice = self.cache.advise(&question, user, waiting.has_waited, self.node.clock.now_ms());
-            let channel = question.channel.clone();
-            waiting.question = Some(question);
             match advice {
                 Advice::Answer(answer) => {
                     let outcome = HookOutcome::Result(HookResult::Subscribe(answer));
                     return self.finish_waiting(waiting, outcome, CallOutcome::Cached);
                 }
-                Advice::Wait => return self.backends[endpoint].behind_first.entry(channel).or_default().push(waiting),
+                Advice::Wait => {
+                    self.backends[endpoint].behind_first.entry(question).or_default().push_back(key);
+                    self.calls.insert(key, CallState::Waiting(Box::new(waiting)));
+                    return;
+                }
                 Advice::AskFirst => waiting.is_first = true,
                 Advice::Ask => {}
             }
+            waiting.question = Some(question);
         }
-        self.backends[endpoint].queue.push_back(waiting);
+        self.backends[endpoint].queue.push_back(key);
+        self.calls.insert(key, CallState::Waiting(Box::new(waiting)));
+    }
+
+    /// Takes a call that waits; None = it is not wanted any more.
+    fn take_waiting(&mut self, endpoint: usize, key: CallKey) -> Option<Waiting> {
+        match self.calls.remove(&key) {
+            Some(CallState::Waiting(waiting)) => Some(*waiting),
+            _ => {
+                let gone = &mut self.backends[endpoint].gone;
+                *gone = gone.saturating_sub(1);
+                None
+            }
+        }
     }
 
     /// Begins calls while more may be under way, backend by backend.
@@ -303,9 +372,11 @@ impl HookWorker {
             self.next = (self.next + 1) % self.backends.len();
             let backend = &mut self.backends[endpoint];
             match if backend.under_way < self.share { backend.queue.pop_front() } else { None } {
-                Some(waiting) => {
+                Some(key) => {
                     idle = 0;
-                    self.begin_call(endpoint, waiting);
+                    if let Some(waiting) = self.take_waiting(endpoint, key) {
+                        self.begin_call(endpoint, waiting);
+                    }
                 }
                 None => idle += 1,
             }
@@ -313,9 +384,6 @@ impl HookWorker {
     }
 
     fn begin_call(&mut self, endpoint: usize, waiting: Waiting) {
-        if !self.calls.contains_key(&waiting.key()) {
-            return self.finish_waiting(waiting, HookOutcome::Failed, CallOutcome::Cancelled);
-        }
         let now_ms = self.node.clock.now_ms();
         if !self.backends[endpoint].breaker.allows(now_ms) {
             return self.finish_waiting(waiting, HookOutcome::Failed, CallOutcome::Open);
@@ -323,7 +391,9 @@ impl HookWorker {
         let (key, size, kind) = (waiting.key(), waiting.job.counted, waiting.job.call.request.kind());
         let user = waiting.job.call.user.clone();
         let answer_max = self.node.settings.hooks.answer_size_max;
-        let task = self.tasks.spawn(ask_in_time(Arc::clone(&self.endpoints), endpoint, waiting.job, answer_max));
+        // In a box of its own: a task is aligned, and one of more than a kilobyte is dear to allocate.
+        let asking = Box::pin(ask_in_time(Arc::clone(&self.endpoints), endpoint, waiting.job, answer_max));
+        let task = self.tasks.spawn(asking);
         self.backends[endpoint].under_way += 1;
         let running = RunningCall {
             key,
@@ -337,7 +407,7 @@ impl HookWorker {
             may_hold: true,
         };
         self.running.insert(task.id(), running);
-        self.calls.insert(key, CallState::Running(task));
+        self.calls.insert(key, CallState::Running);
     }
 
     /// A call has its answer, was cancelled, or its handler has panicked.
@@ -387,30 +457,31 @@ impl HookWorker {
     /// Keeps an answer if it says so, and lets the calls go on that have waited for it.
     fn note_answer(&mut self, call: RunningCall, answer: Option<SubscribeAnswer>, now_ms: u64) {
         let Some(question) = call.question else { return };
-        let channel = question.channel.clone();
+        let asked = question.clone();
         self.cache.note(question, &call.user, answer.as_ref(), (call.may_hold, call.is_first), now_ms);
         if call.is_first {
-            self.release(call.endpoint, &channel);
+            self.release(call.endpoint, &asked);
         }
     }
 
-    fn release(&mut self, endpoint: usize, channel: &str) {
-        for waiting in self.backends[endpoint].behind_first.remove(channel).unwrap_or_default() {
-            self.admit(Waiting { has_waited: true, ..waiting });
+    fn release(&mut self, endpoint: usize, asked: &Question) {
+        for key in self.backends[endpoint].behind_first.remove(asked).unwrap_or_default() {
+            if let Some(waiting) = self.take_waiting(endpoint, key) {
+                self.admit(Waiting { has_waited: true, ..waiting });
+            }
         }
     }
 
     /// Ends a call that has not begun.
     fn finish_waiting(&mut self, waiting: Waiting, outcome: HookOutcome, counted: CallOutcome) {
-        let key = waiting.key();
         self.count(waiting.job.call.request.kind(), counted, waiting.job.counted);
-        if self.calls.remove(&key).is_some() {
-            self.deliver(key, outcome);
+        if counted != CallOutcome::Cancelled {
+            self.deliver(waiting.key(), outcome);
         }
         if let (true, Some(question)) = (waiting.is_first, waiting.question) {
-            let (endpoint, channel) = (question.endpoint, question.channel.clone());
+            let (endpoint, asked) = (question.endpoint, question.clone());
             self.cache.note(question, &waiting.job.call.user, None, (false, true), self.node.clock.now_ms());
-            self.release(endpoint, &channel);
+            self.release(endpoint, &asked);
         }
     }
 
@@ -420,11 +491,22 @@ impl HookWorker {
         let limit_ms = self.node.settings.hooks.queue_timeout.as_millis() as u64;
         let now_ms = self.node.clock.now_ms();
         for endpoint in 0..self.backends.len() {
-            while let Some(first) = self.backends[endpoint].queue.front()
-                && first.since_ms.saturating_add(limit_ms) <= now_ms
-                && let Some(waiting) = self.backends[endpoint].queue.pop_front()
-            {
-                self.finish_waiting(waiting, HookOutcome::Busy, CallOutcome::Busy);
+            let calls = &self.calls;
+            let is_over = |key: &CallKey| match calls.get(key) {
+                Some(CallState::Waiting(waiting)) => waiting.since_ms.saturating_add(limit_ms) <= now_ms,
+                _ => true,
+            };
+            let backend = &mut self.backends[endpoint];
+            let mut overdue = Vec::new();
+            for keys in backend.behind_first.values_mut().chain([&mut backend.queue]) {
+                while let Some(key) = keys.pop_front_if(|key| is_over(key)) {
+                    overdue.push(key);
+                }
+            }
+            for key in overdue {
+                if let Some(waiting) = self.take_waiting(endpoint, key) {
+                    self.finish_waiting(waiting, HookOutcome::Busy, CallOutcome::Busy);
+                }
             }
         }
     }
@@ -436,15 +518,19 @@ impl HookWorker {
         }
     }
 
-    /// Logs a fault, one a minute for each backend.
+    /// Logs a fault. In a minute a backend has a line for each different fault, but for some of them only.
     fn log_fault(&mut self, endpoint: usize, kind: HookKind, fault: &str, now_ms: u64) {
         let backend = &mut self.backends[endpoint];
-        if now_ms.abs_diff(backend.logged_ms) < LOG_INTERVAL_MS {
+        if now_ms.abs_diff(backend.logged_ms) >= LOG_INTERVAL_MS {
+            backend.logged_ms = now_ms;
+            backend.logged.clear();
+        }
+        if backend.logged.len() >= LOGGED_MAX || backend.logged.iter().any(|logged| logged == fault) {
             backend.unlogged += 1;
             return;
         }
+        backend.logged.push(fault.to_owned());
         let more = std::mem::take(&mut backend.unlogged);
-        backend.logged_ms = now_ms;
         let of = &self.endpoints.all[endpoint];
         let address = match &of.backend {
             Backend::Http(http) => http.shown_address(),
@@ -478,13 +564,14 @@ async fn ask_in_time(endpoints: Arc<Endpoints>, endpoint: usize, job: Box<HookJo
 fn question(endpoint: &Endpoint, number: usize, job: &HookJob) -> Question {
     let call = &job.call;
     let mut told: Vec<Bytes> = Vec::new();
-    told.extend(call.labels.iter().cloned());
-    told.extend(call.meta.iter().filter(|_| endpoint.includes_meta).cloned());
+    told.extend(call.labels.iter().map(|labels| [b"labels ", &labels[..]].concat().into()));
+    let meta = call.meta.iter().filter(|_| endpoint.includes_meta);
+    told.extend(meta.map(|meta| [b"meta ", &meta[..]].concat().into()));
     for (name, value) in emulated(endpoint, job) {
-        told.push([name.as_str().as_bytes(), b"?", value.as_bytes()].concat().into());
+        told.push([b"emulated ", name.as_str().as_bytes(), b":", value.as_bytes()].concat().into());
     }
     for (name, value) in forwarded(endpoint, job) {
-        told.push([name.as_str().as_bytes(), b":", value.as_bytes()].concat().into());
+        told.push([b"header ", name.as_str().as_bytes(), b":", value.as_bytes()].concat().into());
     }
     Question {
         endpoint: number,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
+use hyper::header::HeaderMap;
 use hyper::{Request, StatusCode};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -31,6 +32,7 @@ pub(crate) struct HttpClient {
 #[derive(Debug)]
 pub(crate) struct OutboundAnswer {
     pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
@@ -108,7 +110,7 @@ impl HttpClient {
             }
             whole.extend_from_slice(&data);
         }
-        Ok(OutboundAnswer { status: head.status, body: whole.freeze() })
+        Ok(OutboundAnswer { status: head.status, headers: head.headers, body: whole.freeze() })
     }
 }
 

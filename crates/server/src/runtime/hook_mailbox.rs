@@ -23,8 +23,8 @@ pub(crate) enum HookMessage {
     /// The answer is not wanted any more.
     Cancel { connection: ConnectionId, serial: u32 },
     /// A backend has ended something of a user: forget the answers that would let it begin again. `channel`: None =
-    /// in every channel.
-    Forget { user: Box<str>, channel: Option<Box<str>> },
+    /// in every channel; `is_shared`: also those that hold for everybody.
+    Forget { user: Box<str>, channel: Option<Box<str>>, is_shared: bool },
     /// The node stops.
     Stop,
 }

@@ -73,7 +73,6 @@ shard_metrics! {
     Counter messages_received: "Messages received from clients";
     Counter throttled: "Times that a client had sent more than it may, and was made to wait";
     Counter relieved: "Connections ended because node.buffer_max_size was used up";
-    Counter api_requests: "Requests of the server API";
     Counter accept_errors: "Connections that could not be accepted, for want of file descriptors most often";
     Gauge unauthenticated: "Connections whose client has not connected yet";
     Counter unauthenticated_closed: "Such connections that were closed to make room for others, the oldest first";

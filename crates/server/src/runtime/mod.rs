@@ -7,6 +7,7 @@ pub(crate) mod connection_guard;
 pub(crate) mod here;
 pub(crate) mod hook_mailbox;
 pub(crate) mod hook_metrics;
+pub(crate) mod key_metrics;
 pub(crate) mod limit_metrics;
 pub(crate) mod limit_tables;
 pub(crate) mod mailbox;

@@ -31,6 +31,8 @@ pub(crate) struct RefusalLine<'a> {
     pub(crate) operation: &'a str,
     /// The field of the request that is the cause.
     pub(crate) field: &'a str,
+    /// The name of the caller's key.
+    pub(crate) key: &'a str,
 }
 
 /// Decides which refusals get a line.
@@ -66,6 +68,7 @@ impl RefusalLog {
             channel = text(refused.channel),
             operation = text(refused.operation),
             field = text(refused.field),
+            key = text(refused.key),
             silent = (silent > 0).then_some(silent),
             "refused: {}",
             refused.cause

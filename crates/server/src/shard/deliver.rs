@@ -293,7 +293,7 @@ impl Shard {
         for slot in drain.slots.split_off(from) {
             match self.connections.get_mut(slot) {
                 // A backend may have carried out already what the client waits for: its turn comes again.
-                Some(connection) if connection.stage == ConnectionStage::Open && connection.session.awaits_hooks() => {
+                Some(connection) if connection.stage == ConnectionStage::Open && connection.session.owes_answers() => {
                     connection.session.wind_down();
                 }
                 _ => self.disconnect(slot, Disconnect::SHUTDOWN),

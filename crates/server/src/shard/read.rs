@@ -384,15 +384,19 @@ impl Shard {
         }
         let Some((connection, mut context)) = self.context(slot) else { return };
         context.effects.messages.encode_as(connection.wire.encoding);
-        let was_connected = connection.session.is_connected();
+        let (was_connected, was_known) = (connection.session.is_connected(), connection.session.is_known());
         let subscriptions_before = connection.session.subscription_count();
         decide(&mut connection.session, &mut context);
         connection.session.charge_errors(&mut context);
         let subscriptions = connection.session.subscription_count();
         let has_connected = !was_connected && connection.session.is_connected();
+        let is_found = !was_known && connection.session.is_known();
         self.metrics.subscriptions.replace(subscriptions_before as u64, subscriptions as u64);
         if has_connected {
             self.settle_session(slot);
+        }
+        if is_found {
+            // From now on the server API reaches it by its user.
             self.users.insert(slot, &mut self.connections);
         }
         if let Some((name, version)) = self.effects.program.take()

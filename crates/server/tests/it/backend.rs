@@ -130,10 +130,10 @@ fn read(input: &mut BufReader<TcpStream>) -> Option<Question> {
         let Some((name, value)) = line.trim_end().split_once(':') else { break };
         headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
-    let length = headers.iter().find(|(name, _)| name == "content-length")?.1.parse().ok()?;
-    let mut body = vec![0; length];
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let mut body = vec![0; length.map_or(Ok(0), |(_, length)| length.parse()).ok()?];
     input.read_exact(&mut body).ok()?;
-    let body = serde_json::from_slice(&body).expect("the body is JSON");
+    let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).expect("the body is JSON") };
     Some(Question { path, headers, body })
 }
 

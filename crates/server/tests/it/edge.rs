@@ -58,7 +58,7 @@ fn a_token_that_is_for_a_channel_opens_no_connection() {
     for has_own_keys in [false, true] {
         let server = TestServer::with(|settings| {
             let own = &mut settings.client.subscription_token;
-            (own.enabled, own.hmac_secret_key) = (has_own_keys, crate::support::SECRET.into());
+            (own.enabled, own.token.hmac_secret_key) = (has_own_keys, crate::support::SECRET.into());
         });
         let invalid = |outcome: Result<(), Heard>| matches!(outcome, Err(Heard::Close(3500, _)));
         assert!(connect(&server, json!({"sub": "ann"})).is_ok());

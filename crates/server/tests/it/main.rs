@@ -1,6 +1,7 @@
 //! The server as its users see it: over real sockets, by clients that share no code with it.
 
 mod addresses;
+mod api_keys;
 mod backend;
 mod bad_input;
 mod bans;
@@ -11,6 +12,8 @@ mod embedding;
 mod hooks;
 mod hosts;
 mod http2;
+mod issuer;
+mod keys;
 mod libraries;
 mod limits;
 mod lines;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use touchline_protocol::Error;
-use touchline_server::{COMMON_ERRORS, OperationDescription, operations};
+use touchline_server::{COMMON_ERRORS, OperationDescription, operation_groups, operations};
 
 /// Tells this test to write the page instead of comparing it.
 const WRITE_DOCS: &str = "TOUCHLINE_WRITE_DOCS";
@@ -13,7 +13,7 @@ const WRITE_DOCS: &str = "TOUCHLINE_WRITE_DOCS";
 fn the_tables_of_the_server_api_are_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/server-api.md");
     let found = std::fs::read_to_string(&path).expect("the page is there");
-    let page = [("operations", operations_table()), ("statuses", statuses_table())]
+    let page = [("operations", operations_table()), ("groups", groups_table()), ("statuses", statuses_table())]
         .into_iter()
         .fold(found.clone(), |page, (place, table)| with_table(&page, place, &table));
     if std::env::var_os(WRITE_DOCS).is_some() {
@@ -54,6 +54,15 @@ fn operations_table() -> String {
         let row = [*summary, &fields, *result, &errors, scope, repeated];
         let row = row.map(|cell| if cell.is_empty() { String::new() } else { format!(" {cell}") });
         let _ = writeln!(table, "| `{name}` |{} |", row.join(" |"));
+    }
+    table
+}
+
+fn groups_table() -> String {
+    let mut table = String::from("| group | operations |\n|---|---|\n");
+    for (group, operations) in operation_groups() {
+        let operations: Vec<String> = operations.iter().map(|operation| format!("`{operation}`")).collect();
+        let _ = writeln!(table, "| `{group}` | {} |", operations.join(", "));
     }
     table
 }

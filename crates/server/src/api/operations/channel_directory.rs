@@ -10,6 +10,7 @@ use crate::api::description::OperationScope;
 use crate::api::json::EmptyReply;
 use crate::api::operation::{Operation, OperationError};
 use crate::api::params::{nullable, plain};
+use crate::auth::NamedChannels;
 use crate::backend::store::refused;
 use crate::node::Node;
 
@@ -55,6 +56,10 @@ impl Operation for ChannelSetOperation {
     type Request<'a> = SetRequest;
     type Reply = EmptyReply;
 
+    fn channels<'r>(request: &'r SetRequest) -> NamedChannels<'r> {
+        NamedChannels::One(&request.channel)
+    }
+
     async fn run(node: &Node, request: SetRequest) -> Result<EmptyReply, OperationError> {
         let store = directory(node)?;
         let SetRequest { channel, title, description, kind, tags } = request;
@@ -91,6 +96,10 @@ impl Operation for ChannelRemoveOperation {
 
     type Request<'a> = DescriptionRequest;
     type Reply = EmptyReply;
+
+    fn channels<'r>(request: &'r DescriptionRequest) -> NamedChannels<'r> {
+        NamedChannels::One(&request.channel)
+    }
 
     async fn run(node: &Node, request: DescriptionRequest) -> Result<EmptyReply, OperationError> {
         let store = directory(node)?;
@@ -138,6 +147,10 @@ impl Operation for ChannelGetOperation {
 
     type Request<'a> = DescriptionRequest;
     type Reply = DescribedChannel;
+
+    fn channels<'r>(request: &'r DescriptionRequest) -> NamedChannels<'r> {
+        NamedChannels::One(&request.channel)
+    }
 
     async fn run(node: &Node, request: DescriptionRequest) -> Result<DescribedChannel, OperationError> {
         plain("channel", [&request.channel])?;

@@ -17,6 +17,7 @@ use crate::api::description::OperationScope;
 use crate::api::json::EmptyReply;
 use crate::api::operation::{Operation, OperationError};
 use crate::api::params::{nullable, payload, plain};
+use crate::auth::NamedChannels;
 use crate::node::Node;
 use crate::runtime::mailbox::UserAction;
 
@@ -54,9 +55,9 @@ impl Selection {
         // Before the connections end: they may come back at once.
         match &action {
             UserAction::Unsubscribe { channel } => {
-                node.forget_hook_answers(&user, Some(channel.as_str()).filter(|channel| !channel.is_empty()));
+                node.forget_hook_answers(&user, Some(channel.as_str()).filter(|channel| !channel.is_empty()), true);
             }
-            UserAction::Disconnect { .. } => node.forget_hook_answers(&user, None),
+            UserAction::Disconnect { .. } => node.forget_hook_answers(&user, None, false),
             UserAction::Subscribe { .. } | UserAction::Refresh { .. } => {}
         }
         node.command_user(&user, &client, action).await?;
@@ -117,6 +118,10 @@ impl Operation for SubscribeOperation {
     type Request<'a> = Box<SubscribeRequest<'a>>;
     type Reply = EmptyReply;
 
+    fn channels<'r>(request: &'r Box<SubscribeRequest<'_>>) -> NamedChannels<'r> {
+        NamedChannels::One(&request.channel)
+    }
+
     async fn run<'a>(node: &'a Node, request: Box<SubscribeRequest<'a>>) -> Result<EmptyReply, OperationError> {
         let selection = Selection::of(request.user, request.client, request.session)?;
         node.session.namespaces.resolve(&request.channel)?;
@@ -163,6 +168,11 @@ impl Operation for UnsubscribeOperation {
 
     type Request<'a> = UnsubscribeRequest;
     type Reply = EmptyReply;
+
+    fn channels<'r>(request: &'r UnsubscribeRequest) -> NamedChannels<'r> {
+        // Without a channel it is about all of them, which only a pattern that fits the empty text does not exclude.
+        NamedChannels::One(&request.channel)
+    }
 
     async fn run(node: &Node, request: UnsubscribeRequest) -> Result<EmptyReply, OperationError> {
         let selection = Selection::of(request.user, request.client, request.session)?;

@@ -12,6 +12,7 @@ use crate::api::description::OperationScope;
 use crate::api::json::{EmptyReply, WrittenJson};
 use crate::api::operation::{Operation, OperationError};
 use crate::api::params::{OneChannelRequest, nullable};
+use crate::auth::NamedChannels;
 use crate::node::Node;
 
 /// Asks for publications of a channel.
@@ -62,6 +63,10 @@ impl Operation for HistoryOperation {
     type Request<'a> = HistoryRequest;
     type Reply = WrittenJson;
 
+    fn channels<'r>(request: &'r HistoryRequest) -> NamedChannels<'r> {
+        NamedChannels::One(&request.channel)
+    }
+
     async fn run(node: &Node, request: HistoryRequest) -> Result<WrittenJson, OperationError> {
         let history = History {
             limit: usize::try_from(request.limit).ok(),
@@ -105,6 +110,10 @@ impl Operation for HistoryRemoveOperation {
 
     type Request<'a> = OneChannelRequest;
     type Reply = EmptyReply;
+
+    fn channels<'r>(request: &'r OneChannelRequest) -> NamedChannels<'r> {
+        request.named()
+    }
 
     async fn run(node: &Node, request: OneChannelRequest) -> Result<EmptyReply, OperationError> {
         match node.request_home(&request.channel, ChannelRequest::HistoryRemove).await {

@@ -68,6 +68,11 @@ fn rounded(number: f64, digits: i32) -> f64 {
     (number * unit).round() / unit
 }
 
+/// What the node has counted, without labels.
+fn counts(node: &Node) -> Vec<(&'static str, u64)> {
+    node.collector().values().chain([("api_requests", node.api_requests())]).collect()
+}
+
 /// The reply of another node.
 #[derive(Deserialize)]
 struct InfoOfNode {
@@ -104,7 +109,7 @@ impl Operation for InfoOperation {
             num_subs: node.shards.iter().map(|shard| shard.metrics.subscriptions.get()).sum(),
             num_channels,
             uptime: up_s as u64,
-            metrics: InfoMetrics { interval: rounded(up_s, 3), items: node.collector().values().collect() },
+            metrics: InfoMetrics { interval: rounded(up_s, 3), items: counts(node) },
             process: InfoProcess {
                 cpu: rounded(100.0 * process::processor_s() / up_s.max(0.001), 2),
                 rss: process::resident(),

@@ -9,6 +9,7 @@ use crate::api::description::OperationScope;
 use crate::api::json::WrittenJson;
 use crate::api::operation::{Operation, OperationError};
 use crate::api::params::OneChannelRequest;
+use crate::auth::NamedChannels;
 use crate::node::Node;
 
 /// `presence`. For a channel with more clients than `client.presence_max_clients` the reply is a sample, marked as one,
@@ -29,6 +30,10 @@ impl Operation for PresenceOperation {
 
     type Request<'a> = OneChannelRequest;
     type Reply = WrittenJson;
+
+    fn channels<'r>(request: &'r OneChannelRequest) -> NamedChannels<'r> {
+        request.named()
+    }
 
     async fn run(node: &Node, OneChannelRequest { channel }: OneChannelRequest) -> Result<WrittenJson, OperationError> {
         let limit = node.settings.client.presence_max_clients;
@@ -51,6 +56,10 @@ impl Operation for PresenceStatsOperation {
 
     type Request<'a> = OneChannelRequest;
     type Reply = WrittenJson;
+
+    fn channels<'r>(request: &'r OneChannelRequest) -> NamedChannels<'r> {
+        request.named()
+    }
 
     async fn run(node: &Node, OneChannelRequest { channel }: OneChannelRequest) -> Result<WrittenJson, OperationError> {
         ask(node, &channel, DirectoryRequest::PresenceStats { channel: channel.as_str().into() }).await

@@ -12,6 +12,7 @@ use crate::api::description::OperationScope;
 use crate::api::json::ErrorJson;
 use crate::api::operation::{Operation, OperationError, yield_sometimes};
 use crate::api::params::{nullable, payload, plain};
+use crate::auth::NamedChannels;
 use crate::node::Node;
 
 /// Channels that one broadcast reaches.
@@ -115,6 +116,10 @@ impl Operation for PublishOperation {
     type Request<'a> = PublishRequest<'a>;
     type Reply = PublishReply;
 
+    fn channels<'r>(request: &'r PublishRequest<'_>) -> NamedChannels<'r> {
+        NamedChannels::One(&request.channel)
+    }
+
     async fn run<'a>(node: &'a Node, request: PublishRequest<'a>) -> Result<PublishReply, OperationError> {
         check_keys(node, &request.idempotency_key, &request.version_epoch)?;
         let data = payload("data", request.data, &request.b64data)?.ok_or(OperationError::bad("data"))?;
@@ -171,6 +176,10 @@ impl Operation for BroadcastOperation {
 
     type Request<'a> = BroadcastRequest<'a>;
     type Reply = BroadcastReply;
+
+    fn channels<'r>(request: &'r BroadcastRequest<'_>) -> NamedChannels<'r> {
+        NamedChannels::Many(&request.channels)
+    }
 
     async fn run<'a>(node: &'a Node, request: BroadcastRequest<'a>) -> Result<BroadcastReply, OperationError> {
         if request.channels.is_empty() || request.channels.len() > CHANNELS_MAX {

@@ -10,6 +10,7 @@ use touchline_store::stats::{Curve, EventCount, Range, RankBy, RankedItem, Stats
 use crate::api::description::OperationScope;
 use crate::api::operation::{Operation, OperationError};
 use crate::api::params::{nullable, plain};
+use crate::auth::NamedChannels;
 use crate::backend::store::refused;
 use crate::node::Node;
 
@@ -97,6 +98,10 @@ impl Operation for StatsAudienceOperation {
 
     type Request<'a> = AudienceRequest;
     type Reply = AudienceReply;
+
+    fn channels<'r>(request: &'r AudienceRequest) -> NamedChannels<'r> {
+        NamedChannels::One(&request.channel)
+    }
 
     async fn run(node: &Node, request: AudienceRequest) -> Result<AudienceReply, OperationError> {
         plain("channel", [&request.channel])?;

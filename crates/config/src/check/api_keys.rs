@@ -1,0 +1,68 @@
+//! Keys of the server API: each has a name and a secret of its own, and may do something.
+
+use std::collections::HashSet;
+
+use super::names::is_key_name;
+use crate::finding::Finding;
+use crate::keys::API_KEYS;
+use crate::settings::HttpApiSettings;
+
+/// Shortest API key that can't be guessed, bytes.
+const API_KEY_LEN_MIN: usize = 16;
+/// Names that metrics give to other callers.
+const TAKEN: [&str; 3] = ["default", "insecure", "jwks"];
+
+/// Checks who may call the server API.
+pub(super) fn check(api: &HttpApiSettings, findings: &mut Vec<Finding>) {
+    if api.insecure && !api.disabled {
+        let text = "http_api.insecure: any client that reaches the port can publish and disconnect";
+        findings.push(Finding::warning(text, None));
+    } else if !api.key.is_empty() && api.key.len() < API_KEY_LEN_MIN {
+        findings.push(Finding::warning(
+            format!("http_api.key: shorter than {API_KEY_LEN_MIN} bytes, it can be guessed"),
+            None,
+        ));
+    }
+    keys(api, findings);
+    let jwks = &api.jwks;
+    if jwks.enabled && jwks.endpoint.is_empty() {
+        findings.push(Finding::error("http_api.jwks.endpoint: missing, and http_api.jwks is enabled", None));
+    }
+    if jwks.enabled && jwks.audience.is_empty() && jwks.scope.trim().is_empty() {
+        let text = "http_api.jwks: needs audience or scope: without them every token of the issuer, those of its \
+                    users too, could use the server API";
+        findings.push(Finding::error(text, None));
+    }
+}
+
+fn keys(api: &HttpApiSettings, findings: &mut Vec<Finding>) {
+    let mut names = HashSet::new();
+    let mut secrets: HashSet<&str> = Some(api.key.as_str()).filter(|key| !key.is_empty()).into_iter().collect();
+    for named in &api.keys {
+        let (name, options) = (named.name.as_str(), &named.options);
+        let path = format!("{API_KEYS}[{name}]");
+        let mut error = |text: &str| findings.push(Finding::error(format!("{path}{text}"), None));
+        if !is_key_name(name) {
+            error(".name: expected two or more of letters, digits and \"_\"");
+        } else if TAKEN.contains(&name) {
+            error(".name: default, insecure and jwks are the names of other callers in metrics");
+        }
+        if !names.insert(name) {
+            error(".name: used twice");
+        }
+        if options.key.is_empty() {
+            error(".key: missing");
+        } else if !secrets.insert(&options.key) {
+            error(".key: another key is the same, so nobody could tell which of them is meant");
+        }
+        for (key, list) in [("operations", &options.operations), ("channels", &options.channels)] {
+            if list.is_empty() {
+                error(&format!(".{key}: empty, so the key could be used for nothing; \"*\" is all"));
+            }
+        }
+        if !options.key.is_empty() && options.key.len() < API_KEY_LEN_MIN {
+            let text = format!("{path}.key: shorter than {API_KEY_LEN_MIN} bytes, it can be guessed");
+            findings.push(Finding::warning(text, None));
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Issuers of tokens, and keys of the server API.
+
+use super::*;
+
+/// The errors of a text in TOML, without their places.
+fn errors(text: &str) -> Vec<String> {
+    let found = unplaced(&toml(text));
+    found.iter().filter_map(|text| text.strip_prefix("Error ")).map(|text| text.replacen("c.toml: ", "", 1)).collect()
+}
+
+/// A provider in TOML with these fields.
+fn provider(name: &str, fields: &str) -> String {
+    format!("[[client.token.jwks.providers]]\nname = \"{name}\"\nenabled = true\n{fields}\n")
+}
+
+#[test]
+fn issuers_that_cannot_be_told_apart_or_verify_nothing_are_refused() {
+    let on = "[client.token.jwks]\nenabled = true\n";
+    let good = provider("kc", "issuer = \"https://id\"\nendpoint = \"https://id/keys\"");
+    let beside = |name: &str, fields: &str| format!("{on}{good}{}", provider(name, fields));
+    for (text, expected) in [
+        (format!("{on}{good}"), None),
+        (beside("own", "issuer = \"https://own\"\nhmac_secret_key = \"a secret that is long enough for all\""), None),
+        (beside("kd", "issuer = \"https://id\"\naudience = \"a\"\nendpoint = \"https://id/keys\""), None),
+        (
+            beside("kd", "issuer = \"https://id\"\nendpoint = \"https://other/keys\""),
+            Some("client.token.jwks.providers[kd].audience: another issuer has the same issuer and audience"),
+        ),
+        (
+            beside("kd", "issuer = \"https://other\""),
+            Some("client.token.jwks.providers[kd].endpoint: missing, and no key is written"),
+        ),
+        (
+            beside("kd", "issuer = \"x\"\nendpoint = \"https://x/keys\"\nhmac_secret_key = \"x\""),
+            Some("client.token.jwks.providers[kd].endpoint: not beside a key: keep one of them"),
+        ),
+        (
+            beside("kd", "endpoint = \"https://x/keys\""),
+            Some("client.token.jwks.providers[kd].issuer: missing: by it a token is told to be of this issuer"),
+        ),
+        (
+            beside("kd", "issuer = \"x\"\nissuer_regex = \"x\"\nendpoint = \"https://x/keys\""),
+            Some("client.token.jwks.providers[kd].issuer_regex: not beside issuer: keep one of them"),
+        ),
+        (
+            beside("k d", "issuer = \"x\"\nendpoint = \"https://x/keys\""),
+            Some("client.token.jwks.providers[k d].name: expected two or more of letters, digits and \"_\""),
+        ),
+        (
+            beside("kc", "issuer = \"x\"\nendpoint = \"https://x/keys\""),
+            Some("client.token.jwks.providers[kc].name: used twice"),
+        ),
+        (on.to_owned(), Some("client.token.jwks.providers: none is enabled, so no token could be verified")),
+        (
+            format!("[client.token]\naudience = \"fans\"\n{on}{good}"),
+            Some("client.token.audience: does not count beside client.token.jwks: write it into its providers"),
+        ),
+        (
+            format!("[client.token]\njwks_public_endpoint = \"https://x\"\n{on}{good}"),
+            Some("client.token.jwks_public_endpoint: not beside client.token.jwks: keep one of them"),
+        ),
+        (
+            "client.token = {audience = \"a\", audience_regex = \"a\"}".to_owned(),
+            Some("client.token.audience_regex: not beside audience: keep one of them"),
+        ),
+        (
+            "client.token.user_id_claim = \"user-id\"".to_owned(),
+            Some("client.token.user_id_claim: must be the name of a claim, of letters and \"_\""),
+        ),
+        (
+            "client.subscription_token = {enabled = true, issuer = \"a\", issuer_regex = \"a\"}".to_owned(),
+            Some("client.subscription_token.issuer_regex: not beside issuer: keep one of them"),
+        ),
+    ] {
+        assert_eq!(errors(&text), expected.into_iter().collect::<Vec<_>>(), "{text}");
+    }
+}
+
+#[test]
+fn a_key_that_does_nothing_is_told() {
+    let secret = "hmac_secret_key = \"a secret that is long enough for all\"";
+    for (text, expected) in [
+        (
+            format!("[client.token]\n{secret}\njwks_public_endpoint = \"https://id/keys\""),
+            "Warning client.token: keys that are written here do nothing beside those of a JSON Web Key Set",
+        ),
+        (
+            "[[client.token.jwks.providers]]\nname = \"kc\"".to_owned(),
+            "Warning client.token.jwks.providers: do nothing while client.token.jwks.enabled is off",
+        ),
+        (
+            format!("[client.token]\n{secret}\nhmac_previous_secret_key_valid_until = 1764010800000"),
+            "Warning client.token.hmac_previous_secret_key_valid_until: after the year 5000, is that meant? \
+             The time is in seconds",
+        ),
+    ] {
+        let found: Vec<String> = unplaced(&toml(&text)).iter().map(|text| text.replacen("c.toml: ", "", 1)).collect();
+        assert_eq!(found, [expected], "{text}");
+    }
+}
+
+#[test]
+fn every_setting_of_tokens_is_read() {
+    let text = "[client.subscription_token]\nenabled = true\nhmac_previous_secret_key = \"before\"\n\
+                hmac_previous_secret_key_valid_until = 1764010800\nissuer_regex = \"https://.*\"\n\
+                user_id_claim = \"uid\"\nmeta_from_claim = [{key = \"tenant\", value = \"org.id\"}]\n\
+                [client.subscription_token.jwks]\nproviders = [{name = \"kc\", issuer = \"i\", \
+                tls = {server_name = \"n\"}, labels_from_claim = [{key = \"a\", value = \"b\"}]}]\n";
+    let token = settings(toml(text)).client.subscription_token.token;
+    assert_eq!((token.hmac_previous_secret_key.as_str(), token.user_id_claim.as_str()), ("before", "uid"));
+    assert_eq!(token.hmac_previous_secret_key_valid_until, 1_764_010_800);
+    assert!(token.issuer_regex.is_some_and(|pattern| pattern.as_str() == "https://.*"));
+    assert_eq!(
+        (token.meta_from_claim.0[0].key.as_str(), token.meta_from_claim.0[0].value.as_str()),
+        ("tenant", "org.id")
+    );
+    let provider = &token.jwks.providers[0];
+    assert_eq!((provider.name.as_str(), provider.options.issuer.as_str()), ("kc", "i"));
+    assert_eq!(provider.options.tls.server_name, "n");
+    assert_eq!(provider.options.labels_from_claim.0[0].value, "b");
+}
+
+#[test]
+fn keys_of_the_server_api_have_a_name_a_secret_and_something_to_do() {
+    let key = |name: &str, more: &str| format!("[[http_api.keys]]\nname = \"{name}\"\n{more}\n");
+    let secret = "key = \"a-key-of-twenty-bytes\"";
+    for (text, expected) in [
+        (key("news", secret), None),
+        (format!("{}{}", key("news", secret), key("live", "key = \"another-of-twenty-bytes\"")), None),
+        (key("news", ""), Some("http_api.keys[news].key: missing")),
+        (key("n-s", secret), Some("http_api.keys[n-s].name: expected two or more of letters, digits and \"_\"")),
+        (
+            key("default", secret),
+            Some("http_api.keys[default].name: default, insecure and jwks are the names of other callers in metrics"),
+        ),
+        (
+            format!("{}{}", key("news", secret), key("live", secret)),
+            Some("http_api.keys[live].key: another key is the same, so nobody could tell which of them is meant"),
+        ),
+        (
+            format!("[http_api]\n{secret}\n{}", key("live", secret)),
+            Some("http_api.keys[live].key: another key is the same, so nobody could tell which of them is meant"),
+        ),
+        (
+            key("news", &format!("{secret}\noperations = []")),
+            Some("http_api.keys[news].operations: empty, so the key could be used for nothing; \"*\" is all"),
+        ),
+        (
+            key("news", &format!("{secret}\nchannels = []")),
+            Some("http_api.keys[news].channels: empty, so the key could be used for nothing; \"*\" is all"),
+        ),
+        (
+            "http_api.jwks = {enabled = true, audience = \"api\"}".to_owned(),
+            Some("http_api.jwks.endpoint: missing, and http_api.jwks is enabled"),
+        ),
+        (
+            "http_api.jwks = {enabled = true, endpoint = \"https://id/keys\"}".to_owned(),
+            Some(
+                "http_api.jwks: needs audience or scope: without them every token of the issuer, those of its users \
+                 too, could use the server API",
+            ),
+        ),
+        ("http_api.jwks = {enabled = true, endpoint = \"https://id/keys\", scope = \"live\"}".to_owned(), None),
+    ] {
+        assert_eq!(errors(&text), expected.into_iter().collect::<Vec<_>>(), "{text}");
+    }
+    let short = texts(&toml(&key("news", "key = \"short\"")));
+    assert!(short.len() == 1 && short[0].contains("http_api.keys[news].key: shorter than 16 bytes"), "{short:?}");
+}

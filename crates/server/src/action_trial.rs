@@ -1,0 +1,230 @@
+//! Tries an action of a client: says which rules a session asks, and lets a session decide. No other part of a node
+//! runs, and no backend is asked.
+
+use serde_json::{Value, json};
+use touchline_engine::hook::{DEFAULT_PROXY, HookCall};
+use touchline_engine::request::{Response, Subscribed};
+use touchline_engine::session::{
+    ChannelAction, ExplainedAction, ExplainedStep, Room, ServerSubscription, SessionSettings, StepVerdict, Ticket,
+    TransportMode,
+};
+use touchline_engine::tracker::Tracker;
+use touchline_engine::{ConnectionId, Context, Effects, Hub, Session};
+use touchline_protocol::Error;
+
+use crate::hooks::shown_address;
+use crate::runtime::random;
+use crate::start_error::StartError;
+use crate::trial::TokenTrial;
+
+/// A client whose action is tried.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TriedClient<'a> {
+    /// The user of the client, who has proved it in some way; empty = it is anonymous. None = it connects with its
+    /// token, or with nothing.
+    pub user: Option<&'a str>,
+    /// The connection token; empty = it has none.
+    pub token: &'a str,
+    /// The subscription token; empty = it has none.
+    pub subscription_token: &'a str,
+    /// It subscribes to the channel already, because the server API has subscribed it.
+    pub is_subscribed: bool,
+    /// It is on the machine of the server.
+    pub is_local: bool,
+}
+
+/// What was decided, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TriedAction {
+    /// The rules that were asked, in their order, up to the one that has decided.
+    pub steps: Vec<ExplainedStep>,
+    /// What a session has decided.
+    pub verdict: StepVerdict,
+    /// Where the backend that decides stands in the configuration, and its address without password and query string;
+    /// None = no backend decides.
+    pub backend: Option<(String, String)>,
+}
+
+/// A session, and what it needs.
+struct ActionTrial {
+    node: SessionSettings,
+    session: Session,
+    hub: Hub,
+    tracker: Tracker,
+    now_ms: u64,
+}
+
+/// Tries an action of a client at a time (Unix milliseconds) on a node with the settings of `trial`. Other connections,
+/// rates, bans and backends are not known.
+///
+/// # Errors
+/// When the system has no random numbers.
+pub fn try_action(
+    trial: &TokenTrial,
+    client: &TriedClient<'_>,
+    action: &ExplainedAction<'_>,
+    now_ms: u64,
+) -> Result<TriedAction, StartError> {
+    let (node, settings) = (trial.node(now_ms)?, trial.settings());
+    let hash_seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
+    let session = Session::new([0; 16], TransportMode::Duplex, client.is_local, now_ms, &node.client);
+    let mut trial = ActionTrial { node, session, hub: Hub::new(hash_seed), tracker: Tracker::default(), now_ms };
+    let mut steps = Vec::new();
+    let verdict = trial.decide(client, action, &mut steps);
+    let backend = match &verdict {
+        StepVerdict::Asked { hook, backend } => settings.backend(*hook, backend),
+        _ => None,
+    };
+    let address = |endpoint: &str| endpoint.parse().map_or_else(|_| String::new(), |uri| shown_address(&uri));
+    let backend = backend.map(|(section, proxy)| (section, address(&proxy.endpoint)));
+    Ok(TriedAction { steps, verdict, backend })
+}
+
+impl ActionTrial {
+    fn decide(
+        &mut self,
+        client: &TriedClient<'_>,
+        action: &ExplainedAction<'_>,
+        steps: &mut Vec<ExplainedStep>,
+    ) -> StepVerdict {
+        if let ExplainedAction::Connect { .. } = action {
+            self.session.certify(client.user.unwrap_or_default().to_owned());
+            return self.step(action, steps);
+        }
+        let connected = match client.user.filter(|_| client.token.is_empty()) {
+            Some(user) => self.connect_as(user, steps),
+            None => self.step(&ExplainedAction::Connect { token: client.token }, steps),
+        };
+        if connected != StepVerdict::Allowed {
+            return connected;
+        }
+        let channel = match action {
+            ExplainedAction::Subscribe { channel, .. } | ExplainedAction::InChannel { channel, .. } => *channel,
+            ExplainedAction::Connect { .. } | ExplainedAction::Rpc { .. } => "",
+        };
+        if let ExplainedAction::InChannel { .. } = action
+            && !client.subscription_token.is_empty()
+        {
+            let subscribe = ExplainedAction::Subscribe { channel, token: client.subscription_token };
+            let subscribed = self.step(&subscribe, steps);
+            if subscribed != StepVerdict::Allowed {
+                return subscribed;
+            }
+        } else if client.is_subscribed {
+            // A channel that cannot be subscribed to is found below.
+            let _ =
+                self.with(|session, context| session.server_subscribe(channel, ServerSubscription::default(), context));
+        }
+        self.step(action, steps)
+    }
+
+    /// Says how an action is decided, and lets the session decide.
+    fn step(&mut self, action: &ExplainedAction<'_>, steps: &mut Vec<ExplainedStep>) -> StepVerdict {
+        let (mut explained, _) = self.with(|session, context| session.explain(action, context));
+        let verdict = self.say(&command_of(action));
+        ExplainedStep::conclude(&mut explained, action, &verdict);
+        steps.append(&mut explained);
+        verdict
+    }
+
+    /// Connects the client as a user, whoever has said so.
+    fn connect_as(&mut self, user: &str, steps: &mut Vec<ExplainedStep>) -> StepVerdict {
+        let real = self.node.client.clone();
+        self.node.client.proxy.connect.enabled = false;
+        self.node.client.allow_anonymous_connect_without_token = true;
+        self.node.client.anonymous_on_loopback_only = false;
+        self.session.certify(user.to_owned());
+        let action = ExplainedAction::Connect { token: "" };
+        let verdict = self.say(&command_of(&action));
+        self.node.client = real;
+        let mut given = vec![ExplainedStep::given(user)];
+        if verdict != StepVerdict::Allowed {
+            given[0].says = StepVerdict::Allowed;
+            ExplainedStep::conclude(&mut given, &action, &verdict);
+        }
+        steps.append(&mut given);
+        verdict
+    }
+
+    /// Lets the session carry a command out. What it asks of homes and of the directory is answered.
+    fn say(&mut self, command: &Value) -> StepVerdict {
+        let text = command.to_string();
+        let (_, effects) = self.with(|session, context| session.receive(text.as_bytes(), context));
+        verdict_of(effects)
+    }
+
+    fn with<T>(&mut self, act: impl FnOnce(&mut Session, &mut Context<'_>) -> T) -> (T, Effects) {
+        let mut effects = Effects::default();
+        let mut context = Context {
+            now_ms: self.now_ms,
+            now_us: 0,
+            random: 0,
+            id: ConnectionId { shard: 0, slot: 0, generation: 0 },
+            ping_interval: self.node.client.ping_interval,
+            node: &self.node,
+            hub: &mut self.hub,
+            tracker: &mut self.tracker,
+            room: Room::ANY,
+            effects: &mut effects,
+        };
+        let outcome = act(&mut self.session, &mut context);
+        while let Some((ticket, response)) = next_reply(context.effects) {
+            self.session.handle_reply(ticket, response, &mut context);
+        }
+        (outcome, effects)
+    }
+}
+
+/// The reply to a request of a session, as if all went well. None = it awaits none.
+fn next_reply(effects: &mut Effects) -> Option<(Ticket, Response)> {
+    if let Some(ticket) = effects.requests.iter_mut().find_map(|outbound| outbound.ticket.take()) {
+        let response = match ticket {
+            Ticket::Subscribe { .. } | Ticket::Connect { .. } | Ticket::Server { .. } => {
+                Response::Subscribed(Subscribed::default())
+            }
+            Ticket::Reply { .. } => Response::Published(None),
+            Ticket::Directory { .. } | Ticket::Registrations => Response::Done,
+        };
+        return Some((ticket, response));
+    }
+    let ticket = effects.directory_requests.iter_mut().find_map(|(ticket, ..)| ticket.take())?;
+    Some((ticket, Response::Directory(b"{}".to_vec().into())))
+}
+
+/// What a session has decided.
+fn verdict_of(mut effects: Effects) -> StepVerdict {
+    if let Some(HookCall { request, .. }) = effects.hook_calls.first() {
+        let backend = request.proxy().unwrap_or(DEFAULT_PROXY).into();
+        return StepVerdict::Asked { hook: request.kind(), backend };
+    }
+    let cause = effects.refusals.pop().map(|refused| refused.cause);
+    if let Some(why) = effects.disconnect {
+        return StepVerdict::disconnect(why, cause);
+    }
+    let Some(code) = effects.errors.first().copied() else { return StepVerdict::Allowed };
+    // What a permitted request of the registry finds out has no cause: nobody else is here.
+    if code == Error::NOT_REGISTERED.code && cause.is_none() {
+        return StepVerdict::Allowed;
+    }
+    let error = Error::ALL.iter().copied().find(|error| error.code == code);
+    StepVerdict::error(Error { code, ..error.unwrap_or(Error::INTERNAL) }, cause)
+}
+
+/// The command by which a client does it.
+fn command_of(action: &ExplainedAction<'_>) -> Value {
+    match action {
+        ExplainedAction::Connect { token } => json!({"id": 1, "connect": {"token": token}}),
+        ExplainedAction::Subscribe { channel, token } => {
+            json!({"id": 2, "subscribe": {"channel": channel, "token": token}})
+        }
+        ExplainedAction::InChannel { action, channel } => match action {
+            ChannelAction::Publish => json!({"id": 3, "publish": {"channel": channel, "data": {}}}),
+            ChannelAction::History => json!({"id": 3, "history": {"channel": channel}}),
+            ChannelAction::Presence => json!({"id": 3, "presence": {"channel": channel}}),
+        },
+        ExplainedAction::Rpc { method, data } => {
+            let data: Value = serde_json::from_str(data).unwrap_or_default();
+            json!({"id": 3, "rpc": {"method": method, "data": data}})
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! All that decides who is let in: what verifies tokens, who may call the server API, and the keys of both.
+
+use touchline_config::HttpApiSettings;
+use touchline_engine::ClientSettings;
+
+use super::api_access::{ApiAccess, FindOperations};
+use super::key_set::KeySets;
+use super::verifier::TokenVerifier;
+use crate::start_error::StartError;
+
+/// Who may connect and call the server API.
+pub(crate) struct AccessControl {
+    /// Verifies the tokens of clients.
+    pub(crate) verifier: TokenVerifier,
+    /// Who may call the server API.
+    pub(crate) api: ApiAccess,
+    /// Keys that are fetched.
+    pub(crate) key_sets: KeySets,
+}
+
+impl AccessControl {
+    /// Reads all keys of these settings; keys at an endpoint are not fetched yet.
+    ///
+    /// # Errors
+    /// When a key cannot be used.
+    pub(crate) fn new(
+        client: &ClientSettings,
+        http_api: &HttpApiSettings,
+        find: FindOperations,
+    ) -> Result<Self, StartError> {
+        let mut key_sets = KeySets::default();
+        let verifier = TokenVerifier::new(client, &mut key_sets)?;
+        let api = ApiAccess::new(http_api, find, &mut key_sets)?;
+        Ok(AccessControl { verifier, api, key_sets })
+    }
+}

@@ -1,0 +1,351 @@
+//! Who may call the server API, by which key, and what each key may do.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicU64;
+
+use serde::Deserialize;
+use serde_json::Value;
+use touchline_config::HttpApiSettings;
+use touchline_engine::{TokenError, TokenSettings};
+
+use super::fault::{TokenFault, TokenStage};
+use super::issuer::{Issuer, IssuerPlace};
+use super::key_set::KeySets;
+use super::verifier::TokenRules;
+use crate::net::glob::Glob;
+use crate::start_error::StartError;
+
+/// The names of callers that have none in the configuration.
+const DEFAULT: &str = "default";
+const INSECURE: &str = "insecure";
+const JWKS: &str = "jwks";
+/// All operations, or all channels.
+const ALL: &str = "*";
+
+/// The operations that a word of `operations` stands for; None = there is no such operation or group.
+pub(crate) type FindOperations = fn(&str) -> Option<Vec<&'static str>>;
+
+/// The channels that a request names.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum NamedChannels<'a> {
+    /// None: the operation is not about channels, or about all.
+    None,
+    /// One.
+    One(&'a str),
+    /// Several.
+    Many(&'a [String]),
+}
+
+/// What a caller may do.
+#[derive(Debug, Default)]
+pub(crate) struct ApiRights {
+    /// None = every operation.
+    operations: Option<BTreeSet<&'static str>>,
+    /// None = every channel, and operations that name none.
+    channels: Option<Vec<Glob>>,
+}
+
+/// Why a caller may not do something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// The operation is not one of its operations.
+    Operation,
+    /// It may use the operation, and not for this channel.
+    Channel,
+}
+
+impl ApiRights {
+    /// The right to do everything.
+    pub(crate) const ALL: ApiRights = ApiRights { operations: None, channels: None };
+
+    /// Checks a request.
+    ///
+    /// # Errors
+    /// What it lacks.
+    pub(crate) fn check(&self, operation: &str, channels: NamedChannels<'_>) -> Result<(), Denied> {
+        if self.operations.as_ref().is_some_and(|known| !known.contains(operation)) {
+            return Err(Denied::Operation);
+        }
+        let Some(patterns) = &self.channels else { return Ok(()) };
+        let is_open = |channel: &str| patterns.iter().any(|pattern| pattern.fits(channel));
+        match channels {
+            // What is not limited to channels is about all of them: it must be named on purpose.
+            NamedChannels::None if self.operations.is_none() => Err(Denied::Operation),
+            NamedChannels::None => Ok(()),
+            NamedChannels::One(channel) if is_open(channel) => Ok(()),
+            NamedChannels::Many(channels) if channels.iter().all(|channel| is_open(channel)) => Ok(()),
+            NamedChannels::One(_) | NamedChannels::Many(_) => Err(Denied::Channel),
+        }
+    }
+}
+
+/// A caller of the server API.
+#[derive(Debug)]
+pub(crate) struct ApiCaller {
+    /// The name, for logs and metrics.
+    pub(crate) name: String,
+    pub(crate) rights: ApiRights,
+    /// Requests so far.
+    pub(crate) requests: AtomicU64,
+}
+
+impl ApiCaller {
+    fn new(name: &str, rights: ApiRights) -> Self {
+        ApiCaller { name: name.to_owned(), rights, requests: AtomicU64::new(0) }
+    }
+}
+
+/// Who may call the server API.
+pub(crate) struct ApiAccess {
+    /// The key of `http_api.key`, or everybody.
+    default: ApiCaller,
+    is_open: bool,
+    /// The secrets with their callers. None of them is empty.
+    keys: Vec<(Box<[u8]>, ApiCaller)>,
+    secret: Box<[u8]>,
+    tokens: Option<ApiTokens>,
+}
+
+/// Callers that show a token.
+struct ApiTokens {
+    caller: ApiCaller,
+    rules: TokenRules,
+    /// What the `scope` claim must have.
+    scopes: Vec<String>,
+}
+
+/// The claim of a token that says what it is for.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ApiClaims {
+    scope: Value,
+}
+
+impl ApiClaims {
+    /// Whether a word is in the claim, which is a list or text with spaces (RFC 8693 section 4.2).
+    fn has(&self, scope: &str) -> bool {
+        match &self.scope {
+            Value::String(text) => text.split_ascii_whitespace().any(|word| word == scope),
+            Value::Array(words) => words.iter().any(|word| word == scope),
+            _ => false,
+        }
+    }
+}
+
+impl ApiAccess {
+    /// The callers of these settings. `sets`: takes the sets of keys that have to be fetched.
+    ///
+    /// # Errors
+    /// When an operation or a pattern is not known, or the address of keys cannot be used.
+    pub(crate) fn new(
+        settings: &HttpApiSettings,
+        find: FindOperations,
+        sets: &mut KeySets,
+    ) -> Result<Self, StartError> {
+        let mut keys = Vec::new();
+        for named in settings.keys.iter().filter(|named| !named.options.key.is_empty()) {
+            let fault = |key, word: &str, reason| StartError::ApiKey {
+                name: named.name.clone(),
+                key,
+                word: word.to_owned(),
+                reason,
+            };
+            let rights = ApiRights {
+                operations: operations(&named.options.operations, find)
+                    .map_err(|word| fault("operations", word, "is neither an operation nor a group of them"))?,
+                channels: patterns(&named.options.channels)
+                    .map_err(|word| fault("channels", word, "is not a pattern of channels"))?,
+            };
+            keys.push((named.options.key.as_bytes().into(), ApiCaller::new(&named.name, rights)));
+        }
+        let jwks = &settings.jwks;
+        let tokens = jwks.enabled.then(|| ApiTokens::new(settings, sets)).transpose()?;
+        let name = if settings.insecure { INSECURE } else { DEFAULT };
+        Ok(ApiAccess {
+            default: ApiCaller::new(name, ApiRights::ALL),
+            is_open: settings.insecure,
+            keys,
+            secret: settings.key.as_bytes().into(),
+            tokens,
+        })
+    }
+
+    /// The caller, where nobody has to show anything.
+    pub(crate) fn anybody(&self) -> Option<&ApiCaller> {
+        self.is_open.then_some(&self.default)
+    }
+
+    /// The caller whose key this is.
+    pub(crate) fn of_key(&self, shown: &[u8]) -> Option<&ApiCaller> {
+        if !self.secret.is_empty() && is_same_secret(shown, &self.secret) {
+            return Some(&self.default);
+        }
+        self.keys.iter().find(|(secret, _)| is_same_secret(shown, secret)).map(|(_, caller)| caller)
+    }
+
+    /// The caller who shows this token; None = tokens are not taken.
+    pub(crate) fn of_token(&self, token: &str, now_s: u64) -> Option<Result<&ApiCaller, TokenError>> {
+        let tokens = self.tokens.as_ref()?;
+        Some(tokens.check(token, now_s).map(|()| &tokens.caller).map_err(|fault| fault.error))
+    }
+
+    /// All callers, for metrics.
+    pub(crate) fn callers(&self) -> impl Iterator<Item = &ApiCaller> {
+        let named = self.keys.iter().map(|(_, caller)| caller);
+        std::iter::once(&self.default).chain(named).chain(self.tokens.as_ref().map(|tokens| &tokens.caller))
+    }
+}
+
+impl ApiTokens {
+    fn new(settings: &HttpApiSettings, sets: &mut KeySets) -> Result<Self, StartError> {
+        let jwks = &settings.jwks;
+        let of_issuer = TokenSettings {
+            jwks_public_endpoint: jwks.endpoint.clone(),
+            insecure_skip_jwks_endpoint_safety_check: jwks.insecure_skip_jwks_endpoint_safety_check,
+            audience: jwks.audience.clone(),
+            issuer: jwks.issuer.clone(),
+            ..TokenSettings::default()
+        };
+        let place = IssuerPlace {
+            section: "http_api.jwks",
+            endpoint: "endpoint",
+            tls_section: "http_api.jwks.tls",
+            tls: &jwks.tls,
+        };
+        let rules = TokenRules::of(Issuer::new(&of_issuer, &place, sets)?);
+        let scopes = jwks.scope.split_whitespace().map(str::to_owned).collect();
+        Ok(ApiTokens { caller: ApiCaller::new(JWKS, ApiRights::ALL), rules, scopes })
+    }
+
+    fn check(&self, token: &str, now_s: u64) -> Result<(), TokenFault> {
+        let claims: ApiClaims = self.rules.verify(token, now_s)?;
+        if self.scopes.iter().all(|scope| claims.has(scope)) {
+            return Ok(());
+        }
+        Err(TokenFault::invalid(TokenStage::Claims, "scope of the token has not what http_api.jwks.scope names"))
+    }
+}
+
+/// The operations that words stand for; None = all.
+///
+/// # Errors
+/// The first word that stands for none.
+fn operations(words: &[String], find: FindOperations) -> Result<Option<BTreeSet<&'static str>>, &str> {
+    let mut all = BTreeSet::new();
+    for word in words {
+        if word == ALL {
+            return Ok(None);
+        }
+        all.extend(find(word).ok_or(word.as_str())?);
+    }
+    Ok(Some(all))
+}
+
+/// The patterns of channels; None = all channels.
+///
+/// # Errors
+/// The first that is none.
+fn patterns(words: &[String]) -> Result<Option<Vec<Glob>>, &str> {
+    if words.iter().any(|word| word == ALL) {
+        return Ok(None);
+    }
+    words.iter().map(|word| Glob::parse(word).ok_or(word.as_str())).collect::<Result<_, _>>().map(Some)
+}
+
+/// Compares secrets in a time that does not depend on where they differ.
+fn is_same_secret(shown: &[u8], secret: &[u8]) -> bool {
+    aws_lc_rs::constant_time::verify_slices_are_equal(shown, secret).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use touchline_config::{ApiKeySettings, NamedApiKey};
+
+    use super::*;
+
+    fn find(word: &str) -> Option<Vec<&'static str>> {
+        match word {
+            "publish" => Some(vec!["publish"]),
+            "@read" => Some(vec!["history", "info"]),
+            _ => None,
+        }
+    }
+
+    fn access(keys: &[(&str, &str, &[&str], &[&str])]) -> Result<ApiAccess, StartError> {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let named = |(name, key, operations, channels): &(&str, &str, &[&str], &[&str])| NamedApiKey {
+            name: (*name).to_owned(),
+            options: ApiKeySettings {
+                key: (*key).to_owned(),
+                operations: texts(operations),
+                channels: texts(channels),
+            },
+        };
+        let keys = keys.iter().map(named).collect();
+        let settings = HttpApiSettings { key: "whole".into(), keys, ..HttpApiSettings::default() };
+        ApiAccess::new(&settings, find, &mut KeySets::default())
+    }
+
+    #[test]
+    fn a_key_is_known_by_all_of_its_secret_and_an_empty_one_by_nothing() {
+        let access = access(&[("one", "1111", &["*"], &["*"]), ("none", "", &["*"], &["*"])]).expect("good");
+        let name = |key: &str| access.of_key(key.as_bytes()).map(|caller| caller.name.as_str());
+        assert_eq!([name("whole"), name("1111")], [Some("default"), Some("one")]);
+        assert_eq!([name(""), name("111"), name("11111"), name("one")], [None; 4]);
+        assert!(access.anybody().is_none() && access.of_token("a.b.c", 0).is_none());
+    }
+
+    #[test]
+    fn a_key_may_do_what_its_lists_name_and_nothing_else() {
+        use NamedChannels::{Many, None as Nothing, One};
+        let both = [String::from("a:1"), String::from("b:1")];
+        let one = [String::from("a:1"), String::from("a:2")];
+        type Case<'a> = (&'a [&'a str], &'a [&'a str], &'a str, NamedChannels<'a>, Result<(), Denied>);
+        let cases: [Case<'_>; 13] = [
+            (&["*"], &["*"], "info", Nothing, Ok(())),
+            (&["*"], &["*"], "publish", One("x"), Ok(())),
+            (&["publish"], &["*"], "publish", One("x"), Ok(())),
+            (&["publish"], &["*"], "history", One("x"), Err(Denied::Operation)),
+            (&["publish", "@read"], &["*"], "info", Nothing, Ok(())),
+            (&["*"], &["a:*"], "publish", One("a:1"), Ok(())),
+            (&["*"], &["a:*"], "publish", One("b:1"), Err(Denied::Channel)),
+            (&["*"], &["a:*"], "publish", One(""), Err(Denied::Channel)),
+            (&["*"], &["a:*"], "broadcast", Many(&one), Ok(())),
+            (&["*"], &["a:*"], "broadcast", Many(&both), Err(Denied::Channel)),
+            (&["*"], &["a:*"], "info", Nothing, Err(Denied::Operation)),
+            (&["@read"], &["a:*"], "info", Nothing, Ok(())),
+            (&["@read"], &["a:*"], "history", One("b:1"), Err(Denied::Channel)),
+        ];
+        for (operations, channels, operation, named, expected) in cases {
+            let access = access(&[("one", "1111", operations, channels)]).expect("good");
+            let rights = &access.of_key(b"1111").expect("it is known").rights;
+            assert_eq!(rights.check(operation, named), expected, "{operations:?} {channels:?} {operation} {named:?}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_stands_for_nothing_is_refused_by_its_key() {
+        for (operations, channels, expected) in [
+            ("publsh", "*", "http_api.keys[one].operations: \"publsh\" is neither an operation nor a group of them"),
+            ("*", "[", "http_api.keys[one].channels: \"[\" is not a pattern of channels"),
+        ] {
+            let fault = access(&[("one", "1111", &[operations], &[channels])]).err().expect("it is refused");
+            assert_eq!(fault.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn a_scope_is_a_word_of_a_text_or_of_a_list() {
+        for (claims, expected) in [
+            (r#"{"scope":"a live:api b"}"#, true),
+            (r#"{"scope":["a","live:api"]}"#, true),
+            (r#"{"scope":"live:api2"}"#, false),
+            (r#"{"scope":["a live:api"]}"#, false),
+            (r#"{"scope":7}"#, false),
+            ("{}", false),
+        ] {
+            let claims: ApiClaims = serde_json::from_str(claims).expect("JSON");
+            assert_eq!(claims.has("live:api"), expected);
+        }
+    }
+}

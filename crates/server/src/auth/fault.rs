@@ -1,0 +1,49 @@
+//! Why a token is not taken, and at which step that was found.
+
+use touchline_engine::TokenError;
+
+pub(super) const NO_TOKEN: &str = "what was sent as a token is not a JWT signed by HS, RS, PS, ES or EdDSA";
+
+/// A step in which a token is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenStage {
+    /// Three parts of base64, and a header that is understood.
+    Format,
+    /// Which issuer it is of, where there are several.
+    Provider,
+    /// The algorithm of the header.
+    Algorithm,
+    /// A key for it.
+    Key,
+    /// The signature.
+    Signature,
+    /// `exp` and `nbf`.
+    Times,
+    /// `iss`.
+    Issuer,
+    /// `aud`.
+    Audience,
+    /// The types of all other claims, and the user.
+    Claims,
+}
+
+/// Why a token is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TokenFault {
+    /// The step that it fails.
+    pub(super) stage: TokenStage,
+    /// What the client is told.
+    pub(super) error: TokenError,
+}
+
+impl TokenFault {
+    /// A token that is never good.
+    pub(super) fn invalid(stage: TokenStage, cause: &'static str) -> Self {
+        TokenFault { stage, error: TokenError::Invalid(cause) }
+    }
+
+    /// A token whose key cannot be had now.
+    pub(super) fn unavailable(cause: &'static str) -> Self {
+        TokenFault { stage: TokenStage::Key, error: TokenError::Unavailable(cause) }
+    }
+}

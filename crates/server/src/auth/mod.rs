@@ -1,0 +1,31 @@
+//! Tokens and keys: JSON Web Tokens (RFC 7519) of clients and of callers of the server API, the keys that verify them,
+//! and the keys of the server API.
+//!
+//! 1. `verifier.rs`: what a token is checked for, step by step.
+//! 2. `issuer.rs`: the keys of an issuer, and `rules.rs`: what its tokens must say.
+//! 3. `key_set.rs`: keys that are fetched; `fetch.rs` is the thread that fetches them.
+//! 4. `api_access.rs`: who may call the server API.
+
+mod access_control;
+mod api_access;
+mod fault;
+mod fetch;
+mod issuer;
+mod jwk;
+mod key;
+mod key_set;
+mod report;
+mod rules;
+mod template;
+#[cfg(test)]
+mod tests;
+mod verifier;
+
+pub(crate) use self::access_control::AccessControl;
+pub(crate) use self::api_access::{ApiAccess, ApiCaller, ApiRights, Denied, NamedChannels};
+pub use self::fault::TokenStage;
+pub(crate) use self::fetch::{KeyFetcher, fetch_once};
+pub(crate) use self::key_set::KeySets;
+pub use self::report::{TokenStep, TokenVerdict};
+pub(crate) use self::verifier::TokenVerifier;
+pub use self::verifier::check_token_keys;
