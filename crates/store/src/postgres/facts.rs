@@ -40,8 +40,8 @@ pub(super) struct FactFollower {
 impl FactFollower {
     /// Reads what has changed, or everything if that is needed, and reports it.
     pub(super) async fn follow(&mut self, client: &Client, events: &EventSink) -> Result<(), PostgresError> {
-        let head = client.query_one("SELECT revision, forgotten FROM touchline.fact_head", &[]).await?;
-        let (revision, forgotten): (i64, i64) = (head.get(0), head.get(1));
+        let head = client.query_opt("SELECT revision, forgotten FROM touchline.fact_head", &[]).await?;
+        let (revision, forgotten): (i64, i64) = head.map_or((0, 0), |head| (head.get(0), head.get(1)));
         match self.known {
             Some(known) if known == revision => Ok(()),
             // Behind the known revision nothing is forgotten, and the database was not set back.

@@ -11,20 +11,20 @@ CREATE TABLE touchline.fact (
 CREATE INDEX fact_revision ON touchline.fact (revision);
 CREATE INDEX fact_expires ON touchline.fact (expires_s) WHERE expires_s > 0;
 
--- One row. Who changes a fact locks it until the commit: so changes are committed in the order of their revisions.
+-- One row, from the first change on. Who changes a fact locks it until the commit: so changes are committed in the order of their revisions.
 CREATE TABLE touchline.fact_head (
     is_one boolean PRIMARY KEY DEFAULT true CHECK (is_one),
     revision bigint NOT NULL,       -- of the last change
     forgotten bigint NOT NULL       -- of the last change of which no row is left: who knows less has to read all
 );
-INSERT INTO touchline.fact_head (revision, forgotten) VALUES (0, 0);
 
 -- Writes a fact, or removes it (said: null). A removal leaves a row for an hour, for nodes that follow. Returns the revision.
 CREATE FUNCTION touchline.change_fact(of_kind text, of_name text, said text, until_s bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     made bigint;
 BEGIN
-    UPDATE touchline.fact_head SET revision = revision + 1 RETURNING revision INTO made;
+    INSERT INTO touchline.fact_head AS head (revision, forgotten) VALUES (1, 0)
+        ON CONFLICT (is_one) DO UPDATE SET revision = head.revision + 1 RETURNING revision INTO made;
     IF said IS NULL THEN
         UPDATE touchline.fact SET value = NULL, revision = made, expires_s = touchline.now_ms() / 1000 + 3600
             WHERE kind = of_kind AND name = of_name AND value IS NOT NULL;
