@@ -27,14 +27,12 @@ const CALM: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(500);
 /// How long one look may take: a load of a full bucket, too.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(30);
-/// Who has not looked for so long loads everything: what says that a fact was removed may be gone.
+/// Who has not looked for so long loads everything: what says that a fact was changed may be gone.
 const STALE: Duration = Duration::from_secs(600);
-/// How long what says that a fact was removed is kept, seconds.
-const REMOVAL_S: u64 = 3_600;
-// Whoever misses a removal that is gone knows that it has to load everything.
-const _: () = assert!(STALE.as_secs() < REMOVAL_S);
-/// How long a fact stays after it has expired, seconds: clocks differ.
-const EXPIRED_S: u64 = 60;
+/// How long a removal is kept, and a fact that has expired, seconds.
+const KEPT_S: u64 = 3_600;
+// Whoever misses a change that is gone knows that it has to load everything.
+const _: () = assert!(STALE.as_secs() < KEPT_S);
 /// Subjects that are cleaned after one look.
 const CLEANED: usize = 64;
 
@@ -162,8 +160,8 @@ impl BucketFollower {
 fn doom(doomed: &mut BTreeSet<(u64, String, u64)>, messages: &[BucketMessage]) {
     doomed.extend(messages.iter().filter_map(|message| {
         let due_s = match &message.change {
-            FactChange::Remove(_) => message.at_s + REMOVAL_S,
-            FactChange::Put(fact) if fact.expires_s > 0 => fact.expires_s.saturating_add(EXPIRED_S),
+            FactChange::Remove(_) => message.at_s + KEPT_S,
+            FactChange::Put(fact) if fact.expires_s > 0 => fact.expires_s.saturating_add(KEPT_S),
             FactChange::Put(_) => return None,
         };
         Some((due_s, message.subject.clone(), message.sequence))

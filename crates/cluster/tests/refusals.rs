@@ -1,18 +1,17 @@
 //! What JetStream refuses reaches the node and its log with the cause and the remedy, once, and without secrets.
 
+mod nats;
+
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::{self, stream::DiscardPolicy};
-use touchline_cluster::{Cluster, ClusterEvent, JoinOptions, StreamError, StreamSettings, join};
+use touchline_cluster::{Cluster, ClusterEvent, StreamError};
 use touchline_config::ClusterSettings;
 
-const TIMEOUT: Duration = Duration::from_secs(60);
+use nats::{Nats, TIMEOUT, start};
 
 /// What was logged in this process.
 static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
@@ -34,71 +33,11 @@ fn logged(part: &str) -> Vec<String> {
     String::from_utf8_lossy(&log).lines().filter(|line| line.contains(part)).map(str::to_owned).collect()
 }
 
-/// A NATS server of its own. It ends when this is dropped.
-struct Nats {
-    process: Child,
-    port: u16,
-    directory: PathBuf,
-}
-
-impl Nats {
-    fn start(name: &str, more: &str) -> Self {
-        static IS_LOGGING: OnceLock<()> = OnceLock::new();
-        IS_LOGGING.get_or_init(|| tracing_subscriber::fmt().with_ansi(false).with_writer(|| LogWriter).init());
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free").port();
-        let directory = std::env::temp_dir().join(format!("touchline-cluster-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).expect("the temporary directory is writable");
-        let file = directory.join("nats.conf");
-        let store = directory.join("data");
-        let more = more.replace("$STORE", &store.display().to_string());
-        std::fs::write(&file, format!("listen: \"127.0.0.1:{port}\"\n{more}")).expect("the directory is ours");
-        let binary = std::env::var("NATS_SERVER_BIN").unwrap_or_else(|_| "nats-server".to_owned());
-        let mut command = Command::new(binary);
-        let process = command.arg("--config").arg(&file).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let nats = Nats { process: process.expect("nats-server is installed"), port, directory };
-        let began = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(began.elapsed() < TIMEOUT, "nats-server does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        nats
-    }
-
-    fn options(&self, name: &str) -> JoinOptions {
-        JoinOptions {
-            cluster: ClusterSettings {
-                nats_url: vec![format!("nats://127.0.0.1:{}", self.port)],
-                name: name.to_owned(),
-                heartbeat_interval: Duration::from_millis(100),
-                node_timeout: Duration::from_secs(5),
-                suspect_grace: Duration::from_secs(1),
-                ..ClusterSettings::default()
-            },
-            node: format!("node-{name}"),
-            streams: vec![StreamSettings { namespace: String::new(), size: 100, ttl: Duration::from_secs(600) }],
-            check_delay: Duration::from_secs(1),
-            ..JoinOptions::default()
-        }
-    }
-}
-
-impl Drop for Nats {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
-}
-
-fn start(options: JoinOptions) -> (Cluster, Receiver<ClusterEvent>) {
-    let (cluster, joining) = join(options).expect("the settings are good");
-    let (sender, events) = channel();
-    let sender = Mutex::new(sender);
-    let sink = move |event| {
-        let _ = sender.lock().unwrap_or_else(PoisonError::into_inner).send(event);
-    };
-    joining.start(sink).expect("the thread starts");
-    (cluster, events)
+/// A NATS server, with a log.
+fn nats(name: &str, more: &str) -> Nats {
+    static IS_LOGGING: OnceLock<()> = OnceLock::new();
+    IS_LOGGING.get_or_init(|| tracing_subscriber::fmt().with_ansi(false).with_writer(|| LogWriter).init());
+    Nats::start(name, more)
 }
 
 fn fault(events: &Receiver<ClusterEvent>) -> StreamError {
@@ -120,8 +59,8 @@ fn append(cluster: &Cluster) -> Result<u64, StreamError> {
 
 #[test]
 fn a_server_without_jetstream_is_named_with_its_remedy() {
-    let nats = Nats::start("without", "");
-    let (cluster, events) = start(nats.options("without"));
+    let server = nats("without", "");
+    let (cluster, events) = start(server.options("without"));
     let text = fault(&events).to_string();
     assert!(text.contains("opening the stream touchline_") && text.contains("switch JetStream on"), "{text}");
     assert!(matches!(append(&cluster), Err(StreamError::NotJoined | StreamError::NotOpen)));
@@ -130,8 +69,8 @@ fn a_server_without_jetstream_is_named_with_its_remedy() {
 
 #[test]
 fn a_stream_that_does_not_fit_is_named_with_its_remedy() {
-    let nats = Nats::start("room", "jetstream { store_dir: \"$STORE\", max_file_store: 1MB }");
-    let mut options = nats.options("room");
+    let server = nats("room", "jetstream { store_dir: \"$STORE\", max_file_store: 1MB }");
+    let mut options = server.options("room");
     options.cluster.stream_max_bytes = 1 << 30;
     let (cluster, events) = start(options);
     let text = fault(&events).to_string();
@@ -144,13 +83,13 @@ fn a_stream_that_does_not_fit_is_named_with_its_remedy() {
 
 #[test]
 fn a_full_stream_refuses_with_its_cause_and_one_line_in_the_log() {
-    let nats = Nats::start("full", "jetstream { store_dir: \"$STORE\" }");
-    let (cluster, events) = start(nats.options("full"));
+    let server = nats("full", "jetstream { store_dir: \"$STORE\" }");
+    let (cluster, events) = start(server.options("full"));
     while !matches!(events.recv_timeout(TIMEOUT).expect("an event comes"), ClusterEvent::Linked(true)) {}
     append(&cluster).expect("it is stored");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let name = runtime.block_on(async {
-        let client = async_nats::connect(format!("127.0.0.1:{}", nats.port)).await.expect("NATS is there");
+        let client = async_nats::connect(format!("127.0.0.1:{}", server.port)).await.expect("NATS is there");
         let context = jetstream::new(client);
         let stream = futures_util::StreamExt::next(&mut context.stream_names()).await;
         let name = stream.expect("there is a stream").expect("it has a name");
@@ -173,12 +112,12 @@ fn a_full_stream_refuses_with_its_cause_and_one_line_in_the_log() {
 
 #[test]
 fn no_password_reaches_the_log() {
-    let nats = Nats::start("secret", "authorization { user: node, password: \"right\" }");
-    let url = format!("nats://node:tops3cret@127.0.0.1:{}", nats.port);
-    let mut options = nats.options("secret");
+    let server = nats("secret", "authorization { user: node, password: \"right\" }");
+    let url = format!("nats://node:tops3cret@127.0.0.1:{}", server.port);
+    let mut options = server.options("secret");
     options.cluster.nats_url = vec![url];
     let (cluster, _events) = start(options);
-    let port = format!("127.0.0.1:{}", nats.port);
+    let port = format!("127.0.0.1:{}", server.port);
     let began = Instant::now();
     while logged(&port).is_empty() {
         assert!(began.elapsed() < TIMEOUT, "nothing is logged");
@@ -201,11 +140,11 @@ fn refused_credentials_are_logged_with_their_keys() {
         (|_| {}, "none are set: cluster.nats_user and cluster.nats_password, cluster.nats_token, or"),
     ];
     for (change, expected) in cases {
-        let nats = Nats::start("keys", "authorization { user: node, password: \"right\" }");
-        let mut options = nats.options("keys");
+        let server = nats("keys", "authorization { user: node, password: \"right\" }");
+        let mut options = server.options("keys");
         change(&mut options.cluster);
         let (cluster, _events) = start(options);
-        let port = format!("127.0.0.1:{}", nats.port);
+        let port = format!("127.0.0.1:{}", server.port);
         let began = Instant::now();
         while !logged(&port).iter().any(|line| line.contains(expected)) {
             assert!(began.elapsed() < TIMEOUT, "{expected}: {:?}", logged(&port));

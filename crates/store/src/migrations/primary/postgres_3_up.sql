@@ -15,7 +15,7 @@ CREATE INDEX fact_expires ON touchline.fact (expires_s) WHERE expires_s > 0;
 CREATE TABLE touchline.fact_head (
     is_one boolean PRIMARY KEY DEFAULT true CHECK (is_one),
     revision bigint NOT NULL,       -- of the last change
-    forgotten bigint NOT NULL       -- of the last removal of which no row is left: who knows less has to read all
+    forgotten bigint NOT NULL       -- of the last change of which no row is left: who knows less has to read all
 );
 INSERT INTO touchline.fact_head (revision, forgotten) VALUES (0, 0);
 
@@ -53,8 +53,8 @@ BEGIN
     WITH gone AS (
         DELETE FROM touchline.fact WHERE (kind, name) IN (
             SELECT due.kind, due.name FROM touchline.fact due WHERE due.expires_s > 0 AND due.expires_s <= due_s LIMIT most
-        ) RETURNING revision, value IS NULL AS is_removal
-    ) SELECT count(*), max(revision) FILTER (WHERE is_removal) INTO trimmed, last FROM gone;
+        ) RETURNING revision
+    ) SELECT count(*), max(revision) INTO trimmed, last FROM gone;
     UPDATE touchline.fact_head SET forgotten = greatest(forgotten, last);
     RETURN trimmed;
 END
