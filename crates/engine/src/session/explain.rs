@@ -109,8 +109,8 @@ impl ExplainedStep {
 
     /// What steps say together: what the last one says that says something. `Nothing` = there is no such step.
     pub fn verdict(steps: &[ExplainedStep]) -> &StepVerdict {
-        let said = steps.iter().rev().map(|step| &step.says);
-        said.filter(|says| **says != StepVerdict::Nothing).next().unwrap_or(&StepVerdict::Nothing)
+        let mut said = steps.iter().rev().map(|step| &step.says);
+        said.find(|says| **says != StepVerdict::Nothing).unwrap_or(&StepVerdict::Nothing)
     }
 
     /// Adds what the rules of permission do not know: the session has refused what they permit.

@@ -201,7 +201,7 @@ impl HookState {
     /// numbers.
     pub(super) fn take_waiting(&mut self, wanted: impl Fn(&[u8]) -> Option<u32>) -> Vec<u32> {
         let (mut taken, mut freed) = (Vec::new(), 0);
-        let mut keep = |input: &Box<[u8]>| match wanted(input) {
+        let mut keep = |input: &[u8]| match wanted(input) {
             None => true,
             Some(number) => {
                 taken.push(number);
@@ -210,9 +210,9 @@ impl HookState {
             }
         };
         for wait in &mut self.waits {
-            wait.behind.retain(&mut keep);
+            wait.behind.retain(|input| keep(input));
         }
-        self.ready.retain(&mut keep);
+        self.ready.retain(|input| keep(input));
         self.held_size -= freed;
         taken
     }

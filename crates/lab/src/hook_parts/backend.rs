@@ -28,7 +28,7 @@ pub(crate) const CALL: &str = "{call}";
 /// A command to the backend. Each is answered by a [`BackendCount`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum BackendCommand {
+pub(crate) enum BackendOrder {
     /// Listen, and answer questions so from now on.
     Answer(BackendConduct),
     /// Take questions from now on, and answer none.
@@ -164,24 +164,24 @@ impl LabBackend {
         Ok(())
     }
 
-    fn obey(&mut self, command: BackendCommand) -> Result<()> {
+    fn obey(&mut self, command: BackendOrder) -> Result<()> {
         match command {
-            BackendCommand::Answer(conduct) => {
+            BackendOrder::Answer(conduct) => {
                 self.conduct = Some(conduct);
                 self.listen()?;
             }
-            BackendCommand::FallSilent => {
+            BackendOrder::FallSilent => {
                 self.conduct = None;
                 self.due.clear();
             }
-            BackendCommand::Close => {
+            BackendOrder::Close => {
                 self.conduct = None;
                 self.due.clear();
                 self.listener = None;
                 self.callers.clear();
                 self.asking = 0;
             }
-            BackendCommand::Count => {}
+            BackendOrder::Count => {}
         }
         Ok(())
     }

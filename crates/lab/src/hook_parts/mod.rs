@@ -4,5 +4,5 @@
 mod backend;
 mod caller;
 
-pub(crate) use backend::{BackendCommand, BackendConduct, BackendCount, CALL, serve};
+pub(crate) use backend::{BackendConduct, BackendCount, BackendOrder, CALL, serve};
 pub(crate) use caller::{CallerDone, CallerTask, run};

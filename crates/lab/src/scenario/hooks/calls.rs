@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use super::{CALLS_MAX, HookResults, HookScale, REST, RunningBackend, SIZE, WIDE_TIMEOUT, detail, ratio};
+use super::common::{CALLS_MAX, HookResults, HookScale, REST, RunningBackend, SIZE, WIDE_TIMEOUT, detail, ratio};
 use crate::acting::ActingClients;
 use crate::arguments::Options;
 use crate::hook_parts::{BackendConduct, CALL, CallerDone, CallerTask};

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{CALLS_MAX, HookResults, HookScale, RunningBackend, SIZE, WIDE_TIMEOUT, detail, ratio};
+use super::common::{CALLS_MAX, HookResults, HookScale, RunningBackend, SIZE, WIDE_TIMEOUT, detail, ratio};
 use crate::arguments::Options;
 use crate::hook_parts::{BackendConduct, BackendCount};
 use crate::report::Figure;

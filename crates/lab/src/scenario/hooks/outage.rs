@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{DETAIL, HookResults, HookScale, REST, RunningBackend, SIZE, detail, ratio};
+use super::common::{DETAIL, HookResults, HookScale, REST, RunningBackend, SIZE, detail, ratio};
 use crate::acting::ActingClients;
 use crate::arguments::Options;
-use crate::hook_parts::{BackendCommand, BackendConduct};
+use crate::hook_parts::{BackendConduct, BackendOrder};
 use crate::process::{now_us, resident_bytes};
 use crate::publisher::Publisher;
 use crate::report::Figure;
@@ -68,13 +68,13 @@ pub(super) fn outage(scale: &HookScale, options: &Options, results: &mut HookRes
     let (rounds, acted) = actors.act_beside(ASKED, ACTIONS, || {
         let before = round(BEFORE.min(scale.dead_seconds))?;
         let resident = resident_bytes(server.pid)?;
-        backend.conduct(BackendCommand::FallSilent)?;
+        backend.conduct(BackendOrder::FallSilent)?;
         let ((silent, closed, alive_us, after), most) = peak_bytes(server.pid, || {
             let silent = round(scale.dead_seconds)?;
-            backend.conduct(BackendCommand::Close)?;
+            backend.conduct(BackendOrder::Close)?;
             let closed = round(scale.dead_seconds)?;
             let alive_us = now_us();
-            backend.conduct(BackendCommand::Answer(conduct))?;
+            backend.conduct(BackendOrder::Answer(conduct))?;
             Ok((silent, closed, alive_us, round(AFTER)?))
         })?;
         Ok(OutageRounds { before, silent, closed, after, memory: (resident, most), alive_us })

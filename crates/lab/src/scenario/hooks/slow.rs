@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{DETAIL, HookResults, HookScale, RunningBackend, SIZE, WIDE_TIMEOUT, detail, ratio};
+use super::common::{DETAIL, HookResults, HookScale, RunningBackend, SIZE, WIDE_TIMEOUT, detail, ratio};
 use crate::acting::ActingClients;
 use crate::arguments::Options;
 use crate::hook_parts::BackendConduct;
@@ -83,8 +83,8 @@ impl Neighbours<'_> {
     }
 }
 
-/// One run: two fan-outs alone, four beside actions, and two alone again, and so on. What actions and pings cost while nothing
-/// is published is taken off; what they cost the deliveries beyond that is not.
+/// One run: two fan-outs alone, four beside actions, and two alone again, and so on. What actions and pings cost while
+/// nothing is published is taken off; what they cost the deliveries beyond that is not.
 pub(super) fn slow(scale: &HookScale, options: &Options, results: &mut HookResults) -> Result<()> {
     let mut backend = RunningBackend::start(BackendConduct {
         json: r#"{"result":{}}"#.to_owned(),
