@@ -37,25 +37,37 @@ pub(crate) fn check(
     if fields.next().is_some() || is_needed && field.is_none() {
         return Err(HostRefusal::Malformed);
     }
-    let field = field
-        .map(|host| std::str::from_utf8(host).ok().filter(|host| is_host(host)).ok_or(HostRefusal::Malformed))
-        .transpose()?;
+    if field.is_some_and(|host| !host.iter().all(|byte| IS_OF_HOST[usize::from(*byte)])) {
+        return Err(HostRefusal::Malformed);
+    }
+    if allowed.is_empty() {
+        return Ok(());
+    }
+    let field = field.and_then(|host| std::str::from_utf8(host).ok());
     let is_told = target.is_some() || field.is_some();
     let are_allowed = [target, field].into_iter().flatten().all(|host| is_allowed(host, allowed));
-    if are_allowed && (is_told || allowed.is_empty()) { Ok(()) } else { Err(HostRefusal::NotAllowed) }
+    if are_allowed && is_told { Ok(()) } else { Err(HostRefusal::NotAllowed) }
 }
 
-/// Whether the text may be a host with or without a port; an empty text may.
-fn is_host(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=:[]".contains(&byte))
-}
-
-/// Whether the list holds this host, with its port or without. An empty list holds all, and every list holds all IP
-/// addresses.
-fn is_allowed(host: &str, allowed: &[String]) -> bool {
-    if allowed.is_empty() {
-        return true;
+/// The bytes of which a host with or without a port may consist, by their numbers; an empty host is one.
+static IS_OF_HOST: [bool; 256] = {
+    let mut known = [false; 256];
+    let mut byte = 0;
+    while byte < known.len() {
+        known[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
     }
+    let marks = b"-._~%!$&'()*+;=:[]";
+    let mut index = 0;
+    while index < marks.len() {
+        known[marks[index] as usize] = true;
+        index += 1;
+    }
+    known
+};
+
+/// Whether the list holds this host, with its port or without. Every list holds all IP addresses.
+fn is_allowed(host: &str, allowed: &[String]) -> bool {
     let host = host.to_ascii_lowercase();
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
