@@ -3,14 +3,15 @@
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use touchline_config::DevelopmentSecrets;
+use touchline_config::{DevelopmentPurpose, DevelopmentSecrets};
 
-/// Fresh random secrets for one run of `serve --dev`. `is_open`: clients of other machines are let in.
+/// Fresh random secrets for one run of `serve --dev` or `serve --ephemeral`. `is_open`: clients of other machines are
+/// let in.
 ///
 /// # Errors
 /// When the system has no randomness to give.
-pub(crate) fn development_secrets(is_open: bool) -> anyhow::Result<DevelopmentSecrets> {
-    Ok(DevelopmentSecrets { api_key: random_secret()?, token_secret: random_secret()?, is_open })
+pub(crate) fn development_secrets(is_open: bool, purpose: DevelopmentPurpose) -> anyhow::Result<DevelopmentSecrets> {
+    Ok(DevelopmentSecrets { api_key: random_secret()?, token_secret: random_secret()?, is_open, purpose })
 }
 
 /// 32 random bytes as text that needs no quoting anywhere.

@@ -285,6 +285,7 @@ fn development_fills_in_what_is_absent_and_nothing_else() {
         api_key: "a generated key of the api".into(),
         token_secret: "a generated secret for all tokens".into(),
         is_open: false,
+        purpose: DevelopmentPurpose::Demo,
     };
     let file =
         File::new("c.toml", "[http_api]\nkey = \"the one that was written\"\n[[channel.namespaces]]\nname = \"chat\"");
