@@ -81,7 +81,7 @@ standard error: number, message, name and remedy |
 standard error, with the nearest name |
 
 `touchline completions` makes a shell complete operations and fields, too; \
-the shell asks the program, so a newer program completes what it has.
+the shell asks the program by the variable `TOUCHLINE_COMPLETE`, so a newer program completes what it has.
 `--key` stands in the list of processes: \
 a configuration, `TOUCHLINE_HTTP_API_KEY` and `TOUCHLINE_HTTP_API_KEY_FILE` do not.
 

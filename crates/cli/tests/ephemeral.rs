@@ -145,7 +145,8 @@ fn several_at_once_have_ports_and_keys_of_their_own() {
     for server in servers {
         // A server that shared its port would not always be the one that answers.
         for _ in 0..4 {
-            assert!(server.call(&["info"]).status.success());
+            let told = server.call(&["info"]);
+            assert!(told.status.success(), "{}", text(&told.stderr));
         }
         assert_eq!(server.stop(), "");
     }
@@ -173,6 +174,7 @@ fn a_configuration_adds_namespaces_and_what_needs_more_than_memory_is_refused() 
         ("cluster.engine = \"nats\"", "cluster.engine"),
     ] {
         std::fs::write(&file, text_of).expect("it is writable");
+        std::fs::write(folder.file("other.json"), "of an earlier server").expect("it is writable");
         let output = folder.command("other.json", &["--config", "c.toml"]).output().expect("it runs");
         let said = text(&output.stderr);
         assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(1), true), "{text_of}: {said}");

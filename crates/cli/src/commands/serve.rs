@@ -24,6 +24,7 @@ const STOPPED_AT_ONCE: u8 = 130;
 /// Runs the server until a signal asks it to stop.
 pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
     let parent = arguments.ephemeral.then(Parent::now);
+    let ready = arguments.ephemeral.then(|| ReadyFile::prepare(arguments.ready_file.as_deref())).transpose()?;
     for (flag, is_there) in [("--open-to-network", arguments.open_to_network), ("--no-match", arguments.no_match)] {
         if is_there && !arguments.dev {
             bail!(
@@ -45,7 +46,6 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
     if arguments.ephemeral {
         ephemeral::check(&settings)?;
     }
-    let ready = arguments.ephemeral.then(|| ReadyFile::prepare(arguments.ready_file.as_deref())).transpose()?;
     if arguments.dev {
         settings.pages = crate::demo::pages();
     }

@@ -166,3 +166,41 @@ fn the_script_of_a_shell_completes_in_that_shell() {
     let output = Command::new("bash").args(["-c", pressed]).env("PATH", path).output().expect("bash runs");
     assert_eq!(text(&output.stdout), "channel=\n", "{}", text(&output.stderr));
 }
+
+#[test]
+fn the_lines_of_the_page_work_as_they_are_pasted() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/reference/command-line.md")).expect("the page is there");
+    let section = page.split("\n## ").find(|part| part.starts_with("Any operation")).expect("it has the section");
+    let block = section.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).expect("it has a block");
+    let server = Server::start("api-page");
+    let folder = server.file.with_extension("page");
+    std::fs::create_dir(&folder).expect("the temporary directory is writable");
+    std::fs::write(folder.join("request.json"), r#"{"data": 1}"#).expect("it is writable");
+    let binaries = std::path::Path::new(BINARY).parent().expect("a folder").display().to_string();
+    let mut shell = Command::new("sh");
+    shell.args(["-ec", block]).current_dir(&folder).env("TOUCHLINE_CONFIG", server.path());
+    shell.env("PATH", format!("{binaries}:{}", std::env::var("PATH").unwrap_or_default()));
+    shell.env("TOUCHLINE_HTTP_SERVER_PORT", server.address.rsplit(':').next().expect("a port"));
+    let output = shell.output().expect("sh runs");
+    std::fs::remove_dir_all(&folder).expect("it was made");
+    let said = text(&output.stdout);
+    assert!(output.status.success() && block.lines().count() == 4, "{said} {}", text(&output.stderr));
+    assert!(said.contains(r#""headline":"#) && said.contains("done\n") && said.contains("responses:"), "{said}");
+}
+
+#[test]
+fn a_key_comes_from_a_file_so_that_no_list_of_processes_shows_it() {
+    let server = Server::start("api-key");
+    let file = server.file.with_extension("key");
+    std::fs::write(&file, "the-key-of-this-test\n").expect("the temporary directory is writable");
+    let info = |key: &str| {
+        let mut command = Command::new(BINARY);
+        command.args(["api", "info", "--api", &server.api()]).env_clear().env("TOUCHLINE_HTTP_API_KEY_FILE", key);
+        command.output().expect("it runs")
+    };
+    let (found, missing) = (info(&file.display().to_string()), info("/no/such/key"));
+    std::fs::remove_file(&file).expect("it was written");
+    assert!(found.status.success(), "{}", text(&found.stderr));
+    assert_eq!(missing.status.code(), Some(1), "{}", text(&missing.stderr));
+}
