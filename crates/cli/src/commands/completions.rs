@@ -15,6 +15,21 @@ use crate::arguments::{Arguments, CompletionsArguments, Shell};
 const VARIABLE: &str = "TOUCHLINE_COMPLETE";
 const NAME: &str = "touchline";
 
+/// What bash runs beside the script of the library: a field with its value is one word of a command, and three for bash,
+/// which breaks words at `=`.
+const WORDS_OF_BASH: &str = r#"
+_touchline() {
+    local line="${COMP_LINE:0:COMP_POINT}" COMP_WORDS COMP_CWORD word
+    read -ra COMP_WORDS <<<"$line"
+    [[ $line != *[[:space:]] ]] || COMP_WORDS+=("")
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    word="${COMP_WORDS[COMP_CWORD]}"
+    _clap_complete_touchline "$1" "$word" "$3"
+    [[ $word != *=* ]] || COMPREPLY=("${COMPREPLY[@]#"${word%%=*}="}")
+}
+complete -o nospace -o bashdefault -F _touchline touchline
+"#;
+
 /// Prints what the shell is to run once.
 pub(crate) fn run(arguments: &CompletionsArguments) -> Result<ExitCode> {
     let shell: &dyn EnvCompleter = match arguments.shell {
@@ -24,6 +39,9 @@ pub(crate) fn run(arguments: &CompletionsArguments) -> Result<ExitCode> {
     };
     let mut script = Vec::new();
     shell.write_registration(VARIABLE, NAME, NAME, NAME, &mut script)?;
+    if arguments.shell == Shell::Bash {
+        script.extend_from_slice(WORDS_OF_BASH.as_bytes());
+    }
     std::io::stdout().write_all(&script)?;
     Ok(ExitCode::SUCCESS)
 }

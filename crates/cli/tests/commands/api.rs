@@ -156,15 +156,25 @@ fn the_script_of_a_shell_completes_in_that_shell() {
         let script = run(&["completions", shell]);
         assert!(script.status.success() && text(&script.stdout).contains("TOUCHLINE_COMPLETE"), "{shell}");
     }
-    // As bash does it when the key is pressed.
+    // As bash does it when the key is pressed: it breaks words at `=`, and replaces the last of them.
     let folder = std::path::Path::new(BINARY).parent().expect("a folder").display().to_string();
-    let pressed = "source <(touchline completions bash)
-        COMP_WORDS=(touchline api publish ch) COMP_CWORD=3 COMP_TYPE=9
-        f=$(complete -p touchline | sed 's/.*-F \\([^ ]*\\).*/\\1/'); $f touchline ch publish 2>/dev/null
-        printf '%s\\n' \"${COMPREPLY[@]}\"";
     let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
-    let output = Command::new("bash").args(["-c", pressed]).env("PATH", path).output().expect("bash runs");
-    assert_eq!(text(&output.stdout), "channel=\n", "{}", text(&output.stderr));
+    for (line, expected) in [
+        ("touchline api publish ch", "channel=\n"),
+        ("touchline api publish channel=a sk", "skip_history=\n"),
+        ("touchline api history channel=a reverse=", "true\nfalse\n"),
+        ("touchline api history reverse=t", "true\n"),
+        ("touchline api hist", "history\nhistory_remove\n"),
+    ] {
+        let pressed = format!(
+            "source <(touchline completions bash)
+            COMP_LINE='{line}' COMP_POINT=${{#COMP_LINE}} COMP_TYPE=9
+            f=$(complete -p touchline | sed 's/.*-F \\([^ ]*\\).*/\\1/'); $f touchline x y 2>/dev/null
+            printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        );
+        let output = Command::new("bash").args(["-c", &pressed]).env("PATH", &path).output().expect("bash runs");
+        assert_eq!(text(&output.stdout), expected, "{line}: {}", text(&output.stderr));
+    }
 }
 
 #[test]
