@@ -43,6 +43,7 @@ public class SdkTest {
         tests.put("refreshes its token", SdkTest::refreshesItsToken);
         tests.put("errors and disconnects have their numbers", SdkTest::errorsAndDisconnectsHaveTheirNumbers);
         tests.put("recovers from one run of the store to the next", SdkTest::recoversFromOneRunToTheNext);
+        tests.put("runs the block for JUnit of the guide to tests", SdkTest::runsTheBlockForJunit);
         int passed = 0, failed = 0;
         for (Map.Entry<String, Test> test : tests.entrySet()) {
             try {
@@ -220,6 +221,31 @@ public class SdkTest {
         }
 
         @Override public void close() throws Exception { client.close(1000); }
+    }
+
+    /** The guide to tests of programs: its block for JUnit is compiled and run as it stands there. */
+    static void runsTheBlockForJunit() throws Throwable {
+        String section = Files.readString(Path.of("docs/guides/testing.md")).split("\n## JUnit\n")[1].split("\n## ")[0];
+        String block = section.split("```java\n")[1].split("```")[0];
+        Path directory = Files.createTempDirectory("touchline-guide-");
+        Path source = Files.writeString(directory.resolve("LiveTest.java"), block), name = directory.resolve("touchline");
+        Files.createSymbolicLink(name, Path.of(Objects.requireNonNullElse(System.getenv("TOUCHLINE_BIN"), "target/debug/touchline")).toAbsolutePath());
+        String path = System.getProperty("java.class.path"), tools = System.getProperty("java.home") + "/bin/";
+        String said = run(directory, tools + "javac", "-cp", path, "-d", directory.toString(), source.toString());
+        said += run(directory, tools + "java", "-cp", path + ":" + directory, "org.junit.platform.console.ConsoleLauncher", "execute", "--select-class", "LiveTest");
+        if (!said.contains("1 tests successful")) throw new AssertionError(said);
+        for (String file : directory.toFile().list()) Files.delete(directory.resolve(file));
+        Files.delete(directory);
+    }
+
+    /** Runs a program that finds the server in a directory; gives what it says. */
+    static String run(Path directory, String... words) throws Exception {
+        ProcessBuilder builder = new ProcessBuilder(words).redirectErrorStream(true);
+        builder.environment().merge("PATH", directory.toString(), (path, first) -> first + ":" + path);
+        Process program = builder.start();
+        String said = new String(program.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        if (program.waitFor() != 0) throw new AssertionError(said);
+        return said;
     }
 
     /** One below the ports that the kernel gives to connections, which come and go all the time beside the tests. */

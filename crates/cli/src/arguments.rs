@@ -11,6 +11,8 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use touchline_config::keys::{self, KEYS, ValueKind};
 use touchline_config::redact;
 
+use crate::api_arguments::{ApiArguments, CallArguments, duration};
+
 /// Touchline, a live-event server: a reporter posts an event, every fan sees it in milliseconds.
 ///
 /// Without a command it serves the demo on this machine, as `touchline serve --dev`.
@@ -81,7 +83,8 @@ impl Arguments {
         self.command.unwrap_or_else(|| {
             let is_written = self.serve.config.is_some() || !self.serve.keys.is_empty();
             let has_configuration = is_written || std::env::var_os(CONFIG_VARIABLE).is_some();
-            CliCommand::Serve(ServeArguments { dev: self.serve.dev || !has_configuration, ..self.serve })
+            let dev = self.serve.dev || !(has_configuration || self.serve.ephemeral);
+            CliCommand::Serve(ServeArguments { dev, ..self.serve })
         })
     }
 }
@@ -110,6 +113,8 @@ pub(crate) enum CliCommand {
     Explain(ExplainArguments),
     /// Publish JSON into a channel by the server API.
     Publish(PublishArguments),
+    /// Call any operation of the server API.
+    Api(CallArguments),
     /// Print the publications of a channel as they come, one JSON line each; reconnects and recovers.
     Watch(WatchArguments),
     /// Play a recorded match into a channel.
@@ -122,6 +127,8 @@ pub(crate) enum CliCommand {
     Restore(BackupArguments),
     /// Measure: load generators, floors, and scenarios that check themselves.
     Lab(touchline_lab::LabArguments),
+    /// Print what makes a shell complete commands, options, operations of the server API and their fields.
+    Completions(CompletionsArguments),
     /// Print the version.
     Version,
 }
@@ -135,6 +142,14 @@ pub(crate) struct ServeArguments {
     /// For development: makes secrets, serves the demo, lets anonymous clients of this machine in.
     #[arg(long)]
     pub(crate) dev: bool,
+    /// For tests of programs: keeps all in memory, makes a key and a token secret, listens on a free port of this
+    /// machine, and ends with the process that has started it.
+    #[arg(long, conflicts_with_all = ["dev", "no_match", "open_to_network"])]
+    pub(crate) ephemeral: bool,
+    /// With --ephemeral: when the server listens, write its addresses and secrets to this file, as JSON that only this
+    /// account can read.
+    #[arg(long, value_name = "FILE", requires = "ephemeral")]
+    pub(crate) ready_file: Option<PathBuf>,
     /// With --dev: don't play the recorded match.
     #[arg(long)]
     pub(crate) no_match: bool,
@@ -260,27 +275,6 @@ pub(crate) enum ExplainAction {
     Rpc,
 }
 
-/// How to reach the server API.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct ApiArguments {
-    /// The server, http:// or https://; else where the configuration says that it listens, which is
-    /// http://127.0.0.1:8000 if it says nothing.
-    #[arg(long, value_name = "URL")]
-    pub(crate) api: Option<String>,
-    /// Key of the server API; else the one of --config or TOUCHLINE_HTTP_API_KEY.
-    #[arg(long)]
-    pub(crate) key: Option<String>,
-    /// Certificates of authorities, PEM, that are trusted for https:// beside those of this system.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) ca: Option<PathBuf>,
-    /// Configuration file of the server, with its port and its key; else the one that TOUCHLINE_CONFIG names.
-    #[arg(long, short, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// How long a call may take in all, from the search for the server to the end of its answer.
-    #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = patience)]
-    pub(crate) timeout: Duration,
-}
-
 /// Arguments of `publish`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PublishArguments {
@@ -370,6 +364,25 @@ pub(crate) struct BackupArguments {
     pub(crate) config: Option<PathBuf>,
 }
 
+/// Arguments of `completions`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CompletionsArguments {
+    /// The shell.
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+/// A shell that can complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    /// `source <(touchline completions bash)`, from ~/.bashrc.
+    Bash,
+    /// `source <(touchline completions zsh)`, from ~/.zshrc behind `compinit`.
+    Zsh,
+    /// `touchline completions fish | source`, from ~/.config/fish/config.fish.
+    Fish,
+}
+
 /// What `migrate` does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MigrateAction {
@@ -388,16 +401,6 @@ pub(crate) enum DatabaseChoice {
     Primary,
     /// What is big, and may be lost.
     Stats,
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    touchline_engine::duration::parse(text).ok_or_else(|| "expected a duration such as 30s, 1h or 7d".to_owned())
-}
-
-/// A time for something to happen in: above zero, and at most a day, so that it can be added to any time.
-fn patience(text: &str) -> Result<Duration, String> {
-    let within = |time: &Duration| (Duration::from_millis(1)..=Duration::from_hours(24)).contains(time);
-    duration(text).ok().filter(within).ok_or_else(|| "expected a duration from 1ms to 24h, such as 10s".to_owned())
 }
 
 fn speed(text: &str) -> Result<f64, String> {
@@ -425,6 +428,7 @@ mod tests {
             ("touchline --port 9000", true),
             ("touchline --config x.toml", false),
             ("touchline --config x.toml --dev", true),
+            ("touchline --ephemeral", false),
             ("touchline serve", false),
             ("touchline serve --dev", true),
         ] {
@@ -477,6 +481,12 @@ mod tests {
             "serve --address localhost",
             "publish news",
             "fly",
+            "serve --ephemeral --dev",
+            "serve --ready-file ready.json",
+            "api",
+            "api publsh",
+            "api --list publish",
+            "completions tcsh",
         ] {
             let words = std::iter::once("touchline").chain(line.split(' '));
             assert!(Arguments::try_parse_from(words).is_err(), "{line}");

@@ -14,7 +14,8 @@ const PAGE: &str = "docs/reference/command-line.md";
 const PROSE: &str = "\
 # Command line
 
-*Made from `crates/cli/src/arguments.rs` and `crates/lab/src/arguments.rs`; edit those, \
+*Made from `crates/cli/src/arguments.rs`, `crates/cli/src/api_arguments.rs` and `crates/lab/src/arguments.rs`; \
+edit those, \
 then run `TOUCHLINE_WRITE_DOCS=1 cargo test --workspace up_to_date`.*
 
 `touchline` without a command is `touchline serve --dev`; \
@@ -26,7 +27,7 @@ A command that fails says why on standard error and ends with 1; one that was ty
 
 ## How a command reaches a server
 
-`publish`, `match` and `watch` are clients: \
+`publish`, `api`, `match` and `watch` are clients: \
 they take the server's port and key from a configuration, or a URL that is typed.
 With `https://` or `wss://` they speak TLS.
 They trust the authorities of the system, or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`, \
@@ -44,6 +45,50 @@ or the code of the disconnect says that the client must not reconnect.
 touchline publish news:live '{\"headline\": \"Kick-off\"}' --api https://live.example.com --key \"$KEY\"
 touchline watch news:live --url wss://localhost:8443/connection/websocket --ca authority.pem
 ```
+
+## Any operation of the server API
+
+`touchline api` knows every [operation](../server-api.md) by the table that the server has: \
+`touchline api --list` lists them, \
+and `touchline api history --help` shows the fields of one with what each takes, its result, its errors and an example.
+
+```sh
+touchline api publish channel=news:live data='{\"headline\": \"Kick-off\"}'
+touchline api history channel=news:live limit=10 --json
+touchline api disconnect user=42
+touchline api broadcast --data @request.json channels='[\"news\", \"sport\"]'
+```
+
+| what is typed | what is sent |
+|---|---|
+| `FIELD=VALUE`, and the field takes text | the value as it stands: `user=42` is the text `\"42\"` |
+| `FIELD=VALUE`, and the field takes something else | the value, which must be JSON of that kind: \
+`limit=10` is a number, `data='\"text\"'` is text |
+| `FIELD:=JSON` | the JSON, in any field: the server says whether it takes it |
+| `--data JSON` | the object as it is, also with fields that this version does not know; `@FILE` and `-` read it |
+
+Without `--json` the result is printed a line for each value, \
+and texts that would move the cursor of a terminal stand in quotes.
+With `--json` the whole answer is printed as it is, also an error.
+An answer longer than 64 MB is an error.
+
+| exit code | what has happened | where it is told |
+|---|---|---|
+| 0 | the server has answered with a result | standard output |
+| 1 | the server has answered with an error, does not answer, or refuses the key | \
+standard error: number, message, name and remedy |
+| 2 | the operation or a field does not exist, or a value is not of its kind: nothing was sent | \
+standard error, with the nearest name |
+
+`touchline completions` makes a shell complete operations and fields, too; \
+the shell asks the program by the variable `TOUCHLINE_COMPLETE`, so a newer program completes what it has.
+`--key` stands in the list of processes: \
+a configuration, `TOUCHLINE_HTTP_API_KEY` and `TOUCHLINE_HTTP_API_KEY_FILE` do not.
+
+## A server for tests
+
+`touchline serve --ephemeral` is a server that tests of a program start and throw away: \
+[guides/testing.md](../guides/testing.md) has examples.
 ";
 
 #[test]
@@ -87,7 +132,19 @@ fn section(text: &mut String, command: &Command, parent: &str, level: usize) {
         text.push_str("\n| argument | default | meaning |\n|---|---|---|\n");
         arguments.iter().for_each(|argument| row(text, argument));
     }
+    if command.get_name() == "api" {
+        // The server's page lists the operations.
+        return operation_section(text, command, &name, level + 1);
+    }
     shown(command).for_each(|part| section(text, part, &name, level + 1));
+}
+
+/// What every operation takes: its fields are in its own help.
+fn operation_section(text: &mut String, command: &Command, parent: &str, level: usize) {
+    let operation = shown(command).next().expect("there are operations");
+    let _ = writeln!(text, "\n{} `{parent} OPERATION`\n\nCall one operation.", "#".repeat(level));
+    text.push_str("\n| argument | default | meaning |\n|---|---|---|\n");
+    operation.get_arguments().for_each(|argument| row(text, argument));
 }
 
 fn row(text: &mut String, argument: &Arg) {

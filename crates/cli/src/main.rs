@@ -1,5 +1,6 @@
 //! The `touchline` binary: what was typed, what it means, do it.
 
+mod api_arguments;
 mod arguments;
 mod client;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use anyhow::Result;
 use arguments::{Arguments, CliCommand};
 
 fn main() -> ExitCode {
+    commands::completions::answer();
     match run(Arguments::read()) {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -38,12 +40,14 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         CliCommand::Token(arguments) => commands::token::run(&arguments),
         CliCommand::Explain(arguments) => commands::explain::run(&arguments),
         CliCommand::Publish(arguments) => commands::publish::run(&arguments),
+        CliCommand::Api(arguments) => commands::api::run(&arguments),
         CliCommand::Watch(arguments) => commands::watch::run(&arguments),
         CliCommand::Match(arguments) => commands::match_replay::run(&arguments),
         CliCommand::Migrate(arguments) => commands::migrate::run(&arguments),
         CliCommand::Backup(arguments) => commands::backup::backup(&arguments),
         CliCommand::Restore(arguments) => commands::backup::restore(&arguments),
         CliCommand::Lab(arguments) => touchline_lab::run(arguments),
+        CliCommand::Completions(arguments) => commands::completions::run(&arguments),
         CliCommand::Version => commands::version::run(),
     }
 }

@@ -3,22 +3,38 @@
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use touchline_config::DevelopmentSecrets;
+use touchline_config::{DevelopmentPurpose, DevelopmentSecrets};
 
-/// Fresh random secrets for one run of `serve --dev`. `is_open`: clients of other machines are let in.
+/// Fresh random secrets for one run of `serve --dev` or `serve --ephemeral`. `is_open`: clients of other machines are
+/// let in.
 ///
 /// # Errors
 /// When the system has no randomness to give.
-pub(crate) fn development_secrets(is_open: bool) -> anyhow::Result<DevelopmentSecrets> {
-    Ok(DevelopmentSecrets { api_key: random_secret()?, token_secret: random_secret()?, is_open })
+pub(crate) fn development_secrets(is_open: bool, purpose: DevelopmentPurpose) -> anyhow::Result<DevelopmentSecrets> {
+    Ok(DevelopmentSecrets { api_key: random_secret()?, token_secret: random_secret()?, is_open, purpose })
 }
 
-/// 32 random bytes as text that needs no quoting anywhere.
+/// 32 random bytes as text that needs no quoting anywhere, and is no option on a command line: it does not begin with a
+/// hyphen.
 ///
 /// # Errors
 /// When the system has no randomness to give.
 pub(crate) fn random_secret() -> anyhow::Result<String> {
-    let mut bytes = [0; 32];
-    aws_lc_rs::rand::fill(&mut bytes).ok().context("failed to get randomness from the system")?;
-    Ok(URL_SAFE_NO_PAD.encode(bytes))
+    loop {
+        let mut bytes = [0; 32];
+        aws_lc_rs::rand::fill(&mut bytes).ok().context("failed to get randomness from the system")?;
+        let text = URL_SAFE_NO_PAD.encode(bytes);
+        if !text.starts_with('-') {
+            return Ok(text);
+        }
+    }
+}
+
+#[test]
+fn a_secret_can_be_typed_behind_an_option() {
+    // One in 64 texts of these letters begins with a hyphen.
+    for _ in 0..2_000 {
+        let secret = random_secret().expect("the system has randomness");
+        assert!(secret.len() == 43 && !secret.starts_with('-'), "{secret}");
+    }
 }

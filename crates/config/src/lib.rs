@@ -62,8 +62,10 @@ pub use configuration::Configuration;
 pub use finding::{Finding, Severity};
 pub use load::tree::Location;
 pub use load::{
-    ConfigErrors, ConfigOutcome, DevelopmentSecrets, Flags, Sources, process_variables, read, read_to_serve,
+    ConfigErrors, ConfigOutcome, DevelopmentPurpose, DevelopmentSecrets, Flags, Sources, process_variables, read,
+    read_to_serve,
 };
+pub use nearest::nearest;
 pub use networks::{BadNetwork, Networks};
 pub use pem::{inline_pem, is_inline_pem};
 pub use probes::Probes;

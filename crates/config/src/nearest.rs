@@ -4,7 +4,7 @@
 ///
 /// A candidate that ends in the whole name is the nearest of all, the first one of several: old configurations write
 /// `api_key` for `http_api.key`.
-pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = plain(name);
     let allowed = (name.chars().count() / 4).max(2);
     candidates

@@ -67,6 +67,7 @@ pub mod channels;
 pub mod claims;
 pub mod directory;
 pub mod duration;
+mod field_kinds;
 mod field_names;
 mod history;
 pub mod hook;
@@ -85,6 +86,7 @@ mod work;
 
 pub use channels::Channels;
 pub use claims::{ConnectionClaims, SubscriptionClaims, TokenError, Verifier};
+pub use field_kinds::{FieldKind, field_kinds};
 pub use field_names::field_names;
 pub use hub::Hub;
 pub use namespace::{ChannelOptions, ChannelSettings, Namespace, Namespaces, REGISTRY_NAMESPACE, RecoveryMode};

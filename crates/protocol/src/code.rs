@@ -15,6 +15,19 @@ pub struct Error {
     pub temporary: bool,
     /// The status of an HTTP answer that carries the error, where the caller of the server API asks for statuses.
     pub http_status: u16,
+    /// The status of a gRPC answer that carries the error, where the caller asks for statuses: 1–16.
+    pub grpc_status: u8,
+}
+
+/// What the catalogue says of an error, beside the error itself.
+#[derive(Debug, Clone, Copy)]
+pub struct ErrorEntry {
+    /// The error.
+    pub error: Error,
+    /// Its name, in capitals.
+    pub name: &'static str,
+    /// What the caller or the operator can do about it, in one or two sentences.
+    pub remedy: &'static str,
 }
 
 impl Error {
@@ -33,73 +46,111 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// Each line: the name, the number, the text, whether it is temporary, the statuses of HTTP and gRPC, the remedy.
 macro_rules! errors {
-    ($($(#[$doc:meta])* $name:ident = $code:literal, $message:literal, $temporary:literal, $http_status:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $message:literal, $temporary:literal, $http_status:literal,
+        $grpc_status:literal, $remedy:literal;)*) => {
         impl Error {
-            $($(#[$doc])* pub const $name: Error =
-                Error { code: $code, message: $message, temporary: $temporary, http_status: $http_status };)*
-            /// Every error there is, in the order of their numbers; documentation and metrics are made from it.
+            $($(#[$doc])* pub const $name: Error = Error {
+                code: $code,
+                message: $message,
+                temporary: $temporary,
+                http_status: $http_status,
+                grpc_status: $grpc_status,
+            };)*
+            /// Every error there is, in the order of their numbers.
             pub const ALL: &'static [Error] = &[$(Error::$name),*];
+            /// What is to be said of each error, in the order of their numbers; documentation and `GET /api/errors` are
+            /// made from it.
+            pub const CATALOGUE: &'static [ErrorEntry] =
+                &[$(ErrorEntry { error: Error::$name, name: stringify!($name), remedy: $remedy }),*];
         }
     };
 }
 
 errors! {
     /// A fault of the server.
-    INTERNAL = 100, "internal server error", true, 500;
+    INTERNAL = 100, "internal server error", true, 500, 13,
+        "Send the request again. If it fails again, look at the log of the node that answered.";
     /// The caller has not proved who it is.
-    UNAUTHORIZED = 101, "unauthorized", false, 401;
+    UNAUTHORIZED = 101, "unauthorized", false, 401, 16,
+        "Show who you are: a client by a token, a backend by a key of the server API.";
     /// The channel's namespace is not configured.
-    UNKNOWN_CHANNEL = 102, "unknown channel", false, 404;
+    UNKNOWN_CHANNEL = 102, "unknown channel", false, 404, 5,
+        "Use a channel of a namespace that is in `channel.namespaces`, or add the namespace there.";
     /// The caller may not do this.
-    PERMISSION_DENIED = 103, "permission denied", false, 403;
+    PERMISSION_DENIED = 103, "permission denied", false, 403, 7,
+        "Allow it in the options of the namespace, in the token, or in the lists of the key. The log of the node names \
+        what is missing.";
     /// No such method.
-    METHOD_NOT_FOUND = 104, "method not found", false, 404;
+    METHOD_NOT_FOUND = 104, "method not found", false, 404, 12,
+        "Look at the name of the operation or method; `/api/openapi.json` has those of the server API.";
     /// The connection has this subscription already.
-    ALREADY_SUBSCRIBED = 105, "already subscribed", false, 409;
+    ALREADY_SUBSCRIBED = 105, "already subscribed", false, 409, 6,
+        "Use the subscription that the connection has, or end it first.";
     /// A limit of the configuration is reached.
-    LIMIT_EXCEEDED = 106, "limit exceeded", false, 409;
+    LIMIT_EXCEEDED = 106, "limit exceeded", false, 409, 8,
+        "Free what is not needed any more, or raise the limit in the configuration.";
     /// The request is malformed or contradicts itself.
-    BAD_REQUEST = 107, "bad request", false, 400;
+    BAD_REQUEST = 107, "bad request", false, 400, 3,
+        "Correct the request: `field` of the error, or the log of the node, names what is wrong.";
     /// The feature is not switched on for this channel or server.
-    NOT_AVAILABLE = 108, "not available", false, 400;
+    NOT_AVAILABLE = 108, "not available", false, 400, 9,
+        "Switch the feature on in the configuration: for the namespace, or for the server.";
     /// The token's time is over: get a new one.
-    TOKEN_EXPIRED = 109, "token expired", false, 401;
+    TOKEN_EXPIRED = 109, "token expired", false, 401, 16,
+        "Get a new token and connect or subscribe with it.";
     /// The connection's or subscription's time is over.
-    EXPIRED = 110, "expired", false, 401;
+    EXPIRED = 110, "expired", false, 401, 16,
+        "Connect or subscribe again, with a token or an answer of your backend whose time is not over.";
     /// Overload, or a rate limit: try later.
-    TOO_MANY_REQUESTS = 111, "too many requests", true, 503;
+    TOO_MANY_REQUESTS = 111, "too many requests", true, 503, 8,
+        "Wait and send the request again, each time after a longer pause.";
     /// The asked position is of another epoch, or no longer in the history.
-    UNRECOVERABLE_POSITION = 112, "unrecoverable position", false, 416;
+    UNRECOVERABLE_POSITION = 112, "unrecoverable position", false, 416, 11,
+        "Read the present state from your backend, and go on from the channel's newest position.";
     /// Somebody else has the name.
-    NAME_TAKEN = 4001, "name taken", true, 409;
+    NAME_TAKEN = 4001, "name taken", true, 409, 6,
+        "Choose another name, or wait until its owner has gone.";
     /// Nobody has the name, or not this client; or it is no member of the group.
-    NOT_REGISTERED = 4002, "not registered", false, 404;
+    NOT_REGISTERED = 4002, "not registered", false, 404, 5,
+        "Look whether the client is connected and has the name, or is a member of the group.";
     /// The scope is not configured.
-    NO_SUCH_SCOPE = 4003, "no such scope", false, 404;
+    NO_SUCH_SCOPE = 4003, "no such scope", false, 404, 5,
+        "Use a scope that is in `registry.scopes`, or add it there.";
     /// The entry is not as it was when it was looked up.
-    CHANGED = 4004, "changed meanwhile", false, 409;
+    CHANGED = 4004, "changed meanwhile", false, 409, 10,
+        "Look the entry up again, and repeat the change with its new version.";
     /// The called client did not answer in time.
-    CALL_TIMEOUT = 4005, "call timeout", true, 504;
+    CALL_TIMEOUT = 4005, "call timeout", true, 504, 4,
+        "Call again, or with a longer `timeout_ms`. The client may have done what it was called for.";
     /// The called client, or its node, went away.
-    CALLEE_GONE = 4006, "callee gone", true, 503;
+    CALLEE_GONE = 4006, "callee gone", true, 503, 14,
+        "Call again when the client has come back. It may have done what it was called for.";
     /// Too many calls wait for an answer.
-    TOO_MANY_CALLS = 4007, "too many calls", true, 503;
+    TOO_MANY_CALLS = 4007, "too many calls", true, 503, 8,
+        "Wait until calls under way have been answered, and call again.";
     /// No call with this id waits for an answer of this client.
-    NO_SUCH_CALL = 4008, "no such call", false, 404;
+    NO_SUCH_CALL = 4008, "no such call", false, 404, 5,
+        "Nothing can be done: the call was answered already, or its time is over.";
     /// The cluster can't be reached, and what is asked for can't be had without it. Whether a publication was stored is
     /// unknown: send it again with the same idempotency key.
-    CLUSTER_UNREACHABLE = 4009, "cluster unreachable", true, 503;
+    CLUSTER_UNREACHABLE = 4009, "cluster unreachable", true, 503, 14,
+        "Send the request again, a publish with the same `idempotency_key`. If it lasts, look at NATS.";
     /// The database fails, and what is asked for can't be had without it. Whether a publication was stored is unknown:
     /// send it again with the same idempotency key.
-    STORE_UNAVAILABLE = 4010, "store unavailable", true, 503;
+    STORE_UNAVAILABLE = 4010, "store unavailable", true, 503, 14,
+        "Send the request again, a publish with the same `idempotency_key`. If it lasts, look at the database.";
     /// As many messages wait for that name as may.
-    INBOX_FULL = 4011, "inbox full", true, 409;
+    INBOX_FULL = 4011, "inbox full", true, 409, 8,
+        "Send again when the owner of the name has acknowledged messages, or raise `inbox_size` of the scope.";
     /// Nothing is said of that channel.
-    CHANNEL_NOT_DESCRIBED = 4012, "channel not described", false, 404;
+    CHANNEL_NOT_DESCRIBED = 4012, "channel not described", false, 404, 5,
+        "Describe the channel with `channel_set` first.";
     /// What came is no command. Sent where somebody may be typing.
     NOT_A_COMMAND = 4013, "bad request: expected one JSON command a line, first of all \
-        {\"id\":1,\"connect\":{\"token\":\"...\"}}", false, 400;
+        {\"id\":1,\"connect\":{\"token\":\"...\"}}", false, 400, 3,
+        "Send one JSON command a line, `connect` first.";
 }
 
 /// Why the server ended a connection; on a WebSocket it is the close code and reason.
@@ -220,6 +271,26 @@ mod tests {
     #[test]
     fn error_numbers_are_in_order() {
         assert!(Error::ALL.is_sorted_by(|one, next| one.code < next.code));
+    }
+
+    /// Libraries of gRPC send a call again by themselves after 14 (unavailable), so only what may succeed later has it.
+    #[test]
+    fn the_grpc_status_of_an_error_does_not_contradict_it() {
+        for error in Error::ALL {
+            assert!((1..=16).contains(&error.grpc_status), "{error}: {}", error.grpc_status);
+            assert!(error.grpc_status != 14 || error.temporary, "{error}");
+            assert_eq!(error.grpc_status == 16, error.http_status == 401, "{error}");
+        }
+    }
+
+    #[test]
+    fn every_entry_of_the_catalogue_has_a_remedy_of_its_own() {
+        assert_eq!(Error::CATALOGUE.len(), Error::ALL.len());
+        let mut remedies: Vec<&str> = Error::CATALOGUE.iter().map(|entry| entry.remedy).collect();
+        assert!(remedies.iter().all(|remedy| remedy.ends_with('.') && remedy.len() < 160 && !remedy.contains("  ")));
+        remedies.sort_unstable();
+        remedies.dedup();
+        assert_eq!(remedies.len(), Error::ALL.len());
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub mod stream;
 pub mod websocket;
 pub mod wire;
 
-pub use code::{Disconnect, Error, Unsubscribe};
+pub use code::{Disconnect, Error, ErrorEntry, Unsubscribe};
 pub use command::Command;
 pub use publication::{ClientInfo, Publication};
 pub use stream::{ChannelName, NamespaceName, Offset};

@@ -1,5 +1,6 @@
 //! Calls of the server API, by those commands that are its clients.
 
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,12 +10,14 @@ use anyhow::{Context as _, Result, bail};
 use rustls::ClientConfig;
 use serde_json::Value as Json;
 use touchline_config::Sources;
+use touchline_protocol::Error;
 use touchline_server::{PROBES, Settings, operations};
 
 use super::http;
 use super::tls;
 use super::url::{ServerUrl, TIMEOUT};
-use crate::arguments::{ApiArguments, CONFIG_VARIABLE};
+use crate::api_arguments::ApiArguments;
+use crate::arguments::CONFIG_VARIABLE;
 
 /// Largest excerpt of an answer in an error, characters.
 const EXCERPT_LEN_MAX: usize = 200;
@@ -75,21 +78,72 @@ impl ApiClient {
     /// When the server isn't there, is too slow or refuses; the API's own errors with number and text. None of them
     /// has the key, even if the server repeats it.
     pub(crate) fn call(&self, operation: &str, request: &Json) -> Result<Json> {
+        self.result_of(&self.answer(operation, request.to_string().into_bytes())?)
+    }
+
+    /// Calls one operation and gives the whole answer: the JSON of a result, or of an error of the API.
+    ///
+    /// # Errors
+    /// When the server isn't there, is too slow, or answers something else. None of them has the key.
+    pub(crate) fn answer(&self, operation: &str, request: Vec<u8>) -> Result<Vec<u8>> {
         debug_assert!(operations().any(|known| known.name == operation), "the server has no operation {operation}");
         let url = ServerUrl { path: format!("{}/api/{operation}", self.base.path), ..self.base.clone() };
-        let body = request.to_string().into_bytes();
-        let answer = http::post(&url, self.tls.as_ref(), &self.key, body, self.patience)?;
+        let answer = http::post(&url, self.tls.as_ref(), &self.key, request, self.patience)?;
         match answer.status {
             200..=299 => {}
             401 => bail!(
                 "the server at {} refused the key (401): give it by --key, --config or TOUCHLINE_HTTP_API_KEY",
                 url.authority()
             ),
+            _ if refusal_in(&answer.body, &self.key).is_some() => {}
             404 => bail!("there is no server API at {} (404)", url.authority()),
             status => bail!("the server answered {status}: {}", excerpt(&answer.body, &self.key)),
         }
-        result_of(&answer.body, &self.key)
+        Ok(answer.body)
     }
+
+    /// The result in an answer of this API.
+    ///
+    /// # Errors
+    /// [`ApiRefusal`] for an error of the API; another when the answer is not of a server API.
+    pub(crate) fn result_of(&self, answer: &[u8]) -> Result<Json> {
+        result_of(answer, &self.key)
+    }
+}
+
+/// The server API has refused a call.
+#[derive(Debug)]
+pub(crate) struct ApiRefusal {
+    code: u64,
+    message: String,
+    /// The field of the request that is the cause, if the server names one.
+    field: Option<String>,
+}
+
+impl fmt::Display for ApiRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error {}: {}", self.code, self.message)?;
+        if let Some(field) = &self.field {
+            write!(f, ", because of the field {field}")?;
+        }
+        // A server of another version may have errors that this one does not know, and so may clients that are called.
+        let known = Error::CATALOGUE.iter().find(|known| u64::from(known.error.code) == self.code);
+        known.map_or(Ok(()), |known| write!(f, " ({}). {}", known.name, known.remedy))
+    }
+}
+
+impl std::error::Error for ApiRefusal {}
+
+/// The error in the answer of the server API to a call with this key; None = it holds none.
+fn refusal_in(body: &[u8], key: &str) -> Option<ApiRefusal> {
+    let reply: Json = serde_json::from_slice(body).ok()?;
+    let error = reply.get("error")?.as_object()?;
+    let text = |name: &str| error.get(name).and_then(Json::as_str).map(|text| excerpt(text.as_bytes(), key));
+    Some(ApiRefusal {
+        code: error.get("code").and_then(Json::as_u64).unwrap_or_default(),
+        message: text("message").unwrap_or_default(),
+        field: text("field").filter(|field| !field.is_empty()),
+    })
 }
 
 /// The result in the answer of the server API to a call with this key.
@@ -99,9 +153,8 @@ impl ApiClient {
 fn result_of(body: &[u8], key: &str) -> Result<Json> {
     let foreign = || format!("the answer does not come from a server API: {}", excerpt(body, key));
     let mut reply: Json = serde_json::from_slice(body).with_context(foreign)?;
-    if let Some(error) = reply.get("error") {
-        let number = error["code"].as_u64().unwrap_or_default();
-        bail!("error {number}: {}", excerpt(error["message"].as_str().unwrap_or_default().as_bytes(), key));
+    if let Some(refusal) = refusal_in(body, key) {
+        bail!(refusal);
     }
     reply.get_mut("result").map(Json::take).with_context(foreign)
 }
@@ -133,7 +186,8 @@ pub(crate) fn endpoint(settings: &Settings, scheme: &str) -> String {
     url_at(scheme, is_tls, SocketAddr::new(address, server.port))
 }
 
-fn url_at(scheme: &str, is_tls: bool, bound: SocketAddr) -> String {
+/// The URL of a port from this machine.
+pub(crate) fn url_at(scheme: &str, is_tls: bool, bound: SocketAddr) -> String {
     format!("{scheme}{}://{}", if is_tls { "s" } else { "" }, reachable(bound))
 }
 
@@ -144,7 +198,7 @@ pub(crate) fn reachable(bound: SocketAddr) -> SocketAddr {
 }
 
 /// The key of the server API in these settings: the one that may do everything, else the first that has a name.
-fn configured_key(settings: &Settings) -> String {
+pub(crate) fn configured_key(settings: &Settings) -> String {
     let api = &settings.http_api;
     let named = api.keys.first().filter(|_| api.key.is_empty()).map(|named| &named.options.key);
     named.unwrap_or(&api.key).clone()

@@ -1,10 +1,13 @@
 //! One file for each command: what it does from its arguments to its exit code.
 
+pub(crate) mod api;
 pub(crate) mod backup;
 mod banner;
 pub(crate) mod check;
+pub(crate) mod completions;
 pub(crate) mod configschema;
 mod dev;
+mod ephemeral;
 pub(crate) mod explain;
 pub(crate) mod genconfig;
 pub(crate) mod match_replay;

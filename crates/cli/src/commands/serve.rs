@@ -7,20 +7,24 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use touchline_config::{Finding, Flags, Severity, Sources};
+use touchline_config::{DevelopmentPurpose, Finding, Flags, Severity, Sources};
 use touchline_server::{PROBES, Running, Server, Settings, StartError};
 use touchline_store::OpenError;
 
+use super::dev;
+use super::ephemeral::{self, Parent, ReadyFile};
 use crate::arguments::ServeArguments;
 use crate::client::api::named;
 use crate::secret::development_secrets;
-use crate::{commands::dev, descriptors, logging};
+use crate::{descriptors, logging};
 
 /// Exit code of a process that got two signals to stop: 128 plus the number of SIGINT, as in shells.
 const STOPPED_AT_ONCE: u8 = 130;
 
 /// Runs the server until a signal asks it to stop.
 pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
+    let parent = arguments.ephemeral.then(Parent::now);
+    let ready = arguments.ephemeral.then(|| ReadyFile::prepare(arguments.ready_file.as_deref())).transpose()?;
     for (flag, is_there) in [("--open-to-network", arguments.open_to_network), ("--no-match", arguments.no_match)] {
         if is_there && !arguments.dev {
             bail!(
@@ -29,7 +33,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
         }
     }
     let sources = sources(&arguments)?;
-    let reading = if arguments.dev {
+    let reading = if arguments.dev || arguments.ephemeral {
         touchline_config::read(&sources, &PROBES)
     } else {
         touchline_config::read_to_serve(&sources, &PROBES)
@@ -39,11 +43,16 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
     log(&findings);
     let descriptors = descriptors::raise();
     let mut settings = configuration.settings;
+    if arguments.ephemeral {
+        ephemeral::check(&settings)?;
+    }
     if arguments.dev {
         settings.pages = crate::demo::pages();
     }
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_io().build().context("failed to start the signal loop")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("failed to start the signal loop")?;
     runtime.block_on(async {
         let mut signals = Signals::listen()?;
         let running = start(settings.clone())?;
@@ -57,16 +66,31 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
         let connections = descriptors::connections(descriptors);
         let (address, version) = (running.address(), touchline_server::VERSION);
         tracing::info!(%address, version, descriptors, connections, "ready");
-        signals.next().await;
+        if let Some(ready) = &ready {
+            ready.tell(&settings, &running)?;
+        }
+        tokio::select! {
+            () = signals.next() => {}
+            () = ended(parent.as_ref()) => {}
+        }
         tracing::info!("stopping: clients are told to go; a second signal stops at once");
         Ok(stop(running, &mut signals).await)
     })
 }
 
 fn sources(arguments: &ServeArguments) -> Result<Sources> {
+    let variables = touchline_config::process_variables();
+    let (file, variables) = if arguments.ephemeral {
+        (arguments.config.clone(), ephemeral::variables(variables))
+    } else {
+        (named(arguments.config.as_deref()), variables)
+    };
+    let purpose = if arguments.ephemeral { DevelopmentPurpose::Tests } else { DevelopmentPurpose::Demo };
+    let has_secrets = arguments.dev || arguments.ephemeral;
+    let development = has_secrets.then(|| development_secrets(arguments.open_to_network, purpose));
     Ok(Sources {
-        file: named(arguments.config.as_deref()),
-        variables: touchline_config::process_variables(),
+        file,
+        variables,
         flags: Flags {
             address: arguments.address,
             port: arguments.port,
@@ -74,7 +98,7 @@ fn sources(arguments: &ServeArguments) -> Result<Sources> {
             shards: arguments.shards,
             keys: arguments.keys.clone(),
         },
-        development: if arguments.dev { Some(development_secrets(arguments.open_to_network)?) } else { None },
+        development: development.transpose()?,
     })
 }
 
@@ -181,6 +205,14 @@ impl Signals {
                 }
             }
         }
+    }
+}
+
+/// Waits until the process ends with which this one is to end; for ever if there is none.
+async fn ended(parent: Option<&Parent>) {
+    match parent {
+        Some(parent) => parent.ended().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The binary as people run it: a server, and the commands beside it.
 
 mod answers;
+mod api;
 mod explain;
 mod tls;
 mod tokens;
@@ -189,7 +190,9 @@ fn a_watcher_ends_after_as_many_as_asked_for() {
 fn what_fails_says_so_and_exits_with_one() {
     let server = Server::start("fails");
     let unknown = server.publish("nothing:here", "1");
-    assert_eq!(text(&unknown.stderr), "touchline: failed to publish: error 102: unknown channel\n");
+    let said = text(&unknown.stderr);
+    let expected = "touchline: failed to publish: error 102: unknown channel (UNKNOWN_CHANNEL). ";
+    assert!(said.starts_with(expected) && said.lines().count() == 1, "{said}");
     let port = server.address.rsplit(':').next().expect("an address has a port");
     let url = format!("ws://{}/connection/websocket", server.address);
     let api = server.api();

@@ -1,4 +1,5 @@
-//! `serve --dev`: what a developer's machine needs, filled in where nothing was written.
+//! `serve --dev` and `serve --ephemeral`: what a developer's machine and the tests of programs need, filled in where
+//! nothing was written.
 
 use super::tree::{ConfigNode, ConfigValue, Location};
 
@@ -20,7 +21,26 @@ const MATCH_OPTIONS: &[&str] = &[
     "allow_presence_for_anonymous",
 ];
 
-/// Secrets for one run, and who is let in.
+/// Options of channels without namespace of a server for tests: clients may do all that is asked of one, but publish.
+const TEST_OPTIONS: &[&str] = &[
+    "presence",
+    "force_recovery",
+    "allow_history_for_client",
+    "allow_history_for_anonymous",
+    "allow_presence_for_client",
+    "allow_presence_for_anonymous",
+];
+
+/// What a server for development is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DevelopmentPurpose {
+    /// Its developer tries it and the demo (`serve --dev`).
+    Demo,
+    /// Tests of a program start it (`serve --ephemeral`).
+    Tests,
+}
+
+/// Secrets for one run, who is let in, and what for.
 #[derive(Clone)]
 pub struct DevelopmentSecrets {
     /// For the server API.
@@ -29,6 +49,8 @@ pub struct DevelopmentSecrets {
     pub token_secret: String,
     /// Clients of other machines are let in.
     pub is_open: bool,
+    /// What the server is for.
+    pub purpose: DevelopmentPurpose,
 }
 
 /// Fills in what is absent.
@@ -58,15 +80,35 @@ pub(crate) fn fill(secrets: &DevelopmentSecrets, tree: &mut ConfigNode) {
     fill("channel.namespaces", ConfigValue::List(Vec::new()));
     fill("health.enabled", ConfigValue::Boolean(true));
     fill("prometheus.enabled", ConfigValue::Boolean(true));
+    if secrets.purpose == DevelopmentPurpose::Tests {
+        for_tests(&mut fill);
+    }
     if tree.get("client.allowed_origins").is_none() {
-        let port = written_port(tree);
+        // The port is not known before the server listens, and pages of tests come from servers of their own.
+        let port = if secrets.purpose == DevelopmentPurpose::Tests { "*".to_owned() } else { written_port(tree) };
         let origins = ["localhost", "127.0.0.1"].map(|host| node(ConfigValue::Text(format!("http://{host}:{port}"))));
         tree.set("client.allowed_origins", node(ConfigValue::List(origins.into())));
     }
-    if let Some(namespaces) = tree.list_mut("channel.namespaces")
+    if secrets.purpose == DevelopmentPurpose::Demo
+        && let Some(namespaces) = tree.list_mut("channel.namespaces")
         && !namespaces.iter().any(|namespace| namespace.text("name") == Some(MATCH))
     {
         namespaces.push(demo_namespace());
+    }
+}
+
+/// Fills in what tests of a program need: a port of the kernel's choice, channels that keep a history, a quick end, and
+/// no word that is no warning.
+fn for_tests(fill: &mut impl FnMut(&str, ConfigValue)) {
+    let text = |text: &str| ConfigValue::Text(text.to_owned());
+    fill("http_server.port", ConfigValue::Integer(0));
+    fill("log.level", text("warn"));
+    fill("shutdown.spread", text("0s"));
+    fill("shutdown.timeout", text("1s"));
+    fill("channel.without_namespace.history_size", ConfigValue::Integer(100));
+    fill("channel.without_namespace.history_ttl", text("1h"));
+    for option in TEST_OPTIONS {
+        fill(&format!("channel.without_namespace.{option}"), ConfigValue::Boolean(true));
     }
 }
 

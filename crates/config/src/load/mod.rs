@@ -15,7 +15,7 @@ mod variables;
 
 use std::path::{Path, PathBuf};
 
-pub use self::development::DevelopmentSecrets;
+pub use self::development::{DevelopmentPurpose, DevelopmentSecrets};
 pub use self::flags::Flags;
 use crate::check;
 use crate::configuration::Configuration;

@@ -111,7 +111,7 @@ impl Settings {
     }
 
     /// Whether messages are kept for names that no connection holds.
-    fn stores_messages(&self) -> bool {
+    pub fn stores_messages(&self) -> bool {
         self.registry.scopes.iter().any(|scope| scope.inbox_size > 0)
     }
 }

@@ -280,11 +280,43 @@ fn durations_above_a_year_are_questioned() {
 }
 
 #[test]
+fn a_server_for_tests_has_a_free_port_no_demo_and_what_was_written() {
+    let secrets = DevelopmentSecrets {
+        api_key: "a generated key of the api".into(),
+        token_secret: "a generated secret for all tokens".into(),
+        is_open: false,
+        purpose: DevelopmentPurpose::Tests,
+    };
+    let read_with = |text: &str| {
+        let file = File::new("c.toml", text);
+        let development = Some(secrets.clone());
+        read(&Sources { file: Some(file.0.clone()), development, ..Sources::default() })
+    };
+    let (configuration, findings) = read_with("").into_result().expect("it can be used");
+    assert!(findings.iter().all(|finding| finding.severity == Severity::Note), "{findings:?}");
+    let settings = configuration.settings;
+    assert_eq!((settings.http_server.address.as_str(), settings.http_server.port), ("127.0.0.1", 0));
+    assert_eq!((configuration.log.level.as_str(), settings.channel.namespaces.len()), ("warn", 0));
+    assert_eq!(settings.client.allowed_origins, ["http://localhost:*", "http://127.0.0.1:*"]);
+    let options = &settings.channel.without_namespace;
+    assert!(options.has_history() && options.presence && options.allow_subscribe_for_client);
+    assert!(!options.allow_publish_for_client && !settings.needs_primary() && !settings.client.insecure);
+
+    let written = "http_server.port = 9000\nchannel.without_namespace.history_size = 7\nlog.level = \"error\"\n\
+                   [[channel.namespaces]]\nname = \"chat\"";
+    let (configuration, _) = read_with(written).into_result().expect("it can be used");
+    let channel = &configuration.settings.channel;
+    assert_eq!((configuration.settings.http_server.port, configuration.log.level.as_str()), (9000, "error"));
+    assert_eq!((channel.without_namespace.history_size, channel.namespaces.len()), (7, 1));
+}
+
+#[test]
 fn development_fills_in_what_is_absent_and_nothing_else() {
     let secrets = DevelopmentSecrets {
         api_key: "a generated key of the api".into(),
         token_secret: "a generated secret for all tokens".into(),
         is_open: false,
+        purpose: DevelopmentPurpose::Demo,
     };
     let file =
         File::new("c.toml", "[http_api]\nkey = \"the one that was written\"\n[[channel.namespaces]]\nname = \"chat\"");

@@ -55,6 +55,7 @@ const fn row<O: Operation>() -> OperationRow {
             name: O::NAME,
             summary: O::SUMMARY,
             request_fields: O::request_fields,
+            request_kinds: O::request_kinds,
             result: O::RESULT,
             example: O::EXAMPLE,
             errors: O::ERRORS,

@@ -69,7 +69,7 @@ fn groups_table() -> String {
 
 fn statuses_table() -> String {
     let mut table = String::from("| error | status | may succeed later |\n|---|---|---|\n");
-    for Error { code, message, temporary, http_status } in Error::ALL {
+    for Error { code, message, temporary, http_status, .. } in Error::ALL {
         // What stands behind a colon is help for a person at a terminal.
         let message = message.split(':').next().unwrap_or_default();
         let _ = writeln!(table, "| {code} {message} | {http_status} | {} |", if *temporary { "yes" } else { "no" });

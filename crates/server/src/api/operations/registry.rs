@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use touchline_engine::directory::{self, DirectoryRequest, RegistryMethod, Requester, client_from_text};
-use touchline_engine::{Response, field_names};
+use touchline_engine::{FieldKind, Response, field_kinds, field_names};
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
@@ -34,6 +34,12 @@ fn fields_of(method: RegistryMethod) -> Vec<&'static str> {
     [directory::request_fields(method), client].concat()
 }
 
+/// What these fields take.
+fn kinds_of(method: RegistryMethod) -> Vec<FieldKind> {
+    let client = method.acts_for_client().then(field_kinds::<ForClient>).unwrap_or_default();
+    [directory::request_kinds(method), client].concat()
+}
+
 /// Each line: the type, the engine's method, whether it may be repeated, the fields of the result, errors, an example,
 /// and what it does.
 macro_rules! registry_operations {
@@ -58,6 +64,10 @@ macro_rules! registry_operations {
 
                 fn request_fields() -> Vec<&'static str> {
                     fields_of(RegistryMethod::$method)
+                }
+
+                fn request_kinds() -> Vec<FieldKind> {
+                    kinds_of(RegistryMethod::$method)
                 }
 
                 async fn run<'a>(node: &'a Node, request: &'a RawValue) -> Result<WrittenJson, OperationError> {

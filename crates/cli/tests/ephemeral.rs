@@ -1,0 +1,220 @@
+//! `serve --ephemeral`: a server that a test starts, finds by a file, and that ends with the test.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value as Json;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
+/// Longest time that anything here may take.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A directory of a test, removed at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("touchline-ephemeral-{}-{name}", std::process::id()));
+        std::fs::create_dir(&path).expect("the temporary directory is writable");
+        Folder(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn names(&self) -> BTreeSet<String> {
+        let entries = std::fs::read_dir(&self.0).expect("it is a directory").flatten();
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    fn command(&self, ready: &str, more: &[&str]) -> Command {
+        let mut command = Command::new(BINARY);
+        command.args(["serve", "--ephemeral", "--port", "0", "--ready-file", ready]).args(more).current_dir(&self.0);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running server, killed if the test forgets it.
+struct Server {
+    child: Child,
+    line: String,
+    ready: Json,
+}
+
+impl Server {
+    fn start(mut command: Command, ready: &Path) -> Self {
+        let mut child = command.spawn().expect("the binary runs");
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+        out.read_line(&mut line).expect("it prints text");
+        let ready = std::fs::read(ready).expect("the file is there before the line");
+        Server { child, line, ready: serde_json::from_slice(&ready).expect("JSON") }
+    }
+
+    fn of(&self, name: &str) -> &str {
+        self.ready[name].as_str().unwrap_or_else(|| panic!("{name} is in {}", self.ready))
+    }
+
+    fn call(&self, words: &[&str]) -> Output {
+        let where_to = ["--api", self.of("url"), "--key", self.of("api_key"), "--json"];
+        Command::new(BINARY).arg("api").args(words).args(where_to).env_clear().output().expect("the binary runs")
+    }
+
+    /// Asks it to stop, and gives what it has written as errors.
+    fn stop(mut self) -> String {
+        let asked = Command::new("kill").arg(self.child.id().to_string()).status().expect("kill runs");
+        assert!(asked.success() && self.child.wait().expect("it is ours").success());
+        let mut said = String::new();
+        self.child.stderr.take().expect("it is piped").read_to_string(&mut said).expect("text");
+        said
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_test_finds_its_server_by_a_file_and_nothing_else_is_written() {
+    let folder = Folder::new("ready");
+    let ready = folder.file("ready.json");
+    std::fs::write(&ready, "of an earlier server").expect("it is writable");
+    let mut command = folder.command("ready.json", &[]);
+    // The environment of a developer: it must not change what is tested.
+    command.env("TOUCHLINE_CONFIG", "/no/such.toml").env("TOUCHLINE_HTTP_SERVER_PORT", "1");
+    command.env("TOUCHLINE_HTTP_API_KEY", "of the developer").env("TOUCHLINE_STORE_DIRECTORY", "true");
+    let server = Server::start(command, &ready);
+    assert_eq!(server.line, format!("listening on {}\n", server.of("url")));
+    assert_eq!(server.ready["pid"], server.child.id());
+    assert_eq!(server.of("api_url"), format!("{}/api", server.of("url")));
+    let websocket = format!("{}/connection/websocket", server.of("url").replace("http://", "ws://"));
+    assert_eq!(server.of("websocket_url"), websocket);
+    assert!(server.of("url").starts_with("http://127.0.0.1:") && server.of("api_key").len() > 40);
+    assert_eq!(std::fs::metadata(&ready).expect("it is there").permissions().mode() & 0o777, 0o600);
+    let published = server.call(&["publish", "channel=news", "data=1"]);
+    assert!(published.status.success() && text(&published.stdout).contains(r#""offset":1"#), "{published:?}");
+    let token = ["token", "--user", "42", "--secret", server.of("token_secret")];
+    let token = text(&Command::new(BINARY).args(token).env_clear().output().expect("the binary runs").stdout);
+    let mut watch = Command::new(BINARY);
+    watch.args(["watch", "news", "--url", server.of("websocket_url"), "--token", token.trim(), "--count", "1"]);
+    let mut watching = watch.env_clear().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut errors = BufReader::new(watching.stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    errors.read_line(&mut line).expect("it says that it watches");
+    assert!(line.contains("watching news"), "{line}");
+    assert!(server.call(&["publish", "channel=news", "data=\"seen\""]).status.success());
+    let seen = watching.wait_with_output().expect("it ends");
+    assert!(text(&seen.stdout).contains("seen"), "{seen:?}");
+    assert_eq!(folder.names(), ["ready.json".to_owned()].into());
+    assert_eq!(server.stop(), "", "it has nothing to say");
+    assert_eq!(folder.names(), BTreeSet::new(), "no secret is left");
+}
+
+#[test]
+fn several_at_once_have_ports_and_keys_of_their_own() {
+    let folder = Folder::new("several");
+    let names: Vec<String> = (0..6).map(|index| format!("{index}.json")).collect();
+    let start = &|name: &String| Server::start(folder.command(name, &[]), &folder.file(name));
+    let servers: Vec<Server> = std::thread::scope(|scope| {
+        let starting: Vec<_> = names.iter().map(|name| scope.spawn(move || start(name))).collect();
+        starting.into_iter().map(|start| start.join().expect("it starts")).collect()
+    });
+    for part in ["url", "api_key", "token_secret"] {
+        let different: BTreeSet<&str> = servers.iter().map(|server| server.of(part)).collect();
+        assert_eq!(different.len(), servers.len(), "{part}");
+    }
+    for server in servers {
+        // A server that shared its port would not always be the one that answers.
+        for _ in 0..4 {
+            let told = server.call(&["info"]);
+            assert!(told.status.success(), "{}", text(&told.stderr));
+        }
+        assert_eq!(server.stop(), "");
+    }
+}
+
+#[test]
+fn a_configuration_adds_namespaces_and_what_needs_more_than_memory_is_refused() {
+    let folder = Folder::new("configuration");
+    let file = folder.file("c.toml");
+    std::fs::write(&file, "[[channel.namespaces]]\nname = \"chat\"\nhistory_size = 1\nhistory_ttl = \"1m\"\n")
+        .expect("it is writable");
+    let server = Server::start(folder.command("ready.json", &["--config", "c.toml"]), &folder.file("ready.json"));
+    assert!(server.call(&["publish", "channel=chat:1", "data=1"]).status.success());
+    assert!(!server.call(&["publish", "channel=none:1", "data=1"]).status.success());
+    drop(server);
+    for (text_of, expected) in [
+        (
+            "[[channel.namespaces]]\nname = \"chat\"\ndurable = true\nhistory_size = 1\nhistory_ttl = \"1m\"",
+            "namespace chat",
+        ),
+        ("store.directory = true", "store.directory"),
+        ("store.stats.enabled = true", "store.stats.enabled"),
+        ("store.primary.url = \"postgres://me:s3cret@localhost/x\"", "store.primary.url"),
+        ("security.use_primary = true", "security.use_primary"),
+        ("cluster.engine = \"nats\"", "cluster.engine"),
+    ] {
+        std::fs::write(&file, text_of).expect("it is writable");
+        std::fs::write(folder.file("other.json"), "of an earlier server").expect("it is writable");
+        let output = folder.command("other.json", &["--config", "c.toml"]).output().expect("it runs");
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(1), true), "{text_of}: {said}");
+        assert!(said.contains("keeps all in memory") && said.contains(expected) && !said.contains("s3cret"), "{said}");
+        assert!(!folder.file("other.json").exists() && !folder.file("data").exists(), "{text_of}");
+    }
+    let nowhere = folder.command("no/such/ready.json", &[]).output().expect("it runs");
+    assert_eq!(nowhere.status.code(), Some(1));
+    assert!(text(&nowhere.stderr).contains("failed to write no/such/ready.json"), "{}", text(&nowhere.stderr));
+}
+
+#[test]
+fn it_ends_with_the_process_that_has_started_it_and_not_with_its_thread() {
+    let folder = Folder::new("parent");
+    let ready = folder.file("ready.json");
+    let of_thread = std::thread::scope(|scope| {
+        scope.spawn(|| Server::start(folder.command("thread.json", &[]), &folder.file("thread.json"))).join()
+    });
+    let of_thread = of_thread.expect("it starts");
+
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "\"$0\" serve --ephemeral --ready-file ready.json & wait", BINARY]).current_dir(&folder.0);
+    // The shell is killed as a test runner is that hangs: it tells nobody.
+    let mut parent = Server::start(
+        {
+            shell.stdout(Stdio::piped());
+            shell
+        },
+        &ready,
+    );
+    let pid = parent.ready["pid"].as_u64().expect("a number");
+    assert_ne!(pid, u64::from(parent.child.id()));
+    parent.child.kill().expect("it is ours");
+    parent.child.wait().expect("it is ours");
+    let began = Instant::now();
+    while ready.exists() {
+        assert!(began.elapsed() < DEADLINE, "the server {pid} does not end");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // This process is there, although the thread that has started the server ended before.
+    assert!(of_thread.call(&["info"]).status.success());
+    assert_eq!(of_thread.stop(), "");
+}

@@ -1,0 +1,19 @@
+"""The guide to tests of programs: its block for pytest is run as it stands there."""
+
+import os
+import re
+import subprocess
+import sys
+
+from conftest import BINARY, ROOT
+
+
+def test_the_block_for_pytest_is_a_whole_test(tmp_path):
+    page = (ROOT / "docs/guides/testing.md").read_text()
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page.split("\n## pytest\n")[1].split("\n## ")[0], re.S | re.M)
+    (tmp_path / "test_live.py").write_text(block)
+    (tmp_path / "touchline").symlink_to(os.path.abspath(BINARY))
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_live.py"]
+    run = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0 and "1 passed" in run.stdout, run.stdout + run.stderr
