@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use regex::Regex;
-use touchline_config::ClientTlsSettings;
+use touchline_config::{ClientTlsSettings, inline_pem};
 use touchline_engine::TokenSettings;
 
 use super::fault::{NO_TOKEN, TokenFault, TokenStage};
@@ -96,6 +96,15 @@ impl Issuer {
 /// The key that cannot be read, or can verify nothing.
 fn written_keys(settings: &TokenSettings, section: &str) -> Result<Vec<VerificationKey>, StartError> {
     let mut keys = Vec::new();
+    let secrets: [(&'static str, &str); 2] = [
+        ("hmac_secret_key", &settings.hmac_secret_key),
+        ("hmac_previous_secret_key", &settings.hmac_previous_secret_key),
+    ];
+    for (name, _) in secrets.into_iter().filter(|(_, secret)| is_public(secret)) {
+        let reason = "is a public key, by which everybody who knows it could sign tokens: \
+                      write it as rsa_public_key, ecdsa_public_key or eddsa_public_key";
+        return Err(StartError::Key { section: section.to_owned(), name, reason });
+    }
     if !settings.hmac_secret_key.is_empty() {
         keys.push(VerificationKey::secret(&settings.hmac_secret_key, 0));
     }
@@ -115,6 +124,13 @@ fn written_keys(settings: &TokenSettings, section: &str) -> Result<Vec<Verificat
         keys.push(parse(pem.as_bytes()).map_err(unusable)?);
     }
     Ok(keys)
+}
+
+/// Whether a text is a public key or a certificate in PEM, or base64 of it.
+fn is_public(secret: &str) -> bool {
+    let pem = inline_pem(secret).unwrap_or_default();
+    let pem = String::from_utf8_lossy(&pem);
+    pem.contains("PUBLIC KEY-----") || pem.contains("-----BEGIN CERTIFICATE-----")
 }
 
 fn check_written(
@@ -176,9 +192,8 @@ impl FetchedSource {
             return Err(TokenFault::invalid(TokenStage::Key, "the header of the token has no kid"));
         };
         let set = self.set_of(token, rules)?;
-        let found = set
-            .find(kid)
-            .ok_or(TokenFault::unavailable("the keys of the token's issuer could not be fetched yet"))?;
+        let found =
+            set.find(kid).ok_or(TokenFault::unavailable("the keys of the token's issuer could not be fetched yet"))?;
         let (mut fault, mut pending) = (
             TokenFault::invalid(TokenStage::Key, "no key of the token's issuer has the kid of the token"),
             "no key of the token's issuer has the kid of the token: it is asked",

@@ -296,7 +296,11 @@ mod tests {
         assert_eq!(told(&set, "c", "of c", at(5_002)), "asked", "another one");
         set.install(with_key("b"), at(5_012));
         assert_eq!(told(&set, "b", "of b", at(5_013)), "known");
-        assert_eq!(told(&set, "a", "of a", at(5_013)), "asked", "it is gone, which is told when it was asked for again");
+        assert_eq!(
+            told(&set, "a", "of a", at(5_013)),
+            "asked",
+            "it is gone, which is told when it was asked for again"
+        );
         set.install(with_key("b"), at(5_022));
         assert_eq!(told(&set, "a", "of a", at(5_023)), "final");
         assert_eq!(told(&set, "b", "of b", at(5_022 + 86_399)), "known");

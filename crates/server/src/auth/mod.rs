@@ -27,6 +27,6 @@ pub(crate) use self::api_access::{ApiAccess, ApiCaller, ApiRights, Denied, Named
 pub use self::fault::TokenStage;
 pub(crate) use self::fetch::{KeyFetcher, fetch_once};
 pub(crate) use self::key_set::KeySets;
-pub use self::report::{TokenStep, TokenVerdict, plain, shown_seconds};
+pub use self::report::{TokenStep, TokenVerdict, shown_seconds};
 pub(crate) use self::verifier::TokenVerifier;
 pub use self::verifier::check_token_keys;

@@ -89,13 +89,7 @@ impl TokenVerifier {
 }
 
 /// The steps of a token that fails one of them, or none. `user`: of a good one.
-fn steps(
-    rules: &TokenRules,
-    token: &str,
-    fault: Option<TokenFault>,
-    user: Option<&str>,
-    now_s: u64,
-) -> Vec<TokenStep> {
+fn steps(rules: &TokenRules, token: &str, fault: Option<TokenFault>, user: Option<&str>, now_s: u64) -> Vec<TokenStep> {
     let shown = ReportedToken::of(token);
     let mut steps = Vec::new();
     let is_asked = |stage: &&TokenStage| **stage != TokenStage::Provider || rules.names.is_some();
@@ -193,9 +187,10 @@ fn text(value: &Value) -> String {
 
 /// A text of a token as a terminal may be shown it: what is a control character there, or changes the direction of
 /// writing, stands as its number.
-pub fn plain(text: &str) -> String {
+fn plain(text: &str) -> String {
     let is_hidden = |c: char| {
-        c.is_control() || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        c.is_control()
+            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -207,7 +202,7 @@ pub fn plain(text: &str) -> String {
     shown
 }
 
-/// A number of seconds, or that it is larger than any that makes sense.
+/// A number of seconds for a person: in full, or its order of magnitude where no time is meant.
 pub fn shown_seconds(seconds: f64) -> String {
     if seconds.abs() < SECONDS_SHOWN_MAX { format!("{seconds:.0} s") } else { format!("{seconds:.0e} s") }
 }

@@ -107,8 +107,7 @@ impl<'a> Token<'a> {
     /// # Errors
     /// When they are something else.
     pub(super) fn claims(&self) -> Result<String, TokenFault> {
-        String::from_utf8(decode_object(self.claims)?)
-            .map_err(|_| TokenFault::invalid(TokenStage::Format, NO_TOKEN))
+        String::from_utf8(decode_object(self.claims)?).map_err(|_| TokenFault::invalid(TokenStage::Format, NO_TOKEN))
     }
 }
 
