@@ -215,7 +215,7 @@ impl HttpBackend {
                 static_headers.insert(field, value.clone());
             }
         }
-        let client = HttpClient::new(&format!("{section}.http.tls"), &proxy.http.tls)?;
+        let client = HttpClient::new(&format!("{section}.http.tls"), &proxy.http.tls, proxy.timeout)?;
         let transforms = proxy.http.status_to_code_transforms.clone();
         Ok(HttpBackend { client, uri, static_headers, transforms })
     }
