@@ -119,10 +119,16 @@ impl HttpClient {
 }
 
 /// The causes of an error in one line, the last first: that is what an operator can mend.
-fn causes(error: &dyn std::error::Error) -> String {
+fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;
     }
-    last.to_string()
+    let wrapped = last.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    match wrapped.and_then(|error| error.downcast_ref()) {
+        Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) => {
+            "the server does not speak TLS: is its address http://?".into()
+        }
+        _ => last.to_string(),
+    }
 }
