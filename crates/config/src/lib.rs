@@ -59,6 +59,7 @@ mod settings;
 mod tests;
 mod unsupported;
 
+pub use check::hook_headers::header_faults;
 pub use configuration::Configuration;
 pub use finding::{Finding, Severity};
 pub use load::tree::Location;

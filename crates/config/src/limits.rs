@@ -104,7 +104,7 @@ pub(crate) const LIMITS: &[Limit] = &[
     limit("hooks.queue_max_entries", "calls that wait for a backend", "error 111"),
     limit("hooks.queue_max_size", "memory of calls that wait for a backend", "error 111"),
     limit("hooks.queue_timeout", "the time that a call waits", "error 111"),
-    limit("hooks.answer_size_max", "memory of an answer of a backend", "error 100"),
+    limit("hooks.answer_size_max", "memory of an answer of a backend; `hooks.calls_max` of them at a time", "error 100"),
     limit("hooks.cache_max_entries", "answers of backends that are kept", "nothing: the oldest goes"),
     limit("hooks.cache_max_size", "memory of answers of backends that are kept", "nothing: the oldest goes"),
     limit("security.bans_max_entries", "memory of bans on each node", "error 106"),

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
+use touchline_protocol::data::nullable;
 
 use crate::wildcard;
 
@@ -27,11 +28,13 @@ const ANCHORS: (&str, &str) = ("^(?:", ")$");
 #[serde(default)]
 pub struct CapsEntry {
     /// Channels, or patterns of channels.
+    #[serde(deserialize_with = "nullable")]
     pub channels: Vec<String>,
     /// How they are compared: empty or `exact`, `wildcard`, `regex`.
-    #[serde(rename = "match")]
+    #[serde(rename = "match", deserialize_with = "nullable")]
     pub matching: String,
     /// `sub`, `pub`, `prs`, `hst`.
+    #[serde(deserialize_with = "nullable")]
     pub allow: Vec<String>,
 }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
-use touchline_protocol::data::{is_plain_text, object, object_list, object_map, object_or_default};
+use touchline_protocol::data::{is_plain_text, nullable, object, object_list, object_map, object_or_default};
 
 use crate::bans::ShownToken;
 use crate::base64_text::Base64Json;
@@ -123,9 +123,10 @@ impl ConnectionClaims {
 #[serde(default)]
 pub struct EntryClaim {
     /// The scope.
+    #[serde(deserialize_with = "nullable")]
     pub scope: String,
     /// The name, or the group.
-    #[serde(alias = "group")]
+    #[serde(alias = "group", deserialize_with = "nullable")]
     pub name: String,
     /// Its metadata.
     pub meta: Option<Box<RawValue>>,
@@ -226,6 +227,7 @@ pub struct Overrides {
 #[serde(default)]
 pub struct BoolValue {
     /// The value.
+    #[serde(deserialize_with = "nullable")]
     pub value: bool,
 }
 

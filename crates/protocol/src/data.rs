@@ -35,6 +35,14 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
+/// Reads a field for which `null` is absence, and absence is what the type has by default.
+///
+/// # Errors
+/// When it holds something else.
+pub fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
 /// Reads a field that holds an [`Object`], or `null`, which is absence.
 ///
 /// # Errors

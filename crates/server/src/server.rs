@@ -186,10 +186,12 @@ impl Running {
         let until = Instant::now() + settings.timeout;
         self.node.draining.send_replace(true);
         let over_ms = settings.spread.min(settings.timeout).as_millis() as u64;
+        // The rest is for the close frames of those whose backend has not answered by then.
+        let patience_ms = settings.timeout.as_millis() as u64 / 10 * 9;
         let mut drains: Vec<oneshot::Receiver<()>> = Vec::with_capacity(self.threads.len());
         for shard in 0..self.threads.len() {
             let (done, drained) = oneshot::channel();
-            self.node.send(shard as ShardId, Message::Drain { over_ms, done });
+            self.node.send(shard as ShardId, Message::Drain { over_ms, patience_ms, done });
             drains.push(drained);
         }
         while Instant::now() < until

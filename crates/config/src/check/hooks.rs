@@ -6,6 +6,7 @@ use touchline_engine::ChannelOptions;
 use touchline_engine::directory::ConflictPolicy;
 use touchline_engine::hook::{DEFAULT_PROXY, ProxySettings, RpcOptions};
 
+use super::hook_headers::header_faults;
 use super::names::{is_field_name, is_namespace_name};
 use crate::finding::Finding;
 use crate::keys::{NAMESPACES, PROXIES, RPC_NAMESPACES, WITHOUT_NAMESPACE};
@@ -16,6 +17,8 @@ struct ProxyUse<'a> {
     path: String,
     name: &'a str,
     is_on: bool,
+    /// The key that switches the hook on.
+    switch: String,
     /// The backend of the name `default`, and the section that it is in.
     default: (&'static str, &'a ProxySettings),
 }
@@ -24,17 +27,22 @@ struct ProxyUse<'a> {
 pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     names(settings, findings);
     let mut error = |text: String| findings.push(Finding::error(text, None));
+    let backend = |section: &str, proxy: &ProxySettings, switch: &str, error: &mut dyn FnMut(String)| {
+        backend(section, proxy, switch, error);
+        header_faults(section, proxy, &settings.client.allowed_origins).into_iter().for_each(error);
+    };
     let client = &settings.client.proxy;
     for (section, switched) in [("client.proxy.connect", &client.connect), ("client.proxy.refresh", &client.refresh)] {
         if switched.enabled {
-            backend(section, &switched.proxy, &mut error);
+            backend(section, &switched.proxy, &format!("{section}.enabled"), &mut error);
         }
     }
     if settings.registry.scopes.iter().any(|scope| scope.conflict_policy == ConflictPolicy::Hook) {
-        backend("registry.proxy.conflict", &settings.registry.proxy.conflict, &mut error);
+        let switch = "conflict_policy of a scope";
+        backend("registry.proxy.conflict", &settings.registry.proxy.conflict, switch, &mut error);
     }
     let mut checked = HashSet::new();
-    for ProxyUse { path, name, is_on, default } in uses(settings) {
+    for ProxyUse { path, name, is_on, default, switch } in uses(settings) {
         let (section, proxy) = if name == DEFAULT_PROXY {
             (default.0.to_owned(), Some(default.1))
         } else {
@@ -43,7 +51,7 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
         };
         match proxy {
             None => error(format!("{path}: no backend in {PROXIES} has the name {name:?}")),
-            Some(proxy) if is_on && checked.insert(section.clone()) => backend(&section, proxy, &mut error),
+            Some(proxy) if is_on && checked.insert(section.clone()) => backend(&section, proxy, &switch, &mut error),
             Some(_) => {}
         }
     }
@@ -98,7 +106,8 @@ fn uses(settings: &Settings) -> Vec<ProxyUse<'_>> {
                 ("channel.proxy.sub_refresh", &channel.proxy.sub_refresh),
             ),
         ] {
-            uses.push(ProxyUse { path: format!("{path}.{key}"), name, is_on, default });
+            let switch = format!("{path}.{}", key.replace("_name", "_enabled"));
+            uses.push(ProxyUse { path: format!("{path}.{key}"), name, is_on, switch, default });
         }
     }
     let rpc = &settings.rpc;
@@ -109,16 +118,17 @@ fn uses(settings: &Settings) -> Vec<ProxyUse<'_>> {
     for (path, options) in methods.chain([("rpc.without_namespace".to_owned(), &rpc.without_namespace)]) {
         let RpcOptions { proxy_enabled, proxy_name } = options;
         let default = ("rpc.proxy", &rpc.proxy);
-        uses.push(ProxyUse { path: format!("{path}.proxy_name"), name: proxy_name, is_on: *proxy_enabled, default });
+        let (name, is_on, switch) = (proxy_name, *proxy_enabled, format!("{path}.proxy_enabled"));
+        uses.push(ProxyUse { path: format!("{path}.proxy_name"), name, is_on, switch, default });
     }
     uses
 }
 
-/// A backend that may be asked.
-fn backend(section: &str, proxy: &ProxySettings, error: &mut impl FnMut(String)) {
+/// A backend that may be asked. `switch`: the key that has switched the hook on.
+fn backend(section: &str, proxy: &ProxySettings, switch: &str, error: &mut dyn FnMut(String)) {
     let endpoint = proxy.endpoint.as_str();
     if endpoint.is_empty() {
-        error(format!("{section}.endpoint: missing, and the hook is on"));
+        error(format!("{section}.endpoint: missing, and the hook is on ({switch})"));
     } else if endpoint.starts_with("grpc://") {
         error(format!("{section}.endpoint: gRPC is not supported yet; the backend is asked over http:// or https://"));
     } else if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {

@@ -3,6 +3,7 @@
 mod api_keys;
 mod doubts;
 pub(crate) mod files;
+pub(crate) mod hook_headers;
 mod hooks;
 mod limits;
 mod names;

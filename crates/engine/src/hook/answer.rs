@@ -9,10 +9,13 @@ use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, de};
 use serde_json::value::RawValue;
 use touchline_protocol::Disconnect;
-use touchline_protocol::data::{Object, checked_payload, is_plain_text, object_list, object_map, object_or_default};
+use touchline_protocol::data::{
+    Object, checked_payload, is_plain_text, nullable, object_list, object_map, object_or_default,
+};
 use touchline_protocol::publication::Tags;
 use touchline_protocol::websocket::CLOSE_REASON_MAX;
 
+use super::answer_shape::{NO_SECONDS, ShapeFault};
 use super::call::HookKind;
 use super::outcome::{
     ConnectAnswer, HookError, HookOutcome, HookResult, PublishAnswer, RefreshAnswer, SubRefreshAnswer, SubscribeAnswer,
@@ -27,7 +30,7 @@ const MESSAGE_LEN_MAX: usize = 1_024;
 const CACHE_FOR_MAX: u64 = 300;
 
 /// Why an answer cannot be used, for logs. It holds nothing of the answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerFault {
     /// It is not a JSON object.
     #[error("the answer is not a JSON object")]
@@ -35,9 +38,9 @@ pub enum AnswerFault {
     /// It has members, and none of them is known: a `{"detail": "forbidden"}` must not count as a permission.
     #[error("the answer has none of result, error, disconnect")]
     Foreign,
-    /// The result does not have the fields or types that it must have.
-    #[error("the result has a field of a wrong type")]
-    Shape,
+    /// A field does not have the type that it must have.
+    #[error(transparent)]
+    Shape(#[from] ShapeFault),
     /// The number of an error is not 400–1999.
     #[error("the code of the error is missing, or not 400-1999")]
     ErrorCode,
@@ -125,20 +128,25 @@ impl<'de> Visitor<'de> for AnswerMembersReader {
     }
 }
 
-/// Reads an object.
-fn read<T: DeserializeOwned>(json: &RawValue) -> Result<T, AnswerFault> {
-    serde_json::from_str::<Object<T>>(json.get()).map(|object| object.0).map_err(|_| AnswerFault::Shape)
+/// Reads an object. `member`: the member of the answer that it is.
+fn read<T: DeserializeOwned>(member: &'static str, json: &RawValue) -> Result<T, AnswerFault> {
+    // Where the fault is costs a second look, which a good answer does not pay for.
+    let is_read = serde_json::from_str::<Object<T>>(json.get()).map(|object| object.0);
+    is_read.map_err(|_| ShapeFault::find::<Object<T>>(member, json).into())
 }
 
 fn error_of(json: &RawValue) -> Result<HookOutcome, AnswerFault> {
     #[derive(Deserialize, Default)]
     #[serde(default)]
     struct ErrorJson {
+        #[serde(deserialize_with = "nullable")]
         code: u32,
+        #[serde(deserialize_with = "nullable")]
         message: String,
+        #[serde(deserialize_with = "nullable")]
         temporary: bool,
     }
-    let ErrorJson { code, mut message, temporary } = read(json)?;
+    let ErrorJson { code, mut message, temporary } = read("error", json)?;
     if !(400..=1_999).contains(&code) {
         return Err(AnswerFault::ErrorCode);
     }
@@ -150,10 +158,12 @@ fn disconnect_of(json: &RawValue) -> Result<HookOutcome, AnswerFault> {
     #[derive(Deserialize, Default)]
     #[serde(default)]
     struct DisconnectJson {
+        #[serde(deserialize_with = "nullable")]
         code: u32,
+        #[serde(deserialize_with = "nullable")]
         reason: String,
     }
-    let DisconnectJson { code, mut reason } = read(json)?;
+    let DisconnectJson { code, mut reason } = read("disconnect", json)?;
     let code = u16::try_from(code).ok().filter(|code| (4_000..=4_999).contains(code));
     reason.truncate(reason.floor_char_boundary(CLOSE_REASON_MAX));
     let code = code.ok_or(AnswerFault::DisconnectCode)?;
@@ -162,13 +172,13 @@ fn disconnect_of(json: &RawValue) -> Result<HookOutcome, AnswerFault> {
 
 fn result_of(kind: HookKind, json: &RawValue, caps: &CapsCache) -> Result<HookResult, AnswerFault> {
     Ok(match kind {
-        HookKind::Connect => HookResult::Connect(Box::new(connect_of(read(json)?, caps)?)),
-        HookKind::Refresh => HookResult::Refresh(refresh_of(read(json)?, caps)?),
-        HookKind::Subscribe => HookResult::Subscribe(subscribe_of(read(json)?)?),
-        HookKind::Publish => HookResult::Publish(Box::new(publish_of(read(json)?)?)),
-        HookKind::Rpc => HookResult::Rpc(rpc_of(read(json)?)?),
-        HookKind::SubRefresh => HookResult::SubRefresh(sub_refresh_of(read(json)?)?),
-        HookKind::Conflict => HookResult::Conflict(read::<ConflictJson>(json)?.keep.into()),
+        HookKind::Connect => HookResult::Connect(Box::new(connect_of(read("result", json)?, caps)?)),
+        HookKind::Refresh => HookResult::Refresh(refresh_of(read("result", json)?, caps)?),
+        HookKind::Subscribe => HookResult::Subscribe(subscribe_of(read("result", json)?)?),
+        HookKind::Publish => HookResult::Publish(Box::new(publish_of(read("result", json)?)?)),
+        HookKind::Rpc => HookResult::Rpc(rpc_of(read("result", json)?)?),
+        HookKind::SubRefresh => HookResult::SubRefresh(sub_refresh_of(read("result", json)?)?),
+        HookKind::Conflict => HookResult::Conflict(read::<ConflictJson>("result", json)?.keep.into()),
     })
 }
 
@@ -190,14 +200,13 @@ fn caps_of(entries: Vec<CapsEntry>, cache: &CapsCache) -> Result<Option<Arc<Capa
     cache.read(entries).map_err(AnswerFault::Value)
 }
 
-/// A list, or `null`.
-fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
-    Ok(Option::<Vec<T>>::deserialize(deserializer)?.unwrap_or_default())
-}
-
-/// A time, Unix seconds, as a whole or a decimal number. One before 1970 has passed, which 1 says too: 0 is never.
+/// A time, Unix seconds, as a whole or a decimal number. One before 1970 has passed, which 1 says too: 0 is never. One
+/// in milliseconds is beyond the range, and so refused.
 fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let number = Option::<f64>::deserialize(deserializer)?.unwrap_or_default();
+    if number > f64::from(u32::MAX) {
+        return Err(de::Error::custom(NO_SECONDS));
+    }
     Ok(if number != 0.0 && number < 1.0 { 1 } else { number as u64 })
 }
 
@@ -211,7 +220,7 @@ struct ConnectAnswerJson {
     b64info: Option<Base64Json>,
     data: Json,
     b64data: Option<Base64Json>,
-    #[serde(deserialize_with = "list")]
+    #[serde(deserialize_with = "nullable")]
     channels: Vec<String>,
     #[serde(deserialize_with = "object_map")]
     subs: BTreeMap<String, SubscribeOptions>,
@@ -265,6 +274,7 @@ fn connect_of(json: ConnectAnswerJson, caps: &CapsCache) -> Result<ConnectAnswer
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct RefreshJson {
+    #[serde(deserialize_with = "nullable")]
     expired: bool,
     #[serde(deserialize_with = "seconds")]
     expire_at: u64,
@@ -295,9 +305,11 @@ struct SubscribeAnswerJson {
     b64data: Option<Base64Json>,
     #[serde(rename = "override", deserialize_with = "object_or_default")]
     overrides: Overrides,
-    #[serde(deserialize_with = "list")]
+    #[serde(deserialize_with = "nullable")]
     allow: Vec<String>,
+    #[serde(deserialize_with = "nullable")]
     cache_for: u64,
+    #[serde(deserialize_with = "nullable")]
     cache_scope: String,
 }
 
@@ -323,11 +335,16 @@ fn subscribe_of(json: SubscribeAnswerJson) -> Result<SubscribeAnswer, AnswerFaul
 struct PublishJson {
     data: Json,
     b64data: Option<Base64Json>,
+    #[serde(deserialize_with = "nullable")]
     skip_publish: bool,
+    #[serde(deserialize_with = "nullable")]
     skip_history: bool,
     tags: Option<Tags>,
+    #[serde(deserialize_with = "nullable")]
     idempotency_key: String,
+    #[serde(deserialize_with = "nullable")]
     version: u64,
+    #[serde(deserialize_with = "nullable")]
     version_epoch: String,
 }
 
@@ -358,14 +375,17 @@ fn rpc_of(json: RpcJson) -> Result<Option<Bytes>, AnswerFault> {
     payload(json.data, json.b64data)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct ConflictJson {
+    #[serde(deserialize_with = "nullable")]
     keep: String,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct SubRefreshJson {
+    #[serde(deserialize_with = "nullable")]
     expired: bool,
     #[serde(deserialize_with = "seconds")]
     expire_at: u64,

@@ -5,11 +5,13 @@
 //! an answer; who carries it is the host's business.
 
 mod answer;
+mod answer_shape;
 mod call;
 mod outcome;
 mod settings;
 
 pub use answer::{AnswerFault, parse_answer};
+pub use answer_shape::ShapeFault;
 pub use call::{ConflictClaim, EmulatedHeaders, HookCall, HookKind, HookRequest};
 pub use outcome::{
     ConnectAnswer, HookError, HookOutcome, HookResult, PublishAnswer, RefreshAnswer, SubRefreshAnswer, SubscribeAnswer,

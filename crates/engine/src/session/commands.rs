@@ -188,12 +188,13 @@ impl Session {
     }
 
     /// Executes waiting commands while there is room. Returns how many.
+    ///
+    /// Those that have waited behind hooks come first. They count against the limits by which the next commands wait,
+    /// so they must not wait for these limits themselves.
     pub fn resume(&mut self, context: &mut Context<'_>) -> usize {
-        if !self.is_listening() || !self.has_room(context) {
-            return 0;
-        }
         let ready = self.run_ready(context);
-        if self.hooks().is_some_and(|hooks| hooks.has_ready()) {
+        let is_ended = context.effects.disconnect.is_some() || !self.is_listening();
+        if is_ended || self.hooks().is_some_and(|hooks| hooks.has_ready()) || !self.has_room(context) {
             return ready;
         }
         let Some(mut deferred) = self.rare.as_mut().and_then(|rare| rare.deferred.take()) else { return ready };

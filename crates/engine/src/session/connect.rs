@@ -209,15 +209,19 @@ impl Session {
                 None => Ok(claims),
             };
         }
-        self.authenticate_without_token(context, &mut ()).map_err(ConnectRefusal::Disconnect)
+        self.authenticate_without_token(context, &mut ()).map_err(|(why, cause)| {
+            context.because(cause, "");
+            ConnectRefusal::Disconnect(why)
+        })
     }
 
-    /// The claims of a client that has sent no token: its certificate names the user, or it may be anonymous.
+    /// The claims of a client that has sent no token: its certificate names the user, or it may be anonymous. Else why
+    /// it is refused, with the cause.
     pub(super) fn authenticate_without_token(
         &self,
-        context: &mut Context<'_>,
+        context: &Context<'_>,
         log: &mut impl RuleLog,
-    ) -> Result<ConnectionClaims, Disconnect> {
+    ) -> Result<ConnectionClaims, (Disconnect, &'static str)> {
         let settings = &context.node.client;
         if log.allows(DecisionRule::NamedUser, !self.user.is_empty()) {
             return Ok(ConnectionClaims { sub: self.user.to_string(), ..ConnectionClaims::default() });
@@ -229,15 +233,12 @@ impl Session {
         {
             return Ok(ConnectionClaims::default());
         }
-        context.because(
-            if is_near_enough {
-                "no token was sent, and client.allow_anonymous_connect_without_token is off"
-            } else {
-                "no token was sent, and only clients of this machine need none (client.anonymous_on_loopback_only)"
-            },
-            "",
-        );
-        Err(if settings.token.has_keys() { Disconnect::PERMISSION_DENIED } else { Disconnect::BAD_REQUEST })
+        let cause = if is_near_enough {
+            "no token was sent, and client.allow_anonymous_connect_without_token is off"
+        } else {
+            "no token was sent, and only clients of this machine need none (client.anonymous_on_loopback_only)"
+        };
+        Err((if settings.token.has_keys() { Disconnect::PERMISSION_DENIED } else { Disconnect::BAD_REQUEST }, cause))
     }
 
     /// Connects a client of a one-way transport: its input is a connect request without a command around it.
@@ -330,7 +331,10 @@ impl Session {
                     if error == Error::LIMIT_EXCEEDED { Disconnect::CHANNEL_LIMIT } else { Disconnect::BAD_REQUEST };
                 let is_of_hook = matches!(&self.phase, Phase::Connecting(connecting) if connecting.is_of_hook);
                 let cause = match (error, is_of_hook) {
-                    (Error::UNKNOWN_CHANNEL, _) => NO_NAMESPACE,
+                    (Error::UNKNOWN_CHANNEL, false) => NO_NAMESPACE,
+                    (Error::UNKNOWN_CHANNEL, true) => {
+                        "the connect hook names a channel whose namespace is not in channel.namespaces"
+                    }
                     (Error::LIMIT_EXCEEDED, false) => "the token names more channels than client.channel_limit",
                     (Error::LIMIT_EXCEEDED, true) => "the backend names more channels than client.channel_limit",
                     (_, false) => "the token names a channel that cannot be subscribed to",
@@ -355,6 +359,8 @@ impl Session {
             }
             request.channel = channel;
             let wished = match self.decide_subscribe(&request, context) {
+                // Each may become a subscription: there is no use in asking about more than there may be.
+                Ok(None) if !self.may_wish_more(context) => Err(Error::LIMIT_EXCEEDED),
                 Ok(None) => self.ask_subscribe(None, request, context),
                 Ok(Some(grant)) => self.subscribe_one_way(&request, grant, context),
                 Err(why) => Err(why.one_way()),

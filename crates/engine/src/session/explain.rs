@@ -157,7 +157,7 @@ impl Session {
         }
         let verdict = match self.authenticate_without_token(context, &mut noted) {
             Ok(_) => StepVerdict::Allowed,
-            Err(why) => StepVerdict::disconnect(why, cause_noted(context)),
+            Err((why, cause)) => StepVerdict::disconnect(why, Some(cause)),
         };
         subject.steps(noted, verdict, context)
     }

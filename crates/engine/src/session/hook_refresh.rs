@@ -7,15 +7,15 @@ use touchline_protocol::{Disconnect, Unsubscribe};
 use super::context::Context;
 use super::hook_state::{RetryPlan, WaitingAction};
 use super::state::Session;
-use super::subscription::Subscription;
+use super::subscription::{Extra, Subscription};
 use crate::caps::Capability;
 use crate::duration::millis;
-use crate::hook::{HookOutcome, HookRequest, HookResult, RefreshAnswer, SubRefreshAnswer};
+use crate::hook::{HookKind, HookOutcome, HookRequest, HookResult, RefreshAnswer, SubRefreshAnswer};
 use crate::settings::ClientSettings;
 
 /// The longest time over which refreshes are spread, so that a crowd that connected together does not ask together.
 const SPREAD_MAX: Duration = Duration::from_secs(5);
-/// How long a refresh waits for another question about its channel, milliseconds.
+/// How long a refresh waits while as many subscriptions of its connection are asked about as may be, milliseconds.
 const BUSY_MS: u64 = 1_000;
 
 impl Session {
@@ -51,17 +51,32 @@ impl Session {
         self.ask("", WaitingAction::Refresh, HookRequest::Refresh, context);
     }
 
-    /// Asks the backend whether a subscription may go on.
+    /// Asks the backend whether a subscription may go on; after the answer to another question about its channel, but
+    /// before the client's next one: no client keeps a subscription by commands.
     pub(super) fn ask_sub_refresh(&mut self, index: usize, context: &mut Context<'_>) {
         let channel = context.hub.name(self.subscriptions[index].channel).clone();
-        let is_busy = self.hooks().is_some_and(|state| state.find(&channel).is_some());
+        let state = self.hooks_mut();
+        let has_enough = state.refreshes_enough(&context.node.client);
+        let is_later = !has_enough && state.refresh_after(&channel);
         let proxy = context.node.namespaces.resolve(&channel).map(|options| options.sub_refresh_proxy_name.as_str());
         let Some(extra) = &mut self.subscriptions[index].extra else { return };
-        extra.refresh =
-            if is_busy { RetryPlan::at(context.now_ms.saturating_add(BUSY_MS)) } else { extra.refresh.asked() };
-        if let (false, Ok(proxy)) = (is_busy, proxy) {
+        if has_enough {
+            extra.refresh = RetryPlan::at(context.now_ms.saturating_add(BUSY_MS));
+            return;
+        }
+        extra.refresh = extra.refresh.asked();
+        if let (false, Ok(proxy)) = (is_later, proxy) {
             let request = HookRequest::SubRefresh { proxy: proxy.into(), channel: Box::from(&*channel) };
             self.ask(&channel, WaitingAction::SubRefresh, request, context);
+        }
+    }
+
+    /// Asks about the subscription to a channel, which has expired while the backend was asked something else about it.
+    pub(super) fn ask_delayed_sub_refresh(&mut self, channel: &str, context: &mut Context<'_>) {
+        let Some(index) = self.find(channel, context.hub) else { return };
+        let is_awaited = |extra: &Extra| extra.refresh.at_ms == u64::MAX;
+        if self.subscriptions[index].extra.as_deref().is_some_and(is_awaited) {
+            self.ask_sub_refresh(index, context);
         }
     }
 
@@ -79,7 +94,7 @@ impl Session {
                 state.refresh = state.refresh.failed(context.now_ms);
             }
             HookOutcome::Result(_) | HookOutcome::Empty | HookOutcome::Error(_) | HookOutcome::Disconnect(_) => {
-                context.disconnect(Disconnect::EXPIRED);
+                context.end_as(HookKind::Refresh, Disconnect::EXPIRED, "");
             }
         }
     }
@@ -128,6 +143,11 @@ impl Session {
                 }
             }
             HookOutcome::Result(_) | HookOutcome::Empty | HookOutcome::Error(_) | HookOutcome::Disconnect(_) => {
+                let code = match self.subscriptions[index].is_server_side {
+                    true => Disconnect::SUBSCRIPTION_EXPIRED.code.into(),
+                    false => Unsubscribe::EXPIRED.code,
+                };
+                context.note_refusal_of(HookKind::SubRefresh, code, channel);
                 self.end_expired(index, context);
             }
         }

@@ -12,7 +12,7 @@ use touchline_protocol::filter::FilterNode;
 
 use crate::caps::Capabilities;
 use crate::duration::millis;
-use crate::hook::EmulatedHeaders;
+use crate::hook::{EmulatedHeaders, HookRequest};
 use crate::settings::ClientSettings;
 
 /// Bytes of commands that may wait behind hooks before the next commands wait too.
@@ -27,12 +27,16 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
 pub(super) struct HookState {
     last_serial: u32,
     waits: Vec<HookWait>,
-    /// Commands that have waited behind a hook, each whole, in order: they are executed once there is room.
-    ready: VecDeque<Box<[u8]>>,
+    /// Commands that have waited behind a hook, in order: they are executed once there is room.
+    ready: VecDeque<HeldCommand>,
     /// Bytes of the commands behind hooks and of `ready`.
     held_size: usize,
-    /// Waiting commands among `waits`.
-    commands: usize,
+    /// Questions among `waits` that the client has caused.
+    asked: usize,
+    /// Questions among `waits` about subscriptions that have expired.
+    refreshes: usize,
+    /// What a client of a one-way transport named when it connected and nobody was asked about yet.
+    wishes: VecDeque<HookWish>,
     /// JSON object for later hooks.
     pub(super) meta: Option<Bytes>,
     /// Labels of the connection, a JSON object of texts.
@@ -47,6 +51,29 @@ pub(super) struct HookState {
     pub(super) is_winding_down: bool,
 }
 
+/// A command that waits.
+#[derive(Debug)]
+pub(super) struct HeldCommand {
+    /// All of it.
+    pub(super) input: Box<[u8]>,
+    /// Its number and channel, if it is a subscribe.
+    pub(super) subscribe: Option<(u32, Box<str>)>,
+}
+
+impl HeldCommand {
+    /// Bytes that it holds for the client.
+    fn size(&self) -> usize {
+        self.input.len() + self.subscribe.as_ref().map_or(0, |(_, channel)| channel.len())
+    }
+}
+
+/// A channel that the client of a one-way transport named when it connected.
+#[derive(Debug)]
+pub(super) struct HookWish {
+    pub(super) question: HookRequest,
+    pub(super) request: Box<SubscribeCommand<'static>>,
+}
+
 /// A question without an answer.
 #[derive(Debug)]
 pub(super) struct HookWait {
@@ -54,8 +81,10 @@ pub(super) struct HookWait {
     /// The channel that it is about; empty = it is about none.
     pub(super) channel: Box<str>,
     pub(super) action: WaitingAction,
-    /// Later commands about the channel, each whole, in order.
-    pub(super) behind: VecDeque<Box<[u8]>>,
+    /// Later commands about the channel, in order.
+    pub(super) behind: VecDeque<HeldCommand>,
+    /// The subscription to the channel has expired meanwhile: the next question is about that.
+    pub(super) is_refresh_due: bool,
 }
 
 /// What follows when the answer comes.
@@ -119,17 +148,13 @@ fn request_size(request: &SubscribeCommand<'_>) -> usize {
 
 impl WaitingAction {
     /// Whether a command of the client waits for it, which counts as under way.
-    fn is_command(&self) -> bool {
-        match self {
-            WaitingAction::Subscribe { .. }
-            | WaitingAction::Publish { .. }
-            | WaitingAction::Rpc { .. }
-            | WaitingAction::Abandoned => true,
-            WaitingAction::Connect { .. }
-            | WaitingAction::Refresh
-            | WaitingAction::SubscribeAtConnect { .. }
-            | WaitingAction::SubRefresh => false,
-        }
+    pub(super) fn is_command(&self) -> bool {
+        matches!(self, WaitingAction::Subscribe { .. } | WaitingAction::Publish { .. } | WaitingAction::Rpc { .. })
+    }
+
+    /// Whether the client has caused it after it was known: `client.hook_calls_in_flight_max` counts it.
+    fn is_of_client(&self) -> bool {
+        self.is_command() || matches!(self, WaitingAction::SubscribeAtConnect { .. } | WaitingAction::Abandoned)
     }
 }
 
@@ -163,24 +188,48 @@ impl HookState {
     /// Adds a question. Returns its number.
     pub(super) fn begin(&mut self, channel: &str, action: WaitingAction) -> u32 {
         self.last_serial = self.last_serial.wrapping_add(1);
-        self.commands += usize::from(action.is_command());
+        self.asked += usize::from(action.is_of_client());
+        self.refreshes += usize::from(matches!(action, WaitingAction::SubRefresh));
         let (serial, behind) = (self.last_serial, VecDeque::new());
-        self.waits.push(HookWait { serial, channel: channel.into(), action, behind });
+        self.waits.push(HookWait { serial, channel: channel.into(), action, behind, is_refresh_due: false });
         serial
     }
 
     /// Takes a question whose answer has come. `None` = the answer is not wanted any more.
-    pub(super) fn take(&mut self, serial: u32) -> Option<(HookWait, bool)> {
+    pub(super) fn take(&mut self, serial: u32) -> Option<HookWait> {
         let index = self.waits.iter().position(|wait| wait.serial == serial)?;
         let wait = self.waits.swap_remove(index);
-        let is_command = wait.action.is_command();
-        self.commands -= usize::from(is_command);
-        Some((wait, is_command))
+        self.asked -= usize::from(wait.action.is_of_client());
+        self.refreshes -= usize::from(matches!(wait.action, WaitingAction::SubRefresh));
+        Some(wait)
     }
 
-    /// The question about a channel.
-    pub(super) fn find(&self, channel: &str) -> Option<&HookWait> {
-        self.waits.iter().find(|wait| wait.is_about(channel))
+    /// Adds a channel that the client of a one-way transport has named: a backend is asked about it in its turn.
+    pub(super) fn add_wish(&mut self, wish: HookWish) {
+        self.wishes.push_back(wish);
+    }
+
+    /// Takes the next channel that the client has named and about which a backend may be asked now.
+    pub(super) fn next_wish(&mut self, client: &ClientSettings) -> Option<HookWish> {
+        if self.asked < client.hook_calls_in_flight_max { self.wishes.pop_front() } else { None }
+    }
+
+    /// How many channels that the client of a one-way transport has named wait for a backend.
+    pub(super) fn wish_count(&self) -> usize {
+        let is_wish = |wait: &&HookWait| matches!(wait.action, WaitingAction::SubscribeAtConnect { .. });
+        self.wishes.len() + self.waits.iter().filter(is_wish).count()
+    }
+
+    /// The question about a channel whose subscription has expired is asked once there is an answer to the one that
+    /// is asked now. Returns false if there is none.
+    pub(super) fn refresh_after(&mut self, channel: &str) -> bool {
+        let wait = self.waits.iter_mut().find(|wait| wait.is_about(channel));
+        wait.map(|wait| wait.is_refresh_due = true).is_some()
+    }
+
+    /// Whether no further question about subscriptions that have expired may be asked.
+    pub(super) fn refreshes_enough(&self, client: &ClientSettings) -> bool {
+        self.refreshes >= client.hook_calls_in_flight_max
     }
 
     /// The channels that the client waits to be subscribed to.
@@ -190,29 +239,29 @@ impl HookState {
     }
 
     /// Keeps a command until the question about its channel has its answer. Returns false if there is no such question.
-    pub(super) fn keep_behind(&mut self, channel: &str, command: &[u8]) -> bool {
+    pub(super) fn keep_behind(&mut self, channel: &str, make: impl FnOnce() -> HeldCommand) -> bool {
         let Some(wait) = self.waits.iter_mut().find(|wait| wait.is_about(channel)) else { return false };
-        wait.behind.push_back(command.into());
-        self.held_size += command.len();
+        let command = make();
+        self.held_size += command.size();
+        wait.behind.push_back(command);
         true
     }
 
-    /// Takes the commands that wait behind questions, or are ready, for which `wanted` gives a number. Returns the
-    /// numbers.
-    pub(super) fn take_waiting(&mut self, wanted: impl Fn(&[u8]) -> Option<u32>) -> Vec<u32> {
+    /// Takes the subscribes to a channel that wait behind questions, or are ready. Returns their numbers.
+    pub(super) fn take_subscribes(&mut self, channel: &str) -> Vec<u32> {
         let (mut taken, mut freed) = (Vec::new(), 0);
-        let mut keep = |input: &[u8]| match wanted(input) {
-            None => true,
-            Some(number) => {
-                taken.push(number);
-                freed += input.len();
+        let mut keep = |command: &HeldCommand| match &command.subscribe {
+            Some((number, of)) if **of == *channel => {
+                taken.push(*number);
+                freed += command.size();
                 false
             }
+            _ => true,
         };
         for wait in &mut self.waits {
-            wait.behind.retain(|input| keep(input));
+            wait.behind.retain(&mut keep);
         }
-        self.ready.retain(|input| keep(input));
+        self.ready.retain(&mut keep);
         self.held_size -= freed;
         taken
     }
@@ -228,19 +277,22 @@ impl HookState {
     }
 
     /// Takes back what the client of a one-way transport wished when it connected: the channel of this name, empty =
-    /// all. Returns the numbers of the questions.
-    pub(super) fn take_wishes(&mut self, channel: &str) -> Vec<u32> {
+    /// all. Returns how many channels, and the numbers of the questions among them.
+    pub(super) fn take_wishes(&mut self, channel: &str) -> (usize, Vec<u32>) {
+        let is_named = |name: &str| channel.is_empty() || *name == *channel;
+        let before = self.wishes.len();
+        self.wishes.retain(|wish| !is_named(&wish.request.channel));
         let is_it = |wait: &HookWait| {
-            matches!(wait.action, WaitingAction::SubscribeAtConnect { .. })
-                && (channel.is_empty() || *wait.channel == *channel)
+            matches!(wait.action, WaitingAction::SubscribeAtConnect { .. }) && is_named(&wait.channel)
         };
-        let serials = self.waits.iter().filter(|wait| is_it(wait)).map(|wait| wait.serial).collect();
+        let serials: Vec<_> = self.waits.iter().filter(|wait| is_it(wait)).map(|wait| wait.serial).collect();
         self.waits.retain(|wait| !is_it(wait));
-        serials
+        self.asked -= serials.len();
+        (before - self.wishes.len() + serials.len(), serials)
     }
 
     /// Lets the commands behind a question go on. They came before those that are ready: each was looked at earlier.
-    pub(super) fn put_back(&mut self, behind: VecDeque<Box<[u8]>>) {
+    pub(super) fn put_back(&mut self, behind: VecDeque<HeldCommand>) {
         for command in behind.into_iter().rev() {
             self.ready.push_front(command);
         }
@@ -257,9 +309,9 @@ impl HookState {
     }
 
     /// Takes the next command that has waited.
-    pub(super) fn next_ready(&mut self) -> Option<Box<[u8]>> {
+    pub(super) fn next_ready(&mut self) -> Option<HeldCommand> {
         let command = self.ready.pop_front()?;
-        self.held_size = self.held_size.saturating_sub(command.len());
+        self.held_size -= command.size();
         Some(command)
     }
 
@@ -270,7 +322,7 @@ impl HookState {
 
     /// Whether no further question of a command may be asked.
     pub(super) fn asks_enough(&self, client: &ClientSettings) -> bool {
-        self.is_winding_down || self.commands >= client.hook_calls_in_flight_max
+        self.is_winding_down || self.asked >= client.hook_calls_in_flight_max
     }
 
     /// Whether no question waits.
@@ -286,7 +338,12 @@ impl HookState {
     /// Bytes that the client makes it hold. What the backend has said of the client is not counted.
     pub(super) fn size(&self) -> usize {
         let emulated = self.emulated_headers.iter().flat_map(|headers| headers.iter());
+        let wishes = self
+            .wishes
+            .iter()
+            .map(|wish| WAIT_SIZE + request_size(&wish.request) + wish.question.data().map_or(0, Bytes::len));
         self.held_size
+            + wishes.sum::<usize>()
             + self.waits.iter().map(HookWait::size).sum::<usize>()
             + emulated.map(|(name, value)| name.len() + value.len()).sum::<usize>()
     }

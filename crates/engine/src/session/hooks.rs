@@ -9,32 +9,28 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use touchline_protocol::command::{Command, CommandKind, Commands, ConnectCommand, SubscribeCommand};
-use touchline_protocol::message::{Encoding, Reply};
+use touchline_protocol::message::Reply;
 use touchline_protocol::{Disconnect, Error, data};
 
 use super::connect::ClientAdmission;
 use super::context::Context;
-use super::effects::Effects;
-use super::hook_state::{HookState, HookWait, WaitingAction};
+use super::hook_refusal::{BUSY, NO_ANSWER, UNDECIDED, refuse_command};
+use super::hook_state::{HeldCommand, HookState, HookWait, HookWish, WaitingAction};
 use super::registry;
 use super::state::{Phase, Session};
 use super::subscribe::SubscribeRefusal;
 use super::ticket::{ReplyKind, Ticket};
 use super::transport::TransportMode;
 use super::weight::Weight;
-use crate::hook::{HookCall, HookError, HookOutcome, HookRequest, HookResult, PublishAnswer, SubscribeAnswer};
+use crate::hook::{
+    HookCall, HookError, HookKind, HookOutcome, HookRequest, HookResult, PublishAnswer, SubscribeAnswer,
+};
 use crate::request::{ChannelRequest, Publish, Response};
 
 /// Names and values of the header fields that a client claims and hooks pass on, together, bytes.
 const EMULATED_SIZE_MAX: usize = 8 * 1_024;
-/// The cause of error 111 where too many calls wait.
-const BUSY: &str = "too many hook calls wait (hooks.queue_max_entries, queue_max_size, queue_timeout)";
-/// The cause of a refused connect without an error that its client can be told.
-const REFUSED: &str = "the backend of the connect hook has refused the client";
-/// The cause where the backend leaves a connect to the server, which does not permit it.
-const UNDECIDED: &str = "the answer of the connect hook names nobody, so the client is one without a token";
-/// The cause of error 100 where the backend has no usable answer.
-const NO_ANSWER: &str = "the backend of a hook has not answered, or its answer cannot be used";
+/// The cause where a client of a one-way transport names more channels than it may have.
+const TOO_MANY_WISHES: &str = "the client names more channels than client.channel_limit";
 
 impl Session {
     /// What hooks need; `None` = nothing.
@@ -136,9 +132,36 @@ impl Session {
             Some(command) => {
                 self.ask_for_command(&channel, WaitingAction::Subscribe { command, request }, question, context);
             }
-            None => self.ask(&channel, WaitingAction::SubscribeAtConnect { request }, question, context),
+            None => {
+                self.hooks_mut().add_wish(HookWish { question, request });
+                self.ask_wishes(context);
+            }
         }
         Ok(())
+    }
+
+    /// Asks about channels that the client of a one-way transport has named, as many at a time as may be.
+    pub(super) fn ask_wishes(&mut self, context: &mut Context<'_>) {
+        while self.has_wishes() && context.effects.disconnect.is_none() {
+            let Some(HookWish { question, request }) = self.hooks_mut().next_wish(&context.node.client) else { return };
+            let channel = request.channel.clone();
+            self.ask(&channel, WaitingAction::SubscribeAtConnect { request }, question, context);
+        }
+    }
+
+    /// Whether a backend is asked, or is to be asked, about channels that the client of a one-way transport has named.
+    pub(super) fn has_wishes(&self) -> bool {
+        self.hooks().is_some_and(|state| state.wish_count() > 0)
+    }
+
+    /// Whether the client of a one-way transport may name one more channel about which a backend is asked.
+    pub(super) fn may_wish_more(&self, context: &mut Context<'_>) -> bool {
+        let wishes = self.hooks().map_or(0, HookState::wish_count);
+        let may = self.subscriptions.len() + wishes < context.node.client.channel_limit;
+        if !may {
+            context.because(TOO_MANY_WISHES, "");
+        }
+        may
     }
 
     /// Asks the backend whether the client may publish.
@@ -177,7 +200,10 @@ impl Session {
         let Some(channel) = command.operation.as_ref().and_then(channel_of) else { return false };
         // An unsubscribe waits for nothing: SDKs give a connection up whose unsubscribe is not answered.
         let is_unsubscribe = matches!(command.operation, Some(CommandKind::Unsubscribe(_)));
-        if is_unsubscribe || !state.keep_behind(channel, input) {
+        let is_subscribe = matches!(command.operation, Some(CommandKind::Subscribe(_)));
+        let subscribe = || is_subscribe.then(|| (command.id, channel.into()));
+        if is_unsubscribe || !state.keep_behind(channel, || HeldCommand { input: input.into(), subscribe: subscribe() })
+        {
             return false;
         }
         self.flow.hold();
@@ -187,11 +213,10 @@ impl Session {
     /// Handles the answer of the backend to the question of this number.
     pub fn handle_hook(&mut self, serial: u32, outcome: HookOutcome, context: &mut Context<'_>) {
         let Some(state) = self.rare.as_mut().and_then(|rare| rare.hooks.as_mut()) else { return };
-        let Some((wait, is_command)) = state.take(serial) else { return };
-        if is_command && !matches!(wait.action, WaitingAction::Abandoned) {
+        let Some(HookWait { channel, action, behind, is_refresh_due, .. }) = state.take(serial) else { return };
+        if action.is_command() {
             self.flow.release();
         }
-        let HookWait { channel, action, behind, .. } = wait;
         match action {
             WaitingAction::Connect { command, subs } => self.connect_answered(command, subs, outcome, context),
             WaitingAction::Refresh => self.refresh_answered(outcome, context),
@@ -206,6 +231,9 @@ impl Session {
             WaitingAction::Abandoned => {}
             WaitingAction::SubRefresh => self.sub_refresh_answered(&channel, outcome, context),
         }
+        if is_refresh_due && context.effects.disconnect.is_none() && self.is_listening() {
+            self.ask_delayed_sub_refresh(&channel, context);
+        }
         if !behind.is_empty() && self.is_listening() {
             self.hooks_mut().put_back(behind);
         }
@@ -217,11 +245,11 @@ impl Session {
         let mut count = 0;
         while context.effects.disconnect.is_none() && self.is_listening() && self.has_room_for_ready(context) {
             let state = self.rare.as_mut().and_then(|rare| rare.hooks.as_mut());
-            let Some(input) = state.and_then(|state| state.next_ready()) else { break };
+            let Some(held) = state.and_then(|state| state.next_ready()) else { break };
             self.flow.release();
             count += 1;
-            if let Some(Ok(command)) = Commands::read(context.effects.messages.encoding(), &input).next() {
-                self.command(command, &input, context);
+            if let Some(Ok(command)) = Commands::read(context.effects.messages.encoding(), &held.input).next() {
+                self.command(command, &held.input, context);
             }
         }
         count
@@ -239,8 +267,7 @@ impl Session {
     /// waits gets 103. The commands behind it go on with the next [`Session::run_ready`].
     pub(super) fn cancel_subscribe(&mut self, channel: &str, cause: &'static str, context: &mut Context<'_>) {
         let Some(state) = self.rare.as_mut().and_then(|rare| rare.hooks.as_mut()) else { return };
-        let encoding = context.effects.messages.encoding();
-        let mut refused = state.take_waiting(|input| waiting_subscribe(encoding, input, channel));
+        let mut refused = state.take_subscribes(channel);
         // Its place is free when the backend has answered: who subscribes and unsubscribes asks no faster than that.
         refused.extend(state.abandon_subscribe(channel));
         refused.sort_unstable();
@@ -272,7 +299,7 @@ impl Session {
             }
             HookOutcome::Empty => match self.authenticate_without_token(context, &mut ()) {
                 Ok(claims) => self.admit(command, subs, ClientAdmission::without_token(claims), context),
-                Err(why) => {
+                Err((why, _)) => {
                     self.note_failed_connect(context);
                     context.because(UNDECIDED, "");
                     context.disconnect(why);
@@ -288,7 +315,7 @@ impl Session {
                 if !why.is_reconnect() {
                     self.note_failed_connect(context);
                 }
-                context.disconnect(why);
+                context.end_as(HookKind::Connect, why, "");
             }
             HookOutcome::Refused(outcome) => self.connect_answered(command, subs, *outcome, context),
             HookOutcome::Busy => {
@@ -316,6 +343,7 @@ impl Session {
 
     /// The same for a channel that a client of a one-way transport named when it connected.
     fn wish_answered(&mut self, request: &SubscribeCommand<'_>, outcome: HookOutcome, context: &mut Context<'_>) {
+        self.ask_wishes(context);
         if let Some(answer) = self.allowed_subscribe(outcome, None, &request.channel, context) {
             let mark = context.effects.requests.len();
             let grant = self.grant_of_hook(request, answer, context).map_err(SubscribeRefusal::one_way);
@@ -342,13 +370,14 @@ impl Session {
             HookOutcome::Result(HookResult::Subscribe(answer)) => return Some(answer),
             HookOutcome::Empty => return Some(SubscribeAnswer::default()),
             HookOutcome::Error(error) => {
-                if let Some(command) = command {
-                    context.effects.refuse_as(command, &error);
+                match command {
+                    Some(command) => context.refuse_as(HookKind::Subscribe, command, &error, channel),
+                    None => context.note_refusal_of(HookKind::Subscribe, error.code, channel),
                 }
                 return None;
             }
             HookOutcome::Disconnect(why) => {
-                context.disconnect(why);
+                context.end_as(HookKind::Subscribe, why, channel);
                 return None;
             }
             HookOutcome::Refused(outcome) => return self.allowed_subscribe(*outcome, command, channel, context),
@@ -376,7 +405,7 @@ impl Session {
                 self.publish_as(command, channel, data, *answer, context);
             }
             HookOutcome::Empty => self.publish_as(command, channel, data, PublishAnswer::default(), context),
-            outcome => refuse_command(command, outcome, channel, context),
+            outcome => refuse_command(HookKind::Publish, command, outcome, channel, context),
         }
     }
 
@@ -413,11 +442,11 @@ impl Session {
     /// An error of the backend ends the session. The client closes the connection; after a while the server does.
     fn refuse_connect_as(&mut self, command: u32, error: &HookError, context: &mut Context<'_>) {
         if self.transport == TransportMode::OneWay {
-            context.because(REFUSED, "");
+            context.note_refusal_of(HookKind::Connect, error.code, "");
             let why = if error.temporary { Disconnect::SERVER_ERROR } else { Disconnect::PERMISSION_DENIED };
             return context.disconnect(why);
         }
-        context.effects.refuse_as(command, error);
+        context.refuse_as(HookKind::Connect, command, error, "");
         self.end_refused(context);
     }
 }
@@ -436,14 +465,6 @@ fn channel_of<'c>(operation: &'c CommandKind<'_>) -> Option<&'c str> {
     }
 }
 
-/// The number of a command that waits, if it is a subscribe to this channel.
-fn waiting_subscribe(encoding: Encoding, input: &[u8], channel: &str) -> Option<u32> {
-    match Commands::read(encoding, input).next()?.ok()? {
-        Command { id, operation: Some(CommandKind::Subscribe(request)) } if *request.channel == *channel => Some(id),
-        _ => None,
-    }
-}
-
 fn rpc_answered(command: u32, outcome: HookOutcome, context: &mut Context<'_>) {
     match outcome {
         HookOutcome::Result(HookResult::Rpc(data)) => {
@@ -451,32 +472,6 @@ fn rpc_answered(command: u32, outcome: HookOutcome, context: &mut Context<'_>) {
             registry::reply(command, ReplyKind::Rpc, Response::Directory(json.into()), context);
         }
         HookOutcome::Empty => context.effects.messages.reply(command, &Reply::Rpc(b"")),
-        outcome => refuse_command(command, outcome, "", context),
-    }
-}
-
-/// Refuses a command as the backend says.
-fn refuse_command(command: u32, outcome: HookOutcome, channel: &str, context: &mut Context<'_>) {
-    match outcome {
-        HookOutcome::Error(error) => context.effects.refuse_as(command, &error),
-        HookOutcome::Disconnect(why) => context.disconnect(why),
-        HookOutcome::Refused(outcome) => refuse_command(command, *outcome, channel, context),
-        HookOutcome::Busy => {
-            context.because(BUSY, channel);
-            context.effects.refuse(command, Error::TOO_MANY_REQUESTS);
-        }
-        HookOutcome::Failed | HookOutcome::Empty | HookOutcome::Result(_) => {
-            context.because(NO_ANSWER, channel);
-            context.effects.refuse(command, Error::INTERNAL);
-        }
-    }
-}
-
-impl Effects {
-    /// Replies to a command with an error of the backend.
-    pub(super) fn refuse_as(&mut self, command: u32, error: &HookError) {
-        self.errors.push(error.code);
-        let HookError { code, message, temporary } = error;
-        self.messages.reply(command, &Reply::Refusal { code: *code, message, temporary: *temporary });
+        outcome => refuse_command(HookKind::Rpc, command, outcome, "", context),
     }
 }

@@ -17,6 +17,7 @@ mod explain_facts;
 mod flow;
 mod heartbeat;
 mod hook_refresh;
+mod hook_refusal;
 mod hook_state;
 mod hooks;
 mod limit_state;

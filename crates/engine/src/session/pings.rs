@@ -29,9 +29,10 @@ impl Session {
         let now_ms = context.now_ms;
         match (&self.phase, self.heartbeat) {
             (_, Heartbeat::Due(at) | Heartbeat::Awaited(at, _)) if at > now_ms => {}
-            (Phase::AwaitingConnect | Phase::Connecting(_), _) => context.disconnect(Disconnect::STALE),
-            // The client has done its part, and the answer of the backend has a deadline of its own.
-            (Phase::Authenticating, _) => {
+            (Phase::AwaitingConnect, _) => context.disconnect(Disconnect::STALE),
+            (Phase::Connecting(_), _) if !self.has_wishes() => context.disconnect(Disconnect::STALE),
+            // The client has done its part, and the answers of the backend have deadlines of their own.
+            (Phase::Authenticating | Phase::Connecting(_), _) => {
                 self.heartbeat = Heartbeat::Due(now_ms.saturating_add(millis(context.node.client.stale_close_delay)));
             }
             (Phase::Refused | Phase::Closed, _) => context.disconnect(Disconnect::CONNECTION_CLOSED),

@@ -108,14 +108,15 @@ impl Session {
         self.run_ready(context);
     }
 
-    /// The same for a client that is being connected: what it wishes and a backend is asked about is dropped.
+    /// The same for a client that is being connected: what it wishes and a backend is to be asked about is dropped.
     fn unsubscribe_connecting(&mut self, channel: &str, context: &mut Context<'_>) {
         let state = self.rare.as_mut().and_then(|rare| rare.hooks.as_mut());
-        let wishes = state.map_or_else(Vec::new, |state| state.take_wishes(channel));
+        let (count, asked) = state.map_or_else(Default::default, |state| state.take_wishes(channel));
         if let Phase::Connecting(connecting) = &mut self.phase {
-            connecting.awaited -= wishes.len();
+            connecting.awaited -= count;
         }
-        context.effects.cancelled_hooks.extend(wishes);
+        context.effects.cancelled_hooks.extend(asked);
+        self.ask_wishes(context);
         self.end_by_server(channel, context);
         self.finish_connect(context);
     }

@@ -1,5 +1,6 @@
 //! Sessions as transcripts: what clients send and receive, with a clock that the test controls.
 
+mod answers;
 mod bans;
 mod claims;
 mod connect;

@@ -9,13 +9,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::data::Object;
-
-/// A value, or its default.
-pub(super) fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
-}
+pub(super) use crate::data::nullable;
 
 /// Objects by their names; `null` is absence.
 pub(super) fn objects<'de, D: Deserializer<'de>, K: Ord + Deserialize<'de>, T: Deserialize<'de>>(

@@ -16,10 +16,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::jwk::parse_set;
-use super::key_set::{FETCH_INTERVAL, KeySet, KeySets};
+use super::key_set::{FETCH_INTERVAL, FETCH_TIMEOUT, KeySet, KeySets};
 
-/// Time that one fetch may take.
-const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest answer of an endpoint, bytes.
 const SET_SIZE_MAX: usize = 1_048_576;
 /// Time after which a set is fetched again, if its answer says nothing.

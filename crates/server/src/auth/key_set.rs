@@ -18,6 +18,8 @@ use crate::start_error::StartError;
 
 /// Time between the beginnings of two fetches of a set, whatever is asked of it.
 pub(super) const FETCH_INTERVAL: Duration = Duration::from_secs(10);
+/// Time that one fetch may take.
+pub(super) const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for which keys count that could not be fetched again.
 const STALE_MAX: Duration = Duration::from_hours(24);
 /// Tokens that are remembered because no known key has signed them.
@@ -186,7 +188,7 @@ impl KeySets {
         }
         let set = Arc::new(KeySet {
             section: row.section.to_owned(),
-            client: HttpClient::new(row.tls_section, row.tls)?,
+            client: HttpClient::new(row.tls_section, row.tls, FETCH_TIMEOUT)?,
             uri,
             counts: FetchCounts::default(),
             tls: row.tls.clone(),

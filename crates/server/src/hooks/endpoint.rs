@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::Uri;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use touchline_config::Settings;
+use touchline_config::{Settings, header_faults};
 use touchline_engine::caps::CapsCache;
 use touchline_engine::directory::ConflictPolicy;
 use touchline_engine::hook::{DEFAULT_PROXY, HookKind, HookRequest, ProxySettings, StatusTransforms};
@@ -16,17 +16,6 @@ use touchline_engine::hook::{DEFAULT_PROXY, HookKind, HookRequest, ProxySettings
 use super::handler::HookHandler;
 use crate::outbound::HttpClient;
 use crate::tls::TlsError;
-
-/// Header fields that are never passed on: they belong to the connection to the backend.
-const OWN_FIELDS: [HeaderName; 7] = [
-    header::CONNECTION,
-    header::CONTENT_LENGTH,
-    header::CONTENT_TYPE,
-    header::HOST,
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
 
 /// A backend.
 pub(super) struct Endpoint {
@@ -67,6 +56,8 @@ pub(crate) enum EndpointFault {
     NoTimeout(String),
     #[error("{section}: {name:?} is not a header field, or its value is not valid")]
     Header { section: String, name: String },
+    #[error("{0}")]
+    Fields(String),
     #[error("proxies: {0:?} is not the name of a backend")]
     Name(String),
     #[error(transparent)]
@@ -121,6 +112,10 @@ impl Endpoints {
         let index = match self.all.iter().position(|endpoint| endpoint.name == section) {
             Some(index) => index,
             None => {
+                let faults = header_faults(&section, proxy, &settings.client.allowed_origins);
+                if let Some(fault) = faults.into_iter().next() {
+                    return Err(EndpointFault::Fields(fault));
+                }
                 self.all.push(Endpoint::new(&section, proxy, handler)?);
                 self.all.len() - 1
             }
@@ -215,7 +210,7 @@ impl HttpBackend {
                 static_headers.insert(field, value.clone());
             }
         }
-        let client = HttpClient::new(&format!("{section}.http.tls"), &proxy.http.tls)?;
+        let client = HttpClient::new(&format!("{section}.http.tls"), &proxy.http.tls, proxy.timeout)?;
         let transforms = proxy.http.status_to_code_transforms.clone();
         Ok(HttpBackend { client, uri, static_headers, transforms })
     }
@@ -244,13 +239,13 @@ fn basic_authorization(uri: &Uri) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// The names of header fields that may be passed on.
+/// The names of header fields, each once.
 fn field_names(section: &str, names: &[String]) -> Result<Vec<HeaderName>, EndpointFault> {
     let mut fields = Vec::new();
     for name in names {
         let fault = |_| EndpointFault::Header { section: section.to_owned(), name: name.clone() };
         let field = HeaderName::from_bytes(name.as_bytes()).map_err(fault)?;
-        if !OWN_FIELDS.contains(&field) && !fields.contains(&field) {
+        if !fields.contains(&field) {
             fields.push(field);
         }
     }

@@ -80,8 +80,8 @@ fn refused(backend: &HttpBackend, status: StatusCode) -> Asked {
     Asked { outcome, fault: None, is_outage: status.is_server_error() }
 }
 
-/// The header fields of a question. Later ones win: those of the configuration, those that the client claims, those of
-/// the client's own request.
+/// The header fields of a question: those of the configuration, which no client can replace, those that the client
+/// claims, and those of the client's own request, which win over claimed ones.
 fn headers(endpoint: &Endpoint, backend: &HttpBackend, job: &HookJob) -> HeaderMap {
     let mut headers = backend.static_headers.clone();
     for (name, value) in emulated(endpoint, job) {

@@ -1,6 +1,6 @@
 //! The thread that asks backends: a queue for each, so many calls at a time, and the answers to the shards.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use super::breaker::Breaker;
 use super::cache::{Advice, AnswerCache, Question};
 use super::endpoint::{Backend, Endpoint, Endpoints};
 use super::handler::HookClient;
+use super::queue::{CallKey, CallQueue};
 use super::request::{Asked, ask, emulated, forwarded};
 use crate::node::Node;
 use crate::runtime::hook_mailbox::{Asker, HookJob, HookMailbox, HookMessage, NameConflict};
@@ -66,13 +67,12 @@ pub(crate) fn start(node: Arc<Node>, start: WorkerStart) -> io::Result<JoinHandl
     })
 }
 
-/// Who has asked, and the number of the call.
-type CallKey = (Asker, u32);
-
 /// A call that has not begun.
 struct Waiting {
     job: Box<HookJob>,
     endpoint: usize,
+    /// Its number in the order in which calls came, and when it came, Unix milliseconds.
+    arrival: u64,
     since_ms: u64,
     /// What decides whether an answer holds for it; None = no answer does.
     question: Option<Question>,
@@ -113,14 +113,9 @@ enum CallState {
 /// What the thread knows of a backend.
 #[derive(Default)]
 struct BackendState {
-    /// The calls that wait for their turn. Some of them are not wanted any more.
-    queue: VecDeque<CallKey>,
+    queue: CallQueue,
     under_way: usize,
     breaker: Breaker,
-    /// The calls that wait for the answer to an equal question. Some of them are not wanted any more.
-    behind_first: HashMap<Question, VecDeque<CallKey>>,
-    /// How many of both are not wanted any more.
-    gone: usize,
     /// When the log had its first line about it in this interval, Unix milliseconds, the faults that have a line since,
     /// and how many calls have failed without one.
     logged_ms: u64,
@@ -134,6 +129,7 @@ struct HookWorker {
     /// Conflicts of names whose users are being found, or about which a backend is asked, by the number of the call.
     conflicts: HashMap<u32, NameConflict>,
     last_conflict: u32,
+    last_arrival: u64,
     finding: JoinSet<HookJob>,
     endpoints: Arc<Endpoints>,
     backends: Vec<BackendState>,
@@ -166,6 +162,7 @@ impl HookWorker {
             find_user,
             conflicts: HashMap::new(),
             last_conflict: 0,
+            last_arrival: 0,
             finding: JoinSet::new(),
             node,
         }
@@ -210,7 +207,7 @@ impl HookWorker {
 
     /// Whether calls wait.
     fn has_queue(&self) -> bool {
-        self.backends.iter().any(|backend| !backend.queue.is_empty() || !backend.behind_first.is_empty())
+        self.backends.iter().any(|backend| !backend.queue.is_empty())
     }
 
     fn handle(&mut self, message: HookMessage) {
@@ -236,9 +233,11 @@ impl HookWorker {
     fn enter(&mut self, job: Box<HookJob>) {
         let since_ms = self.node.clock.now_ms();
         let endpoint = self.endpoints.find(&job.call.request);
+        self.last_arrival += 1;
         let waiting = Waiting {
             job,
             endpoint: endpoint.unwrap_or_default(),
+            arrival: self.last_arrival,
             since_ms,
             question: None,
             is_first: false,
@@ -256,25 +255,16 @@ impl HookWorker {
     /// Whether so many calls wait for one of several backends that those for others would find no place.
     fn has_too_many(&self, endpoint: usize) -> bool {
         let limit = self.node.settings.hooks.queue_max_entries;
-        let backend = &self.backends[endpoint];
-        self.backends.len() > 1 && backend.queue.len().saturating_sub(backend.gone) > limit.div_ceil(4) * 3
+        self.backends.len() > 1 && self.backends[endpoint].queue.len() > limit.div_ceil(4) * 3
     }
 
     /// The answer to a call is not wanted any more. A call that waits is dropped. One that a backend has keeps its
     /// place until it has ended: nobody can have a backend do more than `hooks.calls_max` by leaving.
     fn cancel(&mut self, key: CallKey) {
         let Some(CallState::Waiting(waiting)) = self.calls.remove(&key) else { return };
-        let endpoint = waiting.endpoint;
+        let calls = &self.calls;
+        self.backends[waiting.endpoint].queue.cancel(waiting.arrival, |key| calls.contains_key(key));
         self.finish_waiting(*waiting, HookOutcome::Failed, CallOutcome::Cancelled);
-        let (backend, calls) = (&mut self.backends[endpoint], &self.calls);
-        backend.gone += 1;
-        let behind: usize = backend.behind_first.values().map(VecDeque::len).sum();
-        if backend.gone > 64 + (backend.queue.len() + behind) / 2 {
-            let is_there = |key: &CallKey| calls.contains_key(key);
-            backend.queue.retain(is_there);
-            backend.behind_first.values_mut().for_each(|keys| keys.retain(is_there));
-            backend.gone = 0;
-        }
     }
 
     /// Finds the users of two claims; then the backend is asked. A user that is not found in half the time is left out.
@@ -339,7 +329,7 @@ impl HookWorker {
                     return self.finish_waiting(waiting, outcome, CallOutcome::Cached);
                 }
                 Advice::Wait => {
-                    self.backends[endpoint].behind_first.entry(question).or_default().push_back(key);
+                    self.backends[endpoint].queue.push_behind(question, key);
                     self.calls.insert(key, CallState::Waiting(Box::new(waiting)));
                     return;
                 }
@@ -348,19 +338,15 @@ impl HookWorker {
             }
             waiting.question = Some(question);
         }
-        self.backends[endpoint].queue.push_back(key);
+        self.backends[endpoint].queue.push(waiting.arrival, key);
         self.calls.insert(key, CallState::Waiting(Box::new(waiting)));
     }
 
-    /// Takes a call that waits; None = it is not wanted any more.
-    fn take_waiting(&mut self, endpoint: usize, key: CallKey) -> Option<Waiting> {
+    /// Takes a call that waits; None = it does not.
+    fn take_waiting(&mut self, key: CallKey) -> Option<Waiting> {
         match self.calls.remove(&key) {
             Some(CallState::Waiting(waiting)) => Some(*waiting),
-            _ => {
-                let gone = &mut self.backends[endpoint].gone;
-                *gone = gone.saturating_sub(1);
-                None
-            }
+            _ => None,
         }
     }
 
@@ -371,10 +357,10 @@ impl HookWorker {
             let endpoint = self.next;
             self.next = (self.next + 1) % self.backends.len();
             let backend = &mut self.backends[endpoint];
-            match if backend.under_way < self.share { backend.queue.pop_front() } else { None } {
+            match if backend.under_way < self.share { backend.queue.pop() } else { None } {
                 Some(key) => {
                     idle = 0;
-                    if let Some(waiting) = self.take_waiting(endpoint, key) {
+                    if let Some(waiting) = self.take_waiting(key) {
                         self.begin_call(endpoint, waiting);
                     }
                 }
@@ -434,10 +420,15 @@ impl HookWorker {
             hooks.metrics.latency[call.kind as usize].observe_us(self.node.clock.elapsed_us() - call.started_us);
             if hooks.metrics.endpoints[call.endpoint].1.swap(is_open, Relaxed) != is_open {
                 let hook = &self.endpoints.all[call.endpoint].name;
-                tracing::warn!(hook, is_open, "the circuit breaker of a backend has changed");
+                if is_open {
+                    tracing::warn!(hook, "the backend is not asked for now: too many calls have failed");
+                } else {
+                    tracing::info!(hook, "the backend is asked again");
+                }
             }
         }
         let counted = match &outcome {
+            _ if !is_wanted => CallOutcome::Cancelled,
             HookOutcome::Result(_) | HookOutcome::Empty => CallOutcome::Answered,
             HookOutcome::Error(_) | HookOutcome::Disconnect(_) | HookOutcome::Refused(_) => CallOutcome::Refused,
             HookOutcome::Failed | HookOutcome::Busy => CallOutcome::Failed,
@@ -465,8 +456,9 @@ impl HookWorker {
     }
 
     fn release(&mut self, endpoint: usize, asked: &Question) {
-        for key in self.backends[endpoint].behind_first.remove(asked).unwrap_or_default() {
-            if let Some(waiting) = self.take_waiting(endpoint, key) {
+        let calls = &self.calls;
+        for key in self.backends[endpoint].queue.take_behind(asked, |key| calls.contains_key(key)) {
+            if let Some(waiting) = self.take_waiting(key) {
                 self.admit(Waiting { has_waited: true, ..waiting });
             }
         }
@@ -485,26 +477,18 @@ impl HookWorker {
         }
     }
 
-    /// Ends the calls that have waited for too long. A queue is in the order in which they came, except those that have
-    /// waited for another one first.
+    /// Ends the calls that have waited for too long.
     fn drop_overdue(&mut self) {
         let limit_ms = self.node.settings.hooks.queue_timeout.as_millis() as u64;
-        let now_ms = self.node.clock.now_ms();
+        let before_ms = self.node.clock.now_ms().saturating_sub(limit_ms);
         for endpoint in 0..self.backends.len() {
             let calls = &self.calls;
-            let is_over = |key: &CallKey| match calls.get(key) {
-                Some(CallState::Waiting(waiting)) => waiting.since_ms.saturating_add(limit_ms) <= now_ms,
-                _ => true,
+            let since = |key: &CallKey| match calls.get(key) {
+                Some(CallState::Waiting(waiting)) => Some(waiting.since_ms),
+                _ => None,
             };
-            let backend = &mut self.backends[endpoint];
-            let mut overdue = Vec::new();
-            for keys in backend.behind_first.values_mut().chain([&mut backend.queue]) {
-                while let Some(key) = keys.pop_front_if(|key| is_over(key)) {
-                    overdue.push(key);
-                }
-            }
-            for key in overdue {
-                if let Some(waiting) = self.take_waiting(endpoint, key) {
+            for key in self.backends[endpoint].queue.take_older(before_ms, since) {
+                if let Some(waiting) = self.take_waiting(key) {
                     self.finish_waiting(waiting, HookOutcome::Busy, CallOutcome::Busy);
                 }
             }

@@ -59,11 +59,12 @@ impl OutboundError {
 
 impl HttpClient {
     /// A client that trusts servers as `settings` say; where these say nothing, the authorities of the system.
-    /// `section`: the section of `settings`, for errors.
+    /// `section`: the section of `settings`, for errors. `silence`: how long a connection of HTTP/2 with requests under
+    /// way may be silent before it is asked for a sign of life; without one in as much time it takes no request more.
     ///
     /// # Errors
     /// When a certificate, a key or an authority of the settings cannot be used.
-    pub(crate) fn new(section: &str, settings: &ClientTlsSettings) -> Result<Self, TlsError> {
+    pub(crate) fn new(section: &str, settings: &ClientTlsSettings, silence: Duration) -> Result<Self, TlsError> {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.enforce_http(false);
@@ -79,7 +80,10 @@ impl HttpClient {
         }
         let connector = builder.enable_all_versions().wrap_connector(connector);
         let client = Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
+            .http2_keep_alive_interval(silence)
+            .http2_keep_alive_timeout(silence)
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .build(connector);
@@ -115,10 +119,16 @@ impl HttpClient {
 }
 
 /// The causes of an error in one line, the last first: that is what an operator can mend.
-fn causes(error: &dyn std::error::Error) -> String {
+fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;
     }
-    last.to_string()
+    let wrapped = last.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    match wrapped.and_then(|error| error.downcast_ref()) {
+        Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) => {
+            "the server does not speak TLS: is its address http://?".into()
+        }
+        _ => last.to_string(),
+    }
 }

@@ -73,8 +73,9 @@ pub(crate) enum Message {
     MakeRoom { closes: usize, from: ShardId },
     /// The reply to `MakeRoom`: they are closed, or will be when their tasks run.
     RoomIsMade,
-    /// Disconnect the clients, spread over `over_ms` milliseconds. `done` is told when all are gone.
-    Drain { over_ms: u64, done: oneshot::Sender<()> },
+    /// Disconnect the clients, spread over `over_ms` milliseconds; for as many as `patience_ms`, those that wait for a
+    /// backend are passed over. `done` is told when all are gone.
+    Drain { over_ms: u64, patience_ms: u64, done: oneshot::Sender<()> },
 }
 
 /// A connection that HTTP hands over to the shard.

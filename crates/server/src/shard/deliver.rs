@@ -289,11 +289,14 @@ impl Shard {
     /// Disconnects some clients while the node drains.
     pub(super) fn drain_some(&mut self) {
         let Some(drain) = &mut self.drain else { return };
+        let is_patient = self.now_us < drain.patient_until_us;
         let from = drain.slots.len().saturating_sub(drain.each_tick);
         for slot in drain.slots.split_off(from) {
             match self.connections.get_mut(slot) {
                 // A backend may have carried out already what the client waits for: its turn comes again.
-                Some(connection) if connection.stage == ConnectionStage::Open && connection.session.owes_answers() => {
+                Some(connection)
+                    if is_patient && connection.stage == ConnectionStage::Open && connection.session.owes_answers() =>
+                {
                     connection.session.wind_down();
                 }
                 _ => self.disconnect(slot, Disconnect::SHUTDOWN),

@@ -101,6 +101,8 @@ pub(crate) struct Shard {
 pub(super) struct Drain {
     pub(super) slots: Vec<u32>,
     pub(super) each_tick: usize,
+    /// Until then those that wait for a backend are passed over, microseconds of the node's clock.
+    pub(super) patient_until_us: u64,
     pub(super) done: Option<oneshot::Sender<()>>,
 }
 

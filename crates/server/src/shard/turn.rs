@@ -231,10 +231,11 @@ impl Shard {
             Message::Probe(done) => self.probe(done),
             Message::MakeRoom { closes, from } => self.make_room_for(from, closes),
             Message::RoomIsMade => self.retry_accepts(),
-            Message::Drain { over_ms, done } => {
+            Message::Drain { over_ms, patience_ms, done } => {
                 let slots: Vec<u32> = self.connections.slots().collect();
                 let each_tick = slots.len().div_ceil((over_ms / TICK_MS).max(1) as usize).max(1);
-                self.drain = Some(Drain { slots, each_tick, done: Some(done) });
+                let patient_until_us = self.now_us.saturating_add(patience_ms * 1_000);
+                self.drain = Some(Drain { slots, each_tick, patient_until_us, done: Some(done) });
             }
         }
     }

@@ -235,3 +235,64 @@ fn commands_of_one_channel_wait_for_its_hook_and_others_go_on() {
     assert!(ids[..2].contains(&5) && ids[..2].contains(&6), "{ids:?}");
     assert_eq!(ids[2..], [2, 3, 4], "the order of the channel is kept");
 }
+
+#[test]
+fn however_much_waits_behind_a_question_all_of_it_is_answered() {
+    let backend = backend(|question| match question.path.as_str() {
+        "/subscribe" => Answer::Late(Duration::from_millis(300), Box::new(Answer::Json(json!({})))),
+        _ => Answer::Json(json!({})),
+    });
+    let server = server(&backend);
+    let mut client = connected(&server);
+    let text = "x".repeat(30_000);
+    client.send_json(json!({"id": 2, "subscribe": {"channel": "chat:a"}}));
+    for id in 0..4 {
+        client.send_json(json!({"id": 4 * id + 3, "history": {"channel": "chat:a", "limit": 10}}));
+        client.send_json(json!({"id": 4 * id + 4, "presence": {"channel": "chat:a"}}));
+        client.send_json(json!({"id": 4 * id + 5, "publish": {"channel": "chat:a", "data": text}}));
+        client.send_json(json!({"id": 4 * id + 6, "publish": {"channel": "chat:a", "data": text}}));
+    }
+    let mut ids = Vec::new();
+    while ids.len() < 17 {
+        ids.extend(client.message()["id"].as_u64());
+    }
+    assert!(ids.is_sorted(), "{ids:?}");
+}
+
+#[test]
+fn a_client_whose_backend_does_not_answer_is_told_to_go_all_the_same() {
+    let backend = backend(|_| Answer::Late(Duration::from_secs(20), Box::new(Answer::Json(json!({})))));
+    let mut server = TestServer::with(|settings| {
+        with_hooks(settings, &backend);
+        settings.rpc.proxy.timeout = Duration::from_secs(60);
+        settings.shutdown.timeout = Duration::from_secs(2);
+    });
+    let mut client = connected(&server);
+    client.send_json(json!({"id": 2, "rpc": {"method": "x"}}));
+    super::support::until("the backend is asked", || backend.under_way.load(SeqCst) > 0);
+    server.stop();
+    assert_eq!(client.close(), Heard::Close(3001, "shutdown".into()));
+}
+
+#[test]
+fn a_field_is_of_the_node_or_of_the_client() {
+    let backend = backend(|_| Answer::Json(json!({})));
+    let refused = |change: fn(&mut Settings)| {
+        let mut settings = super::support::settings();
+        with_hooks(&mut settings, &backend);
+        change(&mut settings);
+        let error = touchline_server::Server::builder(settings).build().err().expect("the start is refused");
+        error.to_string()
+    };
+    let both = refused(|settings| {
+        let proxy = &mut settings.rpc.proxy;
+        proxy.http.static_headers.0.insert("X-Key".into(), "secret".into());
+        proxy.emulated_headers = vec!["x-key".into()];
+    });
+    assert!(both.contains("rpc.proxy.emulated_headers") && !both.contains("secret"), "{both}");
+    let cookies = refused(|settings| {
+        settings.client.allowed_origins = vec!["*".into()];
+        settings.client.proxy.connect.proxy.http_headers = vec!["Cookie".into()];
+    });
+    assert!(cookies.contains("client.proxy.connect.http_headers"), "{cookies}");
+}
