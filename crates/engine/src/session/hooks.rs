@@ -266,6 +266,9 @@ impl Session {
         context: &mut Context<'_>,
     ) {
         self.phase = Phase::AwaitingConnect;
+        if !self.end_attempt(command, context) {
+            return;
+        }
         match outcome {
             HookOutcome::Result(HookResult::Connect(answer)) => {
                 self.admit(command, subs, ClientAdmission::of_hook(*answer), context);
@@ -475,7 +478,7 @@ fn refuse_command(command: u32, outcome: HookOutcome, channel: &str, context: &m
 impl Effects {
     /// Replies to a command with an error of the backend.
     pub(super) fn refuse_as(&mut self, command: u32, error: &HookError) {
-        self.errors.push(error.code);
+        self.note_error(error.code, error.temporary);
         let HookError { code, message, temporary } = error;
         self.messages.reply(command, &Reply::Refusal { code: *code, message, temporary: *temporary });
     }
