@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::backend::{Answer, Backend};
-use crate::limits::{block, code, codes, connected, counted, each, rate, shared, start, stats};
+use crate::limits::{block, code, codes, connected, counted, each, rate, start, stats};
 use crate::support::{Heard, WebSocket, handshake, head_of, token, until, up_to};
 use crate::unauthenticated::certificate;
 
@@ -19,6 +19,8 @@ fn who_does_not_heed_refusals_is_ended_then_refused_and_let_in_again() {
     let server = start(|settings| {
         let limits = &mut settings.client.rate_limit;
         limits.client_command = each(1);
+        limits.client_command.history.enabled = true;
+        limits.client_command.history.buckets = rate(100_000);
         limits.address_command.commands.enabled = true;
         limits.address_command.commands.history.enabled = true;
         limits.address_command.commands.history.buckets = rate(1);
@@ -233,7 +235,9 @@ fn a_refused_address_is_closed_before_its_tls_handshake_where_only_clients_come(
         settings.http_server.internal_port = Some(0);
         settings.http_server.tls_external = true;
         let limits = &mut settings.client.rate_limit;
-        limits.address_command = shared(1);
+        limits.address_command.commands.enabled = true;
+        limits.address_command.commands.presence_stats.enabled = true;
+        limits.address_command.commands.presence_stats.buckets = rate(1);
         limits.escalation.enabled = true;
         limits.escalation.refusals = 1;
         limits.escalation.refused_for = REFUSED_FOR;
@@ -300,8 +304,8 @@ fn what_is_temporary_or_old_is_no_error_of_the_client() {
     assert_eq!(codes(&mut socket, &json!({"rpc": {"method": "x"}}), 3), [100; 3]);
     assert_eq!(codes(&mut socket, &json!({"rpc": {"method": "busy"}}), 3), [1005; 3]);
     assert_eq!(codes(&mut socket, &stats("seen:a"), 4), [0, 111, 111, 111]);
-    let old = token(json!({"sub": "ann", "exp": 1}));
-    assert_eq!(codes(&mut socket, &json!({"refresh": {"token": old}}), 4), [109; 4]);
+    let old = token(json!({"sub": "ann", "channel": "seen:a", "exp": 1}));
+    assert_eq!(codes(&mut socket, &json!({"subscribe": {"channel": "seen:a", "token": old}}), 4), [109; 4]);
     assert_eq!(codes(&mut socket, &json!({"rpc": {"method": "no"}}), 3), [1006; 3]);
     assert!(matches!(socket.close(), Heard::Close(3509, _)));
 }
