@@ -8,7 +8,7 @@ mod random;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use touchline_engine::bans::Bans;
 use touchline_engine::directory::DirectoryRequest;
 use touchline_engine::limit::{
     AddressKey, CommandCharge, LimitLayer, LimitOutcome, LimitVerdict, LimitedCommand, OnLimit, RateLimitSettings,
-    RateLimits, SharedLimits,
+    RateLimits, SharedLimits, Sharer,
 };
 use touchline_engine::request::{ChannelRequest, Publish};
 use touchline_engine::session::{Room, SessionSettings, SessionSigner, Ticket, TransportMode, Weight};
@@ -86,37 +86,43 @@ fn node() -> SessionSettings {
 #[derive(Default)]
 struct Counting {
     charged: AtomicUsize,
+    given_back: AtomicUsize,
+    /// The patience of the command that was charged last, nanoseconds.
+    patience_ns: AtomicU64,
     /// Every command of so many has to wait; 0 = none has.
     waits: usize,
 }
 
 impl SharedLimits for Counting {
-    fn charge_user(&self, _: &str, _: &CommandCharge<'_>) -> LimitVerdict {
-        LimitVerdict::Allowed(0)
-    }
-
-    fn charge_address(&self, _: AddressKey, charge: &CommandCharge<'_>) -> LimitVerdict {
+    fn charge(&self, _: Sharer<'_>, charge: &CommandCharge<'_>) -> LimitVerdict {
         if charge.command == LimitedCommand::Connect {
             return LimitVerdict::Allowed(0);
         }
+        self.patience_ns.store(charge.patience_ns, Relaxed);
         let charged = self.charged.fetch_add(1, Relaxed);
         let has_to_wait = self.waits > 0 && charged.is_multiple_of(self.waits);
         LimitVerdict::Allowed(if has_to_wait { 1_500 } else { 0 })
     }
 
+    fn give_back(&self, _: Sharer<'_>, _: &CommandCharge<'_>) {
+        self.given_back.fetch_add(1, Relaxed);
+    }
+
+    fn note_refusal(&self, _: Sharer<'_>, _: u64) -> bool {
+        false
+    }
+
+    fn is_refused(&self, _: Sharer<'_>, _: u64) -> bool {
+        false
+    }
+
+    fn begin_attempt(&self, _: AddressKey, _: u64) -> bool {
+        true
+    }
+
+    fn end_attempt(&self, _: AddressKey, _: u64) {}
+
     fn note_failed_connect(&self, _: AddressKey, _: u64) {}
-
-    fn refuse_user(&self, _: &str, _: u64, _: u64) {}
-
-    fn refuse_address(&self, _: AddressKey, _: u64, _: u64) {}
-
-    fn is_user_refused(&self, _: &str, _: u64) -> bool {
-        false
-    }
-
-    fn is_address_refused(&self, _: AddressKey, _: u64) -> bool {
-        false
-    }
 
     fn count_command(&self, _: LimitLayer, _: LimitedCommand, _: LimitOutcome) {}
 
@@ -164,6 +170,16 @@ impl World {
             answers: Vec::new(),
             replies: BTreeMap::new(),
         }
+    }
+
+    /// The same with rates of addresses, by which commands wait.
+    fn with_limits(counting: &Arc<Counting>) -> Self {
+        let mut settings = RateLimitSettings { on_limit: OnLimit::Slow, ..RateLimitSettings::default() };
+        settings.address_command.commands.enabled = true;
+        let mut world = World::new();
+        world.node.limits = Some(RateLimits::new(&settings, Arc::clone(counting) as _));
+        world.session.set_address(AddressKey(7));
+        world
     }
 
     /// Lets the session decide with so much room, and takes what comes of it.
@@ -235,12 +251,13 @@ impl World {
     }
 }
 
-fn command(random: &mut Random, id: u32) -> Value {
+/// A command of a client. `leaves`: it may be an unsubscribe.
+fn command(random: &mut Random, id: u32, leaves: bool) -> Value {
     let channel = ["a", "b", "c", "d"][random.below(4)];
     match random.below(7) {
         0 | 1 => json!({"id": id, "history": {"channel": channel, "limit": random.below(60)}}),
         2 => json!({"id": id, "subscribe": {"channel": channel, "recover": true, "offset": random.below(50)}}),
-        3 => json!({"id": id, "unsubscribe": {"channel": channel}}),
+        3 if leaves => json!({"id": id, "unsubscribe": {"channel": channel}}),
         4 => json!({"id": id, "presence": {"channel": channel}}),
         5 => json!({"id": id, "publish": {"channel": channel, "data": 1}}),
         _ => json!({"id": id, "rpc": {"method": "nothing"}}),
@@ -258,21 +275,42 @@ fn whatever_a_client_sends_its_session_stays_within_its_room() {
 #[test]
 fn each_command_is_charged_once_however_it_waits() {
     fuzz(|random| {
-        let counting = Arc::new(Counting { charged: AtomicUsize::new(0), waits: random.below(4) });
-        let mut settings = RateLimitSettings { on_limit: OnLimit::Slow, ..RateLimitSettings::default() };
-        settings.address_command.commands.enabled = true;
-        let mut world = World::new();
-        world.node.limits = Some(RateLimits::new(&settings, Arc::clone(&counting) as _));
-        world.session.set_address(AddressKey(7));
-        let last = run(random, world);
+        let counting = Arc::new(Counting { waits: random.below(4), ..Counting::default() });
+        let last = run(random, World::with_limits(&counting));
         assert_eq!(counting.charged.load(Relaxed), last as usize - 1, "all but the connect");
     });
+}
+
+/// What a command may wait is counted from when it was read; who leaves gives back what he has not used.
+#[test]
+fn a_command_waits_from_when_it_was_read_and_gives_its_tokens_back_if_it_is_not_carried_out() {
+    let counting = Arc::new(Counting { waits: 1, ..Counting::default() });
+    let mut world = World::with_limits(&counting);
+    let patience_us = || counting.patience_ns.load(Relaxed) / 1_000;
+    world.decide(1_000, |session, context| session.receive(b"{\"id\":1,\"connect\":{}}", context));
+    let publish = |id: u32| json!({"id": id, "publish": {"channel": "a", "data": 1}}).to_string();
+    let pair = format!("{}\n{}", publish(2), publish(3));
+    world.decide(1_000, |session, context| session.receive(pair.as_bytes(), context));
+    assert_eq!(patience_us(), 4_000_000);
+    world.now_us = 1;
+    world.decide(0, |session, context| session.receive(publish(4).as_bytes(), context));
+    for (now_us, left_us) in [(2, 4_000_000 - 2), (10, 4_000_000 - 9)] {
+        world.now_us = now_us;
+        world.decide(1_000, |session, context| session.resume(context));
+        assert_eq!(patience_us(), left_us);
+    }
+    assert!(world.session.waits_for_rate() && world.session.reads_ahead(&world.node));
+    assert_eq!(counting.given_back.load(Relaxed), 0);
+    world.decide(0, |session, context| session.close(context));
+    assert_eq!((counting.given_back.load(Relaxed), counting.charged.load(Relaxed)), (1, 3));
 }
 
 /// Plays a client that sends commands, until each has its reply. Returns the number of commands.
 fn run(random: &mut Random, mut world: World) -> u32 {
     world.decide(usize::MAX / 2, |session, context| session.receive(b"{\"id\":1,\"connect\":{}}", context));
     let mut last = 1;
+    // Who leaves a channel that it is not in is not charged.
+    let leaves = world.node.limits.is_none();
     for _ in 0..60 {
         world.now_us += random.below(3) as u64;
         let room = [0, 1, 100, 5_000, 64 * 1_024][random.below(5)];
@@ -280,7 +318,7 @@ fn run(random: &mut Random, mut world: World) -> u32 {
             0 => {
                 let first = last + 1;
                 last += random.below(12) as u32;
-                let message: Vec<String> = (first..=last).map(|id| command(random, id).to_string()).collect();
+                let message: Vec<String> = (first..=last).map(|id| command(random, id, leaves).to_string()).collect();
                 if !message.is_empty() {
                     world.decide(room, |session, context| session.receive(message.join("\n").as_bytes(), context));
                 }

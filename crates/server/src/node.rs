@@ -11,7 +11,7 @@ use touchline_cluster::{Cluster, IsEnough};
 use touchline_config::Settings;
 use touchline_engine::directory::{DirectoryRequest, Requester};
 use touchline_engine::hook::HookOutcome;
-use touchline_engine::limit::{AddressKey, SharedLimits as _};
+use touchline_engine::limit::AddressKey;
 use touchline_engine::request::{BackendEvent, ChannelRequest};
 use touchline_engine::{ConnectionId, Response, ShardId, session};
 
@@ -527,13 +527,13 @@ impl Node {
         Ok(Admission { is_loopback: remote.is_loopback, address, address_slot })
     }
 
-    /// Whether clients of an address are refused for a while.
+    /// Whether new connections of an address are refused: for a while, or by its rate of connects.
     fn is_refused(&self, address: AddressKey) -> bool {
-        self.limits.as_ref().is_some_and(|limits| limits.is_address_refused(address, self.clock.elapsed_us() * 1_000))
+        self.limits.as_ref().is_some_and(|limits| limits.is_unwelcome(address, self.clock.elapsed_us() * 1_000))
     }
 
-    /// Whether a connection can be closed before its TLS handshake: it is of a client whose address is refused for a
-    /// while, and the port serves nothing but clients. A proxy's address says nothing of the client behind it.
+    /// Whether a connection can be closed before its TLS handshake: it is of a client whose address is refused, and the
+    /// port serves nothing but clients. A proxy's address says nothing of the client behind it.
     pub(crate) fn is_unwelcome(&self, remote: Remote, side: PortRole, is_for_lines: bool) -> bool {
         let serves_only_clients = is_for_lines
             || side.serves_clients() && !side.serves_operators() && !side.serves_api(self.settings.http_api.external);
@@ -545,7 +545,9 @@ impl Node {
 
     /// Logs a refusal, unless the same cause has had its lines.
     pub(crate) fn log_refusal(&self, refused: &RefusalLine<'_>) {
-        self.refusals.log(refused, self.clock.elapsed_us() / 1_000);
+        if let Some(silent) = self.refusals.admits(refused.cause, refused.key, self.clock.elapsed_us() / 1_000) {
+            RefusalLog::log(refused, silent);
+        }
     }
 
     /// Logs the refusal of a request of HTTP, as [`Node::log_refusal`].

@@ -17,6 +17,8 @@ const SECTION: &str = "client.rate_limit";
 const INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_hours(24)];
 /// Longest time for which a command may wait: its connection is not read meanwhile.
 const WAIT_MAX: Duration = Duration::from_hours(1);
+/// After this time the SDKs give a command up.
+const SDK_PATIENCE: Duration = Duration::from_secs(5);
 /// Greatest rate.
 const RATE_MAX: u32 = 1_000_000;
 /// Rates of one block, all of which are looked at for each command.
@@ -36,7 +38,18 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     }
     let failed = &limits.failed_connect;
     checker.rates("failed_connect", failed.enabled, &failed.buckets);
+    for (path, is_on, refused_for) in [
+        ("failed_connect", failed.enabled, failed.refused_for),
+        ("escalation", limits.escalation.enabled, limits.escalation.refused_for),
+    ] {
+        if is_on && refused_for.is_zero() {
+            checker.warn(&format!("{path}.refused_for: refuses nobody, since it is zero"));
+        }
+    }
     escalation(limits, &mut checker);
+    if limits.on_limit == OnLimit::Slow && limits.slow_wait_max > SDK_PATIENCE {
+        checker.warn("slow_wait_max: SDKs give a command up after 5s");
+    }
     if limits.on_limit == OnLimit::Slow && !(INTERVALS[0]..=WAIT_MAX).contains(&limits.slow_wait_max) {
         checker.error("slow_wait_max: expected 1ms to 1h");
     }
@@ -46,6 +59,9 @@ fn escalation(limits: &RateLimitSettings, checker: &mut LimitChecker<'_>) {
     let escalation = &limits.escalation;
     if escalation.enabled && !is_interval(escalation.interval) {
         checker.error("escalation.interval: expected 1ms to 24h");
+    }
+    if escalation.enabled && u64::from(escalation.refusals) > escalation.interval.as_secs().max(1) {
+        checker.warn("escalation.refusals: never come, since those of one second count as one: lengthen the interval");
     }
     let sections = [&limits.client_command, &limits.user_command.commands, &limits.address_command.commands];
     if escalation.enabled && !sections.iter().any(|section| section.enabled && !section.dry_run) {
@@ -77,7 +93,9 @@ impl LimitChecker<'_> {
         let CommandLimitSettings { total, default, presence_stats, refresh, sub_refresh, rpc, .. } = commands;
         let blocks =
             [("total", Some(total)), ("default", Some(default)), ("refresh", Some(refresh)), ("connect", connect)];
+        let mut switched_on = Vec::new();
         for (name, block) in blocks.into_iter().filter_map(|(name, block)| Some((name, block?))) {
+            switched_on.extend(block.enabled.then_some(name));
             self.block(&format!("{section}.{name}"), block);
         }
         for (name, block) in [
@@ -91,6 +109,8 @@ impl LimitChecker<'_> {
         ] {
             let ChannelCommandBlock { enabled, buckets, namespace_overrides } = block;
             let path = format!("{section}.{name}");
+            let has_overrides = namespace_overrides.0.iter().any(|item| item.enabled);
+            switched_on.extend((*enabled || has_overrides).then_some(name));
             self.rates(&path, *enabled, buckets);
             self.overrides(&format!("{path}.namespace_overrides"), &namespace_overrides.0);
             for item in namespace_overrides.0.iter().filter(|item| !item.name.is_empty()) {
@@ -103,11 +123,24 @@ impl LimitChecker<'_> {
             }
         }
         let RpcBlock { enabled, buckets, method_overrides, method_override } = rpc;
+        let has_overrides = method_overrides.0.iter().chain(&method_override.0).any(|item| item.enabled);
+        switched_on.extend((*enabled || has_overrides).then_some("rpc"));
+        self.switches(section, commands.enabled, &switched_on);
         self.rates(&format!("{section}.rpc"), *enabled, buckets);
         self.overrides(&format!("{section}.rpc.method_overrides"), &method_overrides.0);
         self.overrides(&format!("{section}.rpc.method_override"), &method_override.0);
         if !method_overrides.0.is_empty() && !method_override.0.is_empty() {
             self.error(&format!("{section}.rpc: has method_overrides and method_override, its older form: keep one"));
+        }
+    }
+
+    /// Checks the switch of a section against those of its blocks.
+    fn switches(&mut self, section: &str, is_on: bool, switched_on: &[&str]) {
+        if is_on && switched_on.is_empty() {
+            self.warn(&format!("{section}.enabled: does nothing without a block that is enabled"));
+        }
+        for block in switched_on.iter().filter(|_| !is_on) {
+            self.warn(&format!("{section}.{block}.enabled: does nothing while {SECTION}.{section}.enabled is false"));
         }
     }
 

@@ -51,11 +51,21 @@ impl BucketSpec {
     /// set back, which empties the bucket and makes nobody wait longer than for an empty one.
     fn take(self, due_ns: u64, now_ns: u64, patience_ns: u64) -> Result<TakenToken, u64> {
         let last_ns = now_ns.saturating_add(self.depth_ns);
-        let most_ns = last_ns.saturating_add(patience_ns);
-        let due_ns = if due_ns > most_ns.saturating_add(SKEW_NS) { most_ns } else { due_ns };
+        let due_ns = self.corrected(due_ns, last_ns.saturating_add(patience_ns));
         let next_ns = due_ns.max(now_ns).saturating_add(self.cost_ns);
         let wait_ns = next_ns.saturating_sub(last_ns);
         if wait_ns <= patience_ns { Ok(TakenToken { due_ns: next_ns, wait_ns }) } else { Err(due_ns) }
+    }
+
+    /// The whole tokens that a bucket has which will be full at `due_ns`, and those that it gets within `patience_ns`.
+    fn tokens(self, due_ns: u64, now_ns: u64, patience_ns: u64) -> u64 {
+        let most_ns = now_ns.saturating_add(self.depth_ns).saturating_add(patience_ns);
+        most_ns.saturating_sub(self.corrected(due_ns, most_ns).max(now_ns)) / self.cost_ns
+    }
+
+    /// When a bucket will be full that says `due_ns`: at `most_ns` at the latest, unless the clock was set back.
+    fn corrected(self, due_ns: u64, most_ns: u64) -> u64 {
+        if due_ns > most_ns.saturating_add(SKEW_NS) { most_ns } else { due_ns }
     }
 }
 
@@ -67,9 +77,25 @@ pub struct BucketLevels {
 }
 
 impl BucketLevels {
-    /// Whether every bucket is full at this time, so that nothing is lost if the levels are forgotten.
-    pub fn are_full(&self, now_ns: u64) -> bool {
-        self.due.iter().all(|(_, due_ns)| *due_ns <= now_ns)
+    /// When every bucket will be full, so that nothing is lost if the levels are forgotten, nanoseconds.
+    pub fn full_at_ns(&self) -> u64 {
+        self.due.iter().map(|(_, due_ns)| *due_ns).max().unwrap_or(0)
+    }
+
+    /// The tokens that each bucket of `specs` has at least, or may give within `patience_ns`.
+    pub fn tokens(&self, specs: &[BucketSpec], first: u32, now_ns: u64, patience_ns: u64) -> u64 {
+        let buckets = (first..).zip(specs);
+        buckets.map(|(number, spec)| spec.tokens(self.due_of(number), now_ns, patience_ns)).min().unwrap_or(u64::MAX)
+    }
+
+    /// Gives a token back to each bucket of `specs`, whose numbers begin at `first`: it was taken and not used.
+    pub fn give_back(&mut self, specs: &[BucketSpec], first: u32, now_ns: u64) {
+        for (number, spec) in (first..).zip(specs) {
+            let due_ns = self.due_of(number);
+            if due_ns > now_ns {
+                self.set(number, due_ns.saturating_sub(spec.cost_ns), now_ns);
+            }
+        }
     }
 
     /// Takes a token from each bucket of `specs`, whose numbers begin at `first`, or none at all. Tokens that come
@@ -160,7 +186,7 @@ mod tests {
             assert!(levels.take(&[*spec], number, u64::from(number) * SECOND_NS, 0).is_some());
         }
         assert!(levels.due.capacity() <= 8, "{} are kept", levels.due.capacity());
-        assert!(!levels.are_full(999 * SECOND_NS) && levels.are_full(1_000 * SECOND_NS));
+        assert_eq!(levels.full_at_ns(), 1_000 * SECOND_NS);
     }
 
     #[test]
@@ -218,6 +244,31 @@ mod tests {
                 for (last, to_ns) in carried_out.iter().enumerate().skip(first) {
                     let share = (to_ns - from_ns) * u64::from(rate) / SECOND_NS;
                     prop_assert!((last - first + 1) as u64 <= u64::from(rate) + share);
+                }
+            }
+        }
+
+        /// The tokens that a look counts are those that can be taken, and one that is given back can be taken again.
+        #[test]
+        fn a_look_tells_what_can_be_taken_and_what_is_given_back_can_be_taken_again(
+            rate in 1_u32..20, patience_ms in 0_u64..3_000, gaps in prop::collection::vec(0_u64..90_000_000, 1..99),
+        ) {
+            let specs = [spec(1_000, rate), spec(3_000, rate)];
+            let patience_ns = patience_ms * 1_000_000;
+            let (mut levels, mut now_ns) = (BucketLevels::default(), 7);
+            for gap_ns in gaps {
+                now_ns += gap_ns;
+                let tokens = levels.tokens(&specs, 0, now_ns, patience_ns);
+                let before = levels.clone();
+                let is_taken = levels.take(&specs, 0, now_ns, patience_ns).is_some();
+                prop_assert_eq!(is_taken, tokens > 0);
+                if is_taken {
+                    prop_assert_eq!(levels.tokens(&specs, 0, now_ns, patience_ns), tokens - 1);
+                    let mut returned = levels.clone();
+                    returned.give_back(&specs, 0, now_ns);
+                    prop_assert_eq!(returned.tokens(&specs, 0, now_ns, patience_ns), tokens);
+                } else {
+                    prop_assert_eq!(&levels.due, &before.due, "a refusal costs nothing");
                 }
             }
         }

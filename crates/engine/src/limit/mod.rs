@@ -2,7 +2,7 @@
 //!
 //! A rate is a token bucket ([`BucketSpec`]): it begins with `rate` tokens and gets `rate` more in each `interval`,
 //! evenly, up to `rate`. [`CommandRules`] says which buckets a command is charged to, [`BucketLevels`] holds how full
-//! the buckets of one connection, user or address are, and [`RecentTable`] holds such levels for a bounded number of
+//! the buckets of one connection, user or address are, and [`DueTable`] holds such levels for a bounded number of
 //! keys. Sessions charge (`session/limits.rs`); the tables that several shards share are the host's
 //! ([`SharedLimits`]). Times are nanoseconds of a clock that the host chooses, and arguments.
 
@@ -16,11 +16,11 @@ mod value;
 
 pub use bucket::{BucketLevels, BucketSpec};
 pub use command::{LimitLayer, LimitOutcome, LimitedCommand};
-pub use rules::{BlockRules, CommandCharge, CommandRules, EscalationRules, FailedConnectRules, LimitVerdict};
+pub use rules::{BlockRules, CommandCharge, CommandRules, EscalationRules, FailedConnectRules, HEED_NS, LimitVerdict};
 pub use settings::{
     BucketBlock, ChannelCommandBlock, CommandLimitSettings, ErrorLimitSettings, EscalationSettings,
     FailedConnectSettings, OnLimit, RateLimitSettings, RpcBlock, SharedCommandLimitSettings,
 };
-pub use shared::{AddressKey, RateLimits, SharedLimits};
-pub use table::RecentTable;
+pub use shared::{AddressKey, RateLimits, SharedLimits, Sharer};
+pub use table::DueTable;
 pub use value::{MethodOverrideTable, MethodOverrides, NamespaceOverrides, RateBucket, RateBuckets, RateOverride};

@@ -28,6 +28,8 @@ pub struct CommandCharge<'a> {
     pub now_ns: u64,
     /// How long the command may wait for its tokens, nanoseconds.
     pub patience_ns: u64,
+    /// A layer before has no token for it, and lets it pass all the same.
+    pub is_over: bool,
 }
 
 /// What the rates say of a command.
@@ -95,26 +97,52 @@ impl CommandRules {
         Some(CommandRules { buckets, total, commands, is_dry_run: settings.dry_run })
     }
 
-    /// Charges a command. The first bucket without a token decides; the total is charged only after the command's own
-    /// buckets.
+    /// Charges a command to all of its buckets, or to none: its own first, then the total.
+    ///
+    /// A command that is above a rate of a layer before is charged only where a refusal counts: rates on trial see what
+    /// they would see if the layer before were not on trial, and an unsubscribe costs others nothing.
     pub fn charge(&self, levels: &mut BucketLevels, charge: &CommandCharge<'_>) -> LimitVerdict {
-        let entry = &self.commands[charge.command as usize];
-        let own = entry.overrides.get(charge.detail).unwrap_or(&entry.base);
         let is_never_refused = charge.command == LimitedCommand::Unsubscribe;
+        if charge.is_over && (self.is_dry_run || is_never_refused) {
+            return LimitVerdict::Allowed(0);
+        }
         let patience_ns = if is_never_refused { 0 } else { charge.patience_ns };
+        let own = self.own(charge);
         let mut take = |range: &Range<usize>| {
-            let specs = &self.buckets[range.clone()];
-            levels.take(specs, range.start as u32, charge.now_ns, patience_ns)
+            levels.take(&self.buckets[range.clone()], range.start as u32, charge.now_ns, patience_ns)
         };
         let own_wait_ns = take(own);
-        let total_wait_ns = if own_wait_ns.is_some() || is_never_refused { take(&self.total) } else { None };
+        let total_wait_ns = own_wait_ns.and_then(|_| take(&self.total));
         match (own_wait_ns, total_wait_ns) {
             (Some(own_ns), Some(total_ns)) if !self.is_dry_run || own_ns.max(total_ns) == 0 => {
-                LimitVerdict::Allowed(own_ns.max(total_ns))
+                return LimitVerdict::Allowed(own_ns.max(total_ns));
             }
-            _ if self.is_dry_run || is_never_refused => LimitVerdict::Over,
-            _ => LimitVerdict::Refused,
+            (Some(_), None) => levels.give_back(&self.buckets[own.clone()], own.start as u32, charge.now_ns),
+            _ => {}
         }
+        if self.is_dry_run || is_never_refused { LimitVerdict::Over } else { LimitVerdict::Refused }
+    }
+
+    /// Gives the tokens of a command back that was charged and is not carried out.
+    pub fn give_back(&self, levels: &mut BucketLevels, charge: &CommandCharge<'_>) {
+        for range in [self.own(charge), &self.total] {
+            levels.give_back(&self.buckets[range.clone()], range.start as u32, charge.now_ns);
+        }
+    }
+
+    /// Whether a command would be refused now. Nothing is charged.
+    pub fn would_refuse(&self, levels: &BucketLevels, charge: &CommandCharge<'_>) -> bool {
+        let is_empty = |range: &Range<usize>| {
+            let specs = &self.buckets[range.clone()];
+            levels.tokens(specs, range.start as u32, charge.now_ns, charge.patience_ns) == 0
+        };
+        !self.is_dry_run && (is_empty(self.own(charge)) || is_empty(&self.total))
+    }
+
+    /// The command's own buckets.
+    fn own(&self, charge: &CommandCharge<'_>) -> &Range<usize> {
+        let entry = &self.commands[charge.command as usize];
+        entry.overrides.get(charge.detail).unwrap_or(&entry.base)
     }
 }
 
@@ -185,11 +213,16 @@ impl BlockRules {
     }
 }
 
+/// The number of the first bucket of failed connects in the levels of an address, behind those of its commands.
+const FAILURES_FIRST: u32 = 1 << 30;
+/// The numbers of the buckets of refused commands in the levels of a user, of an address or of a connection.
+const REFUSALS: u32 = 1 << 31;
+const REFUSALS_SEEN: u32 = REFUSALS + 1;
+
 /// The rules of failed connects.
 #[derive(Debug)]
 pub struct FailedConnectRules {
-    /// The rate.
-    pub rate: BlockRules,
+    buckets: Vec<BucketSpec>,
     /// For how long an address above the rate is refused, nanoseconds.
     pub refused_for_ns: u64,
 }
@@ -197,15 +230,32 @@ pub struct FailedConnectRules {
 impl FailedConnectRules {
     /// The rules; `None` = they are switched off.
     pub fn of(settings: &FailedConnectSettings) -> Option<Self> {
-        let rate = BlockRules::of(&settings.buckets, false);
-        settings.enabled.then(|| FailedConnectRules { rate, refused_for_ns: nanos(settings.refused_for) })
+        let buckets = settings.buckets.0.iter().map(|bucket| BucketSpec::new(*bucket)).collect();
+        settings.enabled.then(|| FailedConnectRules { buckets, refused_for_ns: nanos(settings.refused_for) })
+    }
+
+    /// Charges a failed connect to its address. Returns whether it was one too many.
+    pub fn note_failure(&self, levels: &mut BucketLevels, now_ns: u64) -> bool {
+        levels.take(&self.buckets, FAILURES_FIRST, now_ns, 0).is_none()
+    }
+
+    /// Whether an address may try once more while so many of its connects are under way: if all of them fail, no more
+    /// than one is too many.
+    pub fn may_try(&self, levels: &BucketLevels, under_way: u32, now_ns: u64) -> bool {
+        levels.tokens(&self.buckets, FAILURES_FIRST, now_ns, 0) >= under_way.into()
     }
 }
 
-/// What follows when commands of a connection are refused again and again.
+/// The time within which refusals count as one, nanoseconds: a client heeds a refusal only once it has seen it, and
+/// what it has sent before that comes in a burst.
+pub const HEED_NS: u64 = 1_000_000_000;
+
+/// What follows when commands are refused again and again.
 #[derive(Debug, Clone, Copy)]
 pub struct EscalationRules {
     refusals: BucketSpec,
+    /// One in [`HEED_NS`] counts.
+    seen: BucketSpec,
     /// For how long the user or the address is refused, nanoseconds.
     pub refused_for_ns: u64,
 }
@@ -216,12 +266,15 @@ impl EscalationRules {
         // The last of the refusals finds no token.
         let refusals =
             BucketSpec::with_burst(settings.interval, settings.refusals, settings.refusals.saturating_sub(1));
-        settings.enabled.then(|| EscalationRules { refusals, refused_for_ns: nanos(settings.refused_for) })
+        let seen = BucketSpec::with_burst(Duration::from_nanos(HEED_NS), 1, 1);
+        settings.enabled.then(|| EscalationRules { refusals, seen, refused_for_ns: nanos(settings.refused_for) })
     }
 
-    /// Counts a refused command of a connection. Returns whether it was one too many.
+    /// Counts a refused command of the one whose rate it is above, unless another was counted within [`HEED_NS`].
+    /// Returns whether it was one too many.
     pub fn note_refusal(&self, levels: &mut BucketLevels, now_ns: u64) -> bool {
-        levels.take(&[self.refusals], 0, now_ns, 0).is_none()
+        levels.take(&[self.seen], REFUSALS_SEEN, now_ns, 0).is_some()
+            && levels.take(&[self.refusals], REFUSALS, now_ns, 0).is_none()
     }
 }
 
@@ -238,13 +291,16 @@ mod tests {
         BucketBlock { enabled: true, buckets: rates(rate) }
     }
 
+    const CHARGE: CommandCharge<'static> =
+        CommandCharge { command: LimitedCommand::Rpc, detail: "", now_ns: 1, patience_ns: 0, is_over: false };
+
     fn on() -> CommandLimitSettings {
         CommandLimitSettings { enabled: true, ..CommandLimitSettings::default() }
     }
 
     /// How many of a command are allowed at once.
     fn allowed(rules: &CommandRules, levels: &mut BucketLevels, command: LimitedCommand, detail: &str) -> usize {
-        let charge = CommandCharge { command, detail, now_ns: 1, patience_ns: 0 };
+        let charge = CommandCharge { command, detail, ..CHARGE };
         (0..1_000).take_while(|_| rules.charge(levels, &charge) == LimitVerdict::Allowed(0)).count()
     }
 
@@ -304,13 +360,45 @@ mod tests {
     fn an_unsubscribe_is_charged_and_is_never_refused_and_never_waits() {
         let rules = CommandRules::of_client(&CommandLimitSettings { total: block(3), default: block(1), ..on() });
         let (rules, mut levels) = (rules.expect("they are on"), BucketLevels::default());
-        let charge =
-            CommandCharge { command: LimitedCommand::Unsubscribe, detail: "", now_ns: 1, patience_ns: u64::MAX };
+        let charge = CommandCharge { command: LimitedCommand::Unsubscribe, patience_ns: u64::MAX, ..CHARGE };
         assert_eq!(rules.charge(&mut levels, &charge), LimitVerdict::Allowed(0));
         for _ in 0..9 {
             assert_eq!(rules.charge(&mut levels, &charge), LimitVerdict::Over);
         }
-        assert_eq!(allowed(&rules, &mut levels, LimitedCommand::History, ""), 0, "it has used up the total");
+        assert_eq!(allowed(&rules, &mut levels, LimitedCommand::History, ""), 1, "above its rate it costs nothing");
+        let mut levels = BucketLevels::default();
+        let over = CommandCharge { is_over: true, ..charge };
+        assert_eq!([(); 5].map(|()| rules.charge(&mut levels, &over)), [LimitVerdict::Allowed(0); 5]);
+        assert_eq!(levels, BucketLevels::default(), "above the rate of a layer before it costs nothing either");
+    }
+
+    #[test]
+    fn a_command_costs_all_of_its_buckets_or_none_and_a_look_costs_nothing() {
+        let rules = CommandRules::of_client(&CommandLimitSettings { total: block(2), default: block(9), ..on() });
+        let (rules, mut levels) = (rules.expect("they are on"), BucketLevels::default());
+        for _ in 0..2 {
+            assert!(!rules.would_refuse(&levels, &CHARGE));
+            assert_eq!(rules.charge(&mut levels, &CHARGE), LimitVerdict::Allowed(0));
+        }
+        let before = levels.clone();
+        assert!(rules.would_refuse(&levels, &CHARGE));
+        assert_eq!(rules.charge(&mut levels, &CHARGE), LimitVerdict::Refused);
+        assert_eq!(levels, before);
+        rules.give_back(&mut levels, &CHARGE);
+        assert_eq!(allowed(&rules, &mut levels, LimitedCommand::Rpc, ""), 1, "one was given back");
+    }
+
+    #[test]
+    fn attempts_under_way_count_as_failures() {
+        let settings = FailedConnectSettings { enabled: true, buckets: rates(3), ..FailedConnectSettings::default() };
+        let (rules, mut levels) = (FailedConnectRules::of(&settings).expect("they are on"), BucketLevels::default());
+        let most = |levels: &BucketLevels| (0..99).take_while(|under_way| rules.may_try(levels, *under_way, 1)).count();
+        assert_eq!(most(&levels), 4);
+        assert!(!rules.note_failure(&mut levels, 1));
+        assert_eq!(most(&levels), 3);
+        assert!(!rules.note_failure(&mut levels, 1) && !rules.note_failure(&mut levels, 1));
+        assert_eq!(most(&levels), 1);
+        assert!(rules.note_failure(&mut levels, 1));
     }
 
     #[test]
@@ -318,10 +406,13 @@ mod tests {
         let settings = CommandLimitSettings { dry_run: true, default: block(2), ..on() };
         let (rules, mut levels) = (CommandRules::of_client(&settings).expect("they are on"), BucketLevels::default());
         for patience_ns in [0, u64::MAX] {
-            let charge = CommandCharge { command: LimitedCommand::Rpc, detail: "", now_ns: 1, patience_ns };
+            let charge = CommandCharge { patience_ns, ..CHARGE };
             let verdicts = [(); 3].map(|()| rules.charge(&mut levels, &charge));
             assert_eq!(verdicts[2], LimitVerdict::Over);
         }
+        let before = levels.clone();
+        assert_eq!(rules.charge(&mut levels, &CommandCharge { is_over: true, ..CHARGE }), LimitVerdict::Allowed(0));
+        assert_eq!(levels, before, "a layer before would have refused it");
     }
 
     #[test]
@@ -330,8 +421,17 @@ mod tests {
             let settings = EscalationSettings { enabled: true, refusals, ..EscalationSettings::default() };
             let rules = EscalationRules::of(&settings).expect("they are on");
             let mut levels = BucketLevels::default();
-            let notes = (0..refusals).map(|_| rules.note_refusal(&mut levels, 1)).collect::<Vec<_>>();
+            let notes = (0..u64::from(refusals)).map(|n| rules.note_refusal(&mut levels, n * HEED_NS));
+            let notes = notes.collect::<Vec<_>>();
             assert_eq!(notes.iter().position(|is_last| *is_last), Some(refusals as usize - 1), "{notes:?}");
         }
+    }
+
+    #[test]
+    fn refusals_that_a_client_cannot_have_seen_count_as_one() {
+        let settings = EscalationSettings { enabled: true, refusals: 2, ..EscalationSettings::default() };
+        let (rules, mut levels) = (EscalationRules::of(&settings).expect("they are on"), BucketLevels::default());
+        assert!((0..1_000).all(|n| !rules.note_refusal(&mut levels, n * HEED_NS / 1_000)), "they are one burst");
+        assert!(rules.note_refusal(&mut levels, HEED_NS));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::rules::nanos;
 use super::value::{MethodOverrideTable, MethodOverrides, NamespaceOverrides, RateBuckets};
 use crate::setting::{Filled, Key, Misfit, SOME, SettingsTable, ValueKind, WrittenValue};
 
@@ -32,16 +33,24 @@ settings! {
         /// What happens to a command for which a bucket has no token: `error` refuses it with 111, `slow` lets it wait
         /// until a token is there, and reads no more of the connection meanwhile.
         own on_limit: OnLimit = OnLimit::Error;
-        /// With `on_limit = "slow"`: the longest time for which a command waits, 1ms to 1h; one that would wait longer
-        /// is refused with 111. Keep it below the time after which clients give up: 5s in the SDKs.
+        /// With `on_limit = "slow"`: the longest time for which a command waits after it was read, behind others too, 1ms
+        /// to 1h; one that would wait longer is refused with 111. Keep it below the time after which clients give up: 5s
+        /// in the SDKs.
         own slow_wait_max: Duration = Duration::from_secs(4);
-        /// What follows when commands of a connection are refused again and again.
+        /// What follows when commands are refused again and again.
         section escalation: EscalationSettings = EscalationSettings::default() => own {};
-        /// Users whose buckets this node remembers, and as many that it refuses; of more, the one that was seen the
-        /// longest time ago is forgotten.
+        /// Users that this node remembers, because a bucket of theirs is not full or because it refuses them; of more,
+        /// the one is forgotten of which least is left to remember.
         own users_max_entries: usize = 100_000, SOME;
         /// The same for client addresses; of IPv6 a /64 is one.
         own addresses_max_entries: usize = 100_000, SOME;
+    }
+}
+
+impl RateLimitSettings {
+    /// How long a command may wait for its tokens, nanoseconds; 0 = it is refused at once.
+    pub fn patience_ns(&self) -> u64 {
+        if self.on_limit == OnLimit::Slow { nanos(self.slow_wait_max) } else { 0 }
     }
 }
 
@@ -153,8 +162,8 @@ impl SettingsTable for SharedCommandLimitSettings {
 settings! {
     /// The rate of errors of one connection.
     pub struct ErrorLimitSettings {
-        /// A connection whose client causes more errors than `total` allows is ended with 3509. Faults of the server
-        /// are not counted.
+        /// A connection whose client causes more errors than `total` allows is ended with 3509. Errors that are
+        /// temporary are not counted, nor are tokens whose time is over (109, 110).
         key enabled: bool = false;
         /// Errors are charged and counted in the metrics as if the rate held, and no connection is ended.
         key dry_run: bool = false;
@@ -170,7 +179,8 @@ settings! {
     /// The rate of failed connects of one client address.
     pub struct FailedConnectSettings {
         /// An address whose clients fail to connect more often than `buckets` allow is refused for a while: a token
-        /// that is not valid, none where one is needed, or a refusal of the connect hook that is not temporary.
+        /// that is not valid, none where one is needed, or a refusal of the connect hook that is not temporary. While
+        /// the hook is asked, an attempt counts as a failure.
         key enabled: bool = false;
         /// The rates of failed connects, written as those of commands.
         key buckets: RateBuckets = ();
@@ -180,15 +190,16 @@ settings! {
 }
 
 settings! {
-    /// What follows when commands of a connection are refused again and again.
+    /// What follows when commands are refused again and again.
     pub struct EscalationSettings {
-        /// A connection with `refusals` commands refused by a rate within `interval` is ended with 3013, and new
-        /// connections of its user are refused for a while; of its address, if it is anonymous.
+        /// Whoever has `refusals` commands refused within `interval` by rates of its own is refused for a while: a user
+        /// by `client_command` and `user_command`, whose connection is ended with 3013, an address by
+        /// `address_command`. An anonymous connection is ended.
         key enabled: bool = false;
-        /// How many refused commands end a connection.
+        /// How many refused commands are too many; those of one second count as one.
         key refusals: u32 = 20, ValueKind::Integer(1, 1_000_000);
         /// The time within which they come.
-        key interval: Duration = Duration::from_secs(10);
+        key interval: Duration = Duration::from_secs(60);
         /// For how long new connections are refused: those of a user with error 111, those of an address with HTTP
         /// status 429 (lines are closed).
         key refused_for: Duration = Duration::from_secs(60);

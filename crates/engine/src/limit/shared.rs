@@ -3,36 +3,47 @@
 use std::sync::Arc;
 
 use super::command::{LimitLayer, LimitOutcome, LimitedCommand};
-use super::rules::{BlockRules, CommandCharge, CommandRules, EscalationRules, FailedConnectRules, LimitVerdict, nanos};
-use super::settings::{OnLimit, RateLimitSettings};
+use super::rules::{BlockRules, CommandCharge, CommandRules, EscalationRules, FailedConnectRules, LimitVerdict};
+use super::settings::RateLimitSettings;
 
 /// A client address as a key of tables: of IPv6 a /64, an IPv4 address in its mapped form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressKey(pub u128);
 
+/// Whose connections share buckets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharer<'a> {
+    /// A user, who is not anonymous.
+    User(&'a str),
+    /// A client address.
+    Address(AddressKey),
+}
+
 /// What the rates of users and addresses need of the host: tables that all shards share, and metrics. Times are
 /// nanoseconds of the host's clock.
 pub trait SharedLimits {
-    /// Charges a command to the buckets of a user, who is not anonymous.
-    fn charge_user(&self, user: &str, charge: &CommandCharge<'_>) -> LimitVerdict;
+    /// Charges a command.
+    fn charge(&self, sharer: Sharer<'_>, charge: &CommandCharge<'_>) -> LimitVerdict;
 
-    /// Charges a command to the buckets of an address.
-    fn charge_address(&self, address: AddressKey, charge: &CommandCharge<'_>) -> LimitVerdict;
+    /// Gives the tokens of a command back that was charged and is not carried out.
+    fn give_back(&self, sharer: Sharer<'_>, charge: &CommandCharge<'_>);
+
+    /// Notes that a command was refused by a rate. Returns whether it was one too many: then the sharer is refused for
+    /// a while.
+    fn note_refusal(&self, sharer: Sharer<'_>, now_ns: u64) -> bool;
+
+    /// Whether new connections are refused. Each that is, is counted.
+    fn is_refused(&self, sharer: Sharer<'_>, now_ns: u64) -> bool;
+
+    /// Begins an attempt of an address to connect, of which a backend decides. Returns false, and begins none, if the
+    /// address had too many failed connects in case all attempts under way fail.
+    fn begin_attempt(&self, address: AddressKey, now_ns: u64) -> bool;
+
+    /// An attempt that was begun is over.
+    fn end_attempt(&self, address: AddressKey, now_ns: u64);
 
     /// Notes a failed connect of an address, which is refused for a while if it had too many.
     fn note_failed_connect(&self, address: AddressKey, now_ns: u64);
-
-    /// Refuses new connections of a user until this time.
-    fn refuse_user(&self, user: &str, until_ns: u64, now_ns: u64);
-
-    /// Refuses new connections of an address until this time.
-    fn refuse_address(&self, address: AddressKey, until_ns: u64, now_ns: u64);
-
-    /// Whether new connections of a user are refused. Each that is, is counted.
-    fn is_user_refused(&self, user: &str, now_ns: u64) -> bool;
-
-    /// Whether new connections of an address are refused. Each that is, is counted.
-    fn is_address_refused(&self, address: AddressKey, now_ns: u64) -> bool;
 
     /// Counts a command above a rate.
     fn count_command(&self, layer: LimitLayer, command: LimitedCommand, outcome: LimitOutcome);
@@ -40,7 +51,7 @@ pub trait SharedLimits {
     /// Counts an error of a client above its rate.
     fn count_error(&self, outcome: LimitOutcome);
 
-    /// Counts a connection that was ended because its commands were refused again and again.
+    /// Counts an anonymous connection that was ended because its commands were refused again and again.
     fn count_escalation(&self);
 }
 
@@ -69,12 +80,11 @@ impl RateLimits {
 
     /// The limits of a node.
     pub fn new(settings: &RateLimitSettings, shared: Arc<dyn SharedLimits + Send + Sync>) -> Self {
-        let patience_ns = if settings.on_limit == OnLimit::Slow { nanos(settings.slow_wait_max) } else { 0 };
         RateLimits {
             client: CommandRules::of_client(&settings.client_command),
             errors: BlockRules::of_errors(&settings.client_error),
             escalation: EscalationRules::of(&settings.escalation),
-            patience_ns,
+            patience_ns: settings.patience_ns(),
             has_users: settings.user_command.commands.enabled,
             has_addresses: settings.address_command.commands.enabled,
             has_failed_connects: settings.failed_connect.enabled,

@@ -1,135 +1,97 @@
-//! A table with a bounded number of entries: of more, the one that was used the longest time ago is forgotten.
+//! A table with a bounded number of entries, each of which becomes useless at a time: of more, the one is forgotten of
+//! which that time comes first.
 //!
-//! By hand: `lru` and `quick_cache` do not drop entries that have become useless before the table is full.
+//! By hand: caches (`lru`, `quick_cache`, `moka`) forget by use, or after a time that is the same for all entries.
+
+use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
 use touchline_registry::{FoldState, HashSeed};
 
-/// The number that stands for no entry.
-const NONE: u32 = u32::MAX;
-/// Entries that have become useless and are dropped for each new one, the oldest first. More than one, so that a table
-/// whose entries become useless shrinks.
+/// Entries that have become useless and are dropped for each change. More than one, so that a table whose entries
+/// become useless shrinks.
 const DROPPED: usize = 2;
 
-/// Values by key, in the order of their last use.
+/// Values by key, each with the time from which on nothing is lost if it is forgotten.
 #[derive(Debug)]
-pub struct RecentTable<V> {
+pub struct DueTable<V> {
     entries_max: usize,
-    by_key: HashMap<u128, u32, FoldState>,
-    entries: Vec<RecentEntry<V>>,
-    newest: u32,
-    oldest: u32,
+    by_key: HashMap<u128, (u64, V), FoldState>,
+    /// The same keys, in the order of their times.
+    by_due: BTreeSet<(u64, u128)>,
 }
 
-#[derive(Debug)]
-struct RecentEntry<V> {
-    key: u128,
-    value: V,
-    newer: u32,
-    older: u32,
-}
-
-impl<V: Default> RecentTable<V> {
+impl<V: Default> DueTable<V> {
     /// An empty table of at most `entries_max` entries, and at least one.
     pub fn new(entries_max: usize, seed: HashSeed) -> Self {
-        let entries_max = entries_max.clamp(1, NONE as usize);
-        let by_key = HashMap::with_hasher(seed.fold());
-        RecentTable { entries_max, by_key, entries: Vec::new(), newest: NONE, oldest: NONE }
+        DueTable { entries_max: entries_max.max(1), by_key: HashMap::with_hasher(seed.fold()), by_due: BTreeSet::new() }
     }
 
     /// The number of entries.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.by_key.len()
     }
 
     /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.by_key.is_empty()
     }
 
-    /// The value of a key. This is no use of it.
+    /// The value of a key.
     pub fn get(&self, key: u128) -> Option<&V> {
-        self.by_key.get(&key).map(|index| &self.entries[*index as usize].value)
+        self.by_key.get(&key).map(|(_, value)| value)
     }
 
     /// All values.
     pub fn values(&self) -> impl Iterator<Item = &V> {
-        self.entries.iter().map(|entry| &entry.value)
+        self.by_key.values().map(|(_, value)| value)
     }
 
-    /// The value of a key, the default one if the key is new; it is the newest from now on. `is_useless`: whether
-    /// nothing is lost if a value is forgotten.
-    pub fn use_or_insert(&mut self, key: u128, is_useless: impl Fn(&V) -> bool) -> &mut V {
-        let index = match self.by_key.get(&key) {
-            Some(index) => {
-                let index = *index;
-                self.unlink(index);
-                index
+    /// Changes the value of a key, the default one if the key is new. `change` also returns the time from which on the
+    /// value is useless: one that is useless already is not kept.
+    pub fn change<T>(&mut self, key: u128, now: u64, change: impl FnOnce(&mut V) -> (T, u64)) -> T {
+        self.drop_useless(now);
+        let Some((due, value)) = self.by_key.get_mut(&key) else {
+            let mut value = V::default();
+            let (outcome, due) = change(&mut value);
+            if due > now {
+                self.make_room();
+                self.by_key.insert(key, (due, value));
+                self.by_due.insert((due, key));
             }
-            None => {
-                self.make_room(is_useless);
-                let index = self.entries.len() as u32;
-                self.entries.push(RecentEntry { key, value: V::default(), newer: NONE, older: NONE });
-                self.by_key.insert(key, index);
-                index
-            }
+            return outcome;
         };
-        self.link_newest(index);
-        &mut self.entries[index as usize].value
-    }
-
-    fn make_room(&mut self, is_useless: impl Fn(&V) -> bool) {
-        for _ in 0..DROPPED {
-            if self.oldest != NONE && is_useless(&self.entries[self.oldest as usize].value) {
-                self.drop_oldest();
+        let (outcome, new_due) = change(value);
+        let old_due = std::mem::replace(due, new_due);
+        if new_due <= now {
+            self.by_key.remove(&key);
+        }
+        if new_due != old_due || new_due <= now {
+            self.by_due.remove(&(old_due, key));
+            if new_due > now {
+                self.by_due.insert((new_due, key));
             }
         }
-        while self.entries.len() >= self.entries_max {
-            self.drop_oldest();
+        outcome
+    }
+
+    fn drop_useless(&mut self, now: u64) {
+        for _ in 0..DROPPED {
+            if self.by_due.first().is_some_and(|(due, _)| *due <= now) {
+                self.drop_first();
+            }
         }
     }
 
-    fn drop_oldest(&mut self) {
-        let index = self.oldest;
-        self.unlink(index);
-        let dropped = self.entries.swap_remove(index as usize);
-        self.by_key.remove(&dropped.key);
-        // The last entry has moved to the free place.
-        if let Some(moved) = self.entries.get(index as usize) {
-            let (key, newer, older) = (moved.key, moved.newer, moved.older);
-            self.by_key.insert(key, index);
-            self.set_older_of(newer, index);
-            self.set_newer_of(older, index);
+    fn make_room(&mut self) {
+        while self.len() >= self.entries_max {
+            self.drop_first();
         }
     }
 
-    fn unlink(&mut self, index: u32) {
-        let RecentEntry { newer, older, .. } = self.entries[index as usize];
-        self.set_older_of(newer, older);
-        self.set_newer_of(older, newer);
-    }
-
-    fn link_newest(&mut self, index: u32) {
-        let before = self.newest;
-        let entry = &mut self.entries[index as usize];
-        (entry.newer, entry.older) = (NONE, before);
-        self.newest = index;
-        self.set_newer_of(before, index);
-    }
-
-    /// Makes `older` the next older one of an entry; of none, it is the newest.
-    fn set_older_of(&mut self, index: u32, older: u32) {
-        match index {
-            NONE => self.newest = older,
-            index => self.entries[index as usize].older = older,
-        }
-    }
-
-    /// Makes `newer` the next newer one of an entry; of none, it is the oldest.
-    fn set_newer_of(&mut self, index: u32, newer: u32) {
-        match index {
-            NONE => self.oldest = newer,
-            index => self.entries[index as usize].newer = newer,
+    fn drop_first(&mut self) {
+        if let Some((_, key)) = self.by_due.pop_first() {
+            self.by_key.remove(&key);
         }
     }
 }
@@ -140,53 +102,52 @@ mod tests {
 
     use super::*;
 
-    fn table(entries_max: usize) -> RecentTable<u64> {
-        RecentTable::new(entries_max, HashSeed::repeatable(7))
-    }
-
     #[test]
     fn entries_that_have_become_useless_go_before_the_table_is_full() {
-        let mut table = table(1_000);
-        for key in 0..100 {
-            *table.use_or_insert(key, |_| false) = 1;
-        }
-        for key in 100..200 {
-            *table.use_or_insert(key, |_| true) = 1;
-        }
-        assert!(table.len() <= 2, "{}", table.len());
+        let mut table = DueTable::<u64>::new(1_000, HashSeed::repeatable(7));
+        (0..100).for_each(|key| table.change(key, 0, |_| ((), 1)));
+        assert_eq!(table.len(), 100);
+        (100..150).for_each(|key| table.change(key, 1, |_| ((), 2)));
+        assert_eq!(table.len(), 50);
     }
 
     proptest! {
-        /// Against a list in the order of use.
+        /// Against a list: only what is of use is kept, and of too much what is of use the longest.
         #[test]
-        fn it_holds_what_was_used_last(
-            entries_max in 1_usize..20, uses in prop::collection::vec((0_u128..40, any::<bool>()), 0..400),
+        fn it_holds_what_is_of_use_the_longest(
+            entries_max in 1_usize..20,
+            steps in prop::collection::vec((0_u128..40, 0_u64..60, 0_u64..3), 0..400),
         ) {
-            let mut table = table(entries_max);
-            let mut known: Vec<(u128, u64)> = Vec::new();
-            for (key, is_look) in uses {
-                if is_look {
-                    let expected = known.iter().find(|(known, _)| *known == key).map(|(_, value)| value);
-                    prop_assert_eq!(table.get(key), expected);
-                    continue;
+            let mut table = DueTable::<u64>::new(entries_max, HashSeed::repeatable(7));
+            let mut known: Vec<(u64, u128, u64)> = Vec::new();
+            let mut now = 0;
+            for (key, lasts, passes) in steps {
+                now += passes;
+                let due = now + lasts;
+                let value = table.change(key, now, |value| {
+                    *value += 1;
+                    (*value, due)
+                });
+                known.sort_unstable();
+                for _ in 0..DROPPED {
+                    if known.first().is_some_and(|(due, ..)| *due <= now) {
+                        known.remove(0);
+                    }
                 }
-                let value = table.use_or_insert(key, |_| false);
-                *value += 1;
-                let value = *value;
-                let before = known.iter().position(|(known, _)| *known == key).map(|index| known.remove(index).1);
+                let before = known.iter().position(|(_, known, _)| *known == key).map(|index| known.remove(index).2);
                 prop_assert_eq!(value, before.unwrap_or_default() + 1);
-                known.push((key, value));
-                if known.len() > entries_max {
-                    known.remove(0);
+                if due > now {
+                    if before.is_none() && known.len() >= entries_max {
+                        known.remove(0);
+                    }
+                    known.push((due, key, value));
                 }
                 prop_assert_eq!(table.len(), known.len());
-                prop_assert_eq!(table.by_key.len(), known.len());
+                prop_assert_eq!(table.by_due.len(), known.len());
+                for (_, key, value) in &known {
+                    prop_assert_eq!(table.get(*key), Some(value));
+                }
             }
-            let mut values: Vec<u64> = table.values().copied().collect();
-            let mut expected: Vec<u64> = known.iter().map(|(_, value)| *value).collect();
-            values.sort_unstable();
-            expected.sort_unstable();
-            prop_assert_eq!(values, expected);
         }
     }
 }

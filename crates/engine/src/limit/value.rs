@@ -52,8 +52,10 @@ fn interval_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D
 }
 
 fn rate_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
-    let rate = u32::deserialize(deserializer)?;
-    if rate == 0 { Err(de::Error::custom("a rate is above zero")) } else { Ok(rate) }
+    let rate = i64::deserialize(deserializer)?;
+    u32::try_from(rate).ok().filter(|rate| *rate > 0).ok_or_else(|| {
+        de::Error::custom(format!("rate is {rate}: expected a whole number above zero, at most 1000000"))
+    })
 }
 
 impl RateBucket {
@@ -89,12 +91,18 @@ impl SettingValue for RateBuckets {
 
     /// Text is a JSON list.
     fn read(_: ValueKind, written: &WrittenValue<'_>) -> Result<Self, Misfit> {
-        json_of(written)?.map_or_else(|| Ok(Self::default()), |json| serde_json::from_value(json).map_err(|_| None))
+        let Some(json) = json_of(written)? else { return Ok(Self::default()) };
+        if json.is_array() { serde_json::from_value(json).map_err(reason) } else { Err(None) }
     }
 
     fn show(&self) -> String {
         self.json().to_string()
     }
+}
+
+/// What is wrong within a list or a table.
+fn reason(error: serde_json::Error) -> Misfit {
+    Some(error.to_string())
 }
 
 /// An override without its name.
@@ -109,7 +117,7 @@ struct OverrideJson {
 
 impl RateOverride {
     fn read(name: String, json: Json) -> Result<Self, Misfit> {
-        let OverrideJson { enabled, buckets } = serde_json::from_value(json).map_err(|_| None)?;
+        let OverrideJson { enabled, buckets } = serde_json::from_value(json).map_err(reason)?;
         Ok(RateOverride { name, enabled, buckets })
     }
 

@@ -24,7 +24,6 @@ impl Session {
         }
         let Some(reason) = bans.judge(&self.user, self.token, context.now_s()) else { return true };
         bans.count_refused(BanRefusal::Banned(reason));
-        self.note_failed_connect(context);
         context.because(reason.cause(), "");
         context.disconnect(reason.disconnect());
         false

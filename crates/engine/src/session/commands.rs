@@ -9,7 +9,7 @@ use touchline_protocol::command::{Command, CommandKind, Commands};
 use touchline_protocol::message::Encoding;
 use touchline_protocol::stream::ChannelName;
 
-use super::context::Context;
+use super::context::{Context, SessionSettings};
 use super::flow::Deferred;
 use super::hook_state::HookState;
 use super::limits::Toll;
@@ -22,6 +22,9 @@ use crate::settings::ClientSettings;
 
 /// Control frames that a client may send before it has connected. Libraries send one or two.
 const EARLY_FRAMES_MAX: u8 = 16;
+
+/// Bytes that are read of a client behind a command that waits for its rate; the rest waits in the socket.
+const READ_AHEAD_MAX: usize = 16 * 1024;
 
 /// What has been executed of an input.
 struct Executed {
@@ -52,7 +55,8 @@ impl Session {
             self.connect_one_way(input, context);
             return 1;
         }
-        let Executed { count, used, is_paid } = self.execute_commands(input, false, context);
+        let now_us = context.now_us;
+        let Executed { count, used, is_paid } = self.execute_commands(input, false, |_| now_us, context);
         self.defer(&input[used..], context);
         if is_paid && let Some(deferred) = self.rare.as_mut().and_then(|rare| rare.deferred.as_mut()) {
             deferred.is_paid = true;
@@ -64,8 +68,14 @@ impl Session {
     }
 
     /// Executes commands while there is room and their rates allow it. `is_paid`: the first of them has been charged to
-    /// its rates.
-    fn execute_commands(&mut self, input: &[u8], mut is_paid: bool, context: &mut Context<'_>) -> Executed {
+    /// its rates. `read_us`: when the byte at a place of the input was read, as of [`Context::now_us`].
+    fn execute_commands(
+        &mut self,
+        input: &[u8],
+        mut is_paid: bool,
+        read_us: impl Fn(usize) -> u64,
+        context: &mut Context<'_>,
+    ) -> Executed {
         let mut commands = Commands::read(context.effects.messages.encoding(), input);
         let (node, mut count) = (context.node, 0);
         while self.has_room(context) {
@@ -76,7 +86,10 @@ impl Session {
                 return Executed::all(count + 1, input);
             };
             let toll = match &node.limits {
-                Some(limits) if !std::mem::take(&mut is_paid) => self.charge_command(limits, &command, context),
+                Some(limits) if !std::mem::take(&mut is_paid) => {
+                    let last_byte = (input.len() - commands.rest().len()).saturating_sub(1);
+                    self.charge_command(limits, &command, read_us(last_byte), context)
+                }
                 _ => Toll::Paid,
             };
             if toll == Toll::Later {
@@ -173,14 +186,25 @@ impl Session {
         rare.deferred.is_some() || rare.hooks.as_ref().is_some_and(|hooks| hooks.has_ready())
     }
 
+    /// Whether input is to be read although a command waits for its rate: the time for which the commands behind it wait
+    /// begins when they are read, and a client that leaves is noticed.
+    pub fn reads_ahead(&self, node: &SessionSettings) -> bool {
+        let most = READ_AHEAD_MAX.min(node.deferred_max / 2);
+        self.deferred().is_some_and(|deferred| deferred.is_paid && deferred.bytes.len() - deferred.at < most)
+    }
+
+    /// Whether a command waits for its rate.
+    pub fn waits_for_rate(&self) -> bool {
+        self.deferred().is_some_and(|deferred| deferred.is_paid)
+    }
+
     fn deferred(&self) -> Option<&Deferred> {
         self.rare.as_ref()?.deferred.as_ref()
     }
 
     /// Bytes that the session holds for its client: commands that wait, and the beginning of a connect reply.
     pub fn buffered_bytes(&self) -> usize {
-        let deferred =
-            self.deferred().map_or(0, |deferred| deferred.bytes.capacity()) + self.hooks().map_or(0, HookState::size);
+        let deferred = self.deferred().map_or(0, Deferred::size) + self.hooks().map_or(0, HookState::size);
         match &self.phase {
             Phase::Connecting(connecting) => deferred + connecting.subs_bytes + connecting.held_bytes,
             _ => deferred,
@@ -198,8 +222,10 @@ impl Session {
             return ready;
         }
         let Some(mut deferred) = self.rare.as_mut().and_then(|rare| rare.deferred.take()) else { return ready };
+        let (at, now_us) = (deferred.at, context.now_us);
+        let read_us = |place| deferred.arrival_us(at + place).unwrap_or(now_us);
         let Executed { count, used, is_paid } =
-            self.execute_commands(&deferred.bytes[deferred.at..], deferred.is_paid, context);
+            self.execute_commands(&deferred.bytes[at..], deferred.is_paid, read_us, context);
         (deferred.at, deferred.is_paid) = (deferred.at + used, is_paid);
         if !is_blank(&deferred.bytes[deferred.at..], context) && self.is_listening() {
             self.rare.get_or_insert_default().deferred = Some(deferred);
@@ -213,13 +239,16 @@ impl Session {
             return;
         }
         let deferred = self.rare.get_or_insert_default().deferred.get_or_insert_default();
-        deferred.bytes.drain(..std::mem::take(&mut deferred.at));
+        deferred.trim();
         if deferred.bytes.len() + input.len() > context.node.deferred_max {
             return context.disconnect(Disconnect::TOO_MANY_REQUESTS);
         }
         deferred.bytes.extend_from_slice(input);
         if context.effects.messages.encoding() != Encoding::Protobuf {
             deferred.bytes.push(b'\n');
+        }
+        if context.node.limits.as_ref().is_some_and(|limits| limits.patience_ns > 0) {
+            deferred.note_arrival(context.now_us);
         }
     }
 

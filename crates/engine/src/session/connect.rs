@@ -40,7 +40,10 @@ impl Session {
             context.effects.program = Some(((*request.name).into(), (*request.version).into()));
         }
         if asks_connect_hook(&request.token, context, &mut ()) {
-            return self.ask_connect(command, request, context);
+            if context.node.limits.is_none() || self.may_ask_connect(command, context) {
+                self.ask_connect(command, request, context);
+            }
+            return;
         }
         match self.authenticate(&request.token, context) {
             Ok(claims) if request.token.is_empty() => {
@@ -355,6 +358,9 @@ impl Session {
     ) {
         for (channel, mut request) in subs {
             if context.effects.disconnect.is_some() || self.find(&channel, context.hub).is_some() {
+                continue;
+            }
+            if context.node.limits.is_some() && !self.may_wish(&channel, context) {
                 continue;
             }
             request.channel = channel;

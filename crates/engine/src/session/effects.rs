@@ -36,6 +36,8 @@ pub struct Effects {
     pub program: Option<(Box<str>, Box<str>)>,
     /// Numbers of the errors that were sent to the client; for metrics.
     pub errors: Vec<u32>,
+    /// How many of these errors are the client's own doing, and count for its rate of errors.
+    pub(super) client_errors: u32,
     /// Causes of the client's refusals; for the log.
     pub refusals: Vec<RefusalReport>,
     /// The client gets the cause, too.

@@ -22,6 +22,39 @@ pub(super) struct Deferred {
     pub(super) at: usize,
     /// The next command has been charged to its rates.
     pub(super) is_paid: bool,
+    /// Where the bytes that came at one time end, and that time, microseconds; kept where commands wait for rates.
+    pub(super) arrivals: Vec<(usize, u64)>,
+}
+
+impl Deferred {
+    /// Forgets the commands that have been executed.
+    pub(super) fn trim(&mut self) {
+        let at = std::mem::take(&mut self.at);
+        if at > 0 {
+            self.bytes.drain(..at);
+            self.arrivals.retain(|(end, _)| *end > at);
+            self.arrivals.iter_mut().for_each(|(end, _)| *end -= at);
+        }
+    }
+
+    /// Notes when the bytes came that have no time yet.
+    pub(super) fn note_arrival(&mut self, now_us: u64) {
+        match self.arrivals.last_mut() {
+            Some((end, at_us)) if *at_us == now_us => *end = self.bytes.len(),
+            _ => self.arrivals.push((self.bytes.len(), now_us)),
+        }
+    }
+
+    /// When the byte at this place came, microseconds; `None` = it was not noted.
+    pub(super) fn arrival_us(&self, place: usize) -> Option<u64> {
+        let index = self.arrivals.partition_point(|(end, _)| *end <= place);
+        self.arrivals.get(index).map(|(_, at_us)| *at_us)
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn size(&self) -> usize {
+        self.bytes.capacity() + self.arrivals.capacity() * size_of::<(usize, u64)>()
+    }
 }
 
 impl Flow {

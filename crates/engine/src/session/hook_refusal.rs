@@ -61,7 +61,7 @@ impl Context<'_> {
     /// Replies to a command with an error of the backend.
     pub(super) fn refuse_as(&mut self, hook: HookKind, command: u32, error: &HookError, channel: &str) {
         self.note_refusal_of(hook, error.code, channel);
-        self.effects.errors.push(error.code);
+        self.effects.note_error(error.code, error.temporary);
         let HookError { code, message, temporary } = error;
         self.effects.messages.reply(command, &Reply::Refusal { code: *code, message, temporary: *temporary });
     }

@@ -293,6 +293,9 @@ impl Session {
         context: &mut Context<'_>,
     ) {
         self.phase = Phase::AwaitingConnect;
+        if !self.end_attempt(command, context) {
+            return;
+        }
         match outcome {
             HookOutcome::Result(HookResult::Connect(answer)) => {
                 self.admit(command, subs, ClientAdmission::of_hook(*answer), context);

@@ -1,6 +1,8 @@
 //! What a session remembers for rates.
 
-use crate::limit::{AddressKey, BucketLevels};
+use std::sync::Arc;
+
+use crate::limit::{AddressKey, BucketLevels, SharedLimits};
 
 /// What rates need of a session.
 #[derive(Debug, Default)]
@@ -11,6 +13,39 @@ pub(super) struct LimitState {
     pub(super) commands: BucketLevels,
     /// The buckets of the connection's errors.
     pub(super) errors: BucketLevels,
-    /// The bucket of the connection's refused commands.
+    /// The buckets of the connection's refused commands; of an anonymous client.
     pub(super) refusals: BucketLevels,
+    /// The connect of which the backend decides; `None` = it is not under way, or failed connects have no rate.
+    pub(super) attempt: Option<ConnectAttempt>,
+}
+
+/// An attempt to connect that is under way until this is dropped, so that its end is counted exactly once.
+pub(super) struct ConnectAttempt {
+    shared: Arc<dyn SharedLimits + Send + Sync>,
+    address: AddressKey,
+    began_ns: u64,
+}
+
+impl ConnectAttempt {
+    /// Begins an attempt; `None` = the address may not try.
+    pub(super) fn begin(
+        shared: &Arc<dyn SharedLimits + Send + Sync>,
+        address: AddressKey,
+        now_ns: u64,
+    ) -> Option<Self> {
+        let may_try = shared.begin_attempt(address, now_ns);
+        may_try.then(|| ConnectAttempt { shared: Arc::clone(shared), address, began_ns: now_ns })
+    }
+}
+
+impl Drop for ConnectAttempt {
+    fn drop(&mut self) {
+        self.shared.end_attempt(self.address, self.began_ns);
+    }
+}
+
+impl std::fmt::Debug for ConnectAttempt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ConnectAttempt").field(&self.address).finish()
+    }
 }

@@ -1,15 +1,17 @@
 //! Rates of what a client does: each command is charged before it is carried out, and before a backend is asked.
 //!
-//! A command is charged when it is read, once; one that waits for its token is the first that is carried out
-//! afterwards. `connect` never waits: it is refused.
+//! A command is charged once, when its turn has come; one that waits for its token is the first that is carried out
+//! afterwards. `connect` never waits: it takes its token in advance, or is refused.
 
-use touchline_protocol::command::{Command, CommandKind};
+use touchline_protocol::command::{Command, CommandKind, Commands};
 use touchline_protocol::{Disconnect, Error};
 
 use super::context::Context;
-use super::limit_state::LimitState;
+use super::limit_state::{ConnectAttempt, LimitState};
 use super::state::Session;
-use crate::limit::{AddressKey, CommandCharge, LimitLayer, LimitOutcome, LimitVerdict, LimitedCommand, RateLimits};
+use crate::limit::{
+    AddressKey, CommandCharge, LimitLayer, LimitOutcome, LimitVerdict, LimitedCommand, RateLimits, Sharer,
+};
 
 /// What becomes of a command by its rates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +32,8 @@ const ABOVE: [&str; LimitLayer::ALL.len()] = [
 ];
 const USER_REFUSED: &str = "client.rate_limit.escalation: the user is refused for a while";
 const ADDRESS_REFUSED: &str = "client.rate_limit: the address is refused for a while, by escalation or failed_connect";
+const TOO_MANY_ATTEMPTS: &str =
+    "client.rate_limit.failed_connect: the address has as many connects under way as may fail";
 const TOO_MANY_REFUSALS: &str = "client.rate_limit.escalation: too many commands were refused by their rates";
 const TOO_MANY_ERRORS: &str = "client.rate_limit.client_error: the client has caused too many errors";
 
@@ -47,78 +51,152 @@ impl Session {
         self.rare.as_ref()?.limits.as_ref()?.address
     }
 
-    /// Charges a command of a connected client: to the connection, to its user, to its address. The first of them that
-    /// has no token decides.
+    /// Charges a command of a connected client to its connection, its user and its address, or to none of them. The first
+    /// that has no token decides. `read_us`: when the command was read, as of [`Context::now_us`].
     pub(super) fn charge_command(
         &mut self,
         limits: &RateLimits,
         Command { id, operation }: &Command<'_>,
+        read_us: u64,
         context: &mut Context<'_>,
     ) -> Toll {
         let Some(operation) = operation.as_ref().filter(|_| *id != 0 && self.is_connected()) else { return Toll::Paid };
         let Some((command, detail)) = limited(operation, context) else { return Toll::Paid };
-        let charge = CommandCharge { command, detail, now_ns: context.now_ns(), patience_ns: limits.patience_ns };
-        let mut wait_ns = 0;
-        for layer in LimitLayer::ALL {
+        let waited_ns = context.now_us.saturating_sub(read_us).saturating_mul(1_000);
+        let patience_ns = limits.patience_ns.saturating_sub(waited_ns);
+        let charge = CommandCharge { command, detail, now_ns: context.now_ns(), patience_ns, is_over: false };
+        // Who leaves a channel that he is not in costs others nothing: it is never refused.
+        let is_idle = matches!(operation, CommandKind::Unsubscribe(request) if !self.is_in(&request.channel, context));
+        let layers = if is_idle { &LimitLayer::ALL[..1] } else { &LimitLayer::ALL[..] };
+        let waits_ns = match self.charge_layers(limits, layers, charge) {
+            Ok(waits_ns) => waits_ns,
+            Err(layer) => {
+                self.refuse_above(limits, layer, *id, context);
+                return Toll::Refused;
+            }
+        };
+        for (layer, _) in LimitLayer::ALL.into_iter().zip(waits_ns).filter(|(_, wait_ns)| *wait_ns > 0) {
+            limits.shared.count_command(layer, command, LimitOutcome::Slowed);
+        }
+        match waits_ns.into_iter().max() {
+            Some(wait_ns @ 1..) => {
+                context.effects.hold_until_us = Some(context.now_us.saturating_add(wait_ns.div_ceil(1_000)));
+                Toll::Later
+            }
+            _ => Toll::Paid,
+        }
+    }
+
+    fn is_in(&self, channel: &str, context: &Context<'_>) -> bool {
+        self.find(channel, context.hub).is_some()
+    }
+
+    /// Charges a command to layers, to all of them or to none. Returns for each how long it takes until its tokens are
+    /// there, nanoseconds.
+    ///
+    /// # Errors
+    /// The first layer that refuses the command.
+    fn charge_layers(
+        &mut self,
+        limits: &RateLimits,
+        layers: &[LimitLayer],
+        mut charge: CommandCharge<'_>,
+    ) -> Result<[u64; LimitLayer::ALL.len()], LimitLayer> {
+        let mut waits_ns = [0; LimitLayer::ALL.len()];
+        for (index, layer) in layers.iter().copied().enumerate() {
             match self.charge_layer(limits, layer, &charge) {
-                LimitVerdict::Allowed(layer_ns) => {
-                    if layer_ns > 0 {
-                        limits.shared.count_command(layer, command, LimitOutcome::Slowed);
-                    }
-                    wait_ns = wait_ns.max(layer_ns);
+                LimitVerdict::Allowed(wait_ns) => waits_ns[layer as usize] = wait_ns,
+                LimitVerdict::Over => {
+                    limits.shared.count_command(layer, charge.command, LimitOutcome::Allowed);
+                    charge.is_over = true;
                 }
-                LimitVerdict::Over => limits.shared.count_command(layer, command, LimitOutcome::Allowed),
                 LimitVerdict::Refused => {
-                    limits.shared.count_command(layer, command, LimitOutcome::Refused);
-                    self.refuse_above(limits, layer, *id, context);
-                    return Toll::Refused;
+                    limits.shared.count_command(layer, charge.command, LimitOutcome::Refused);
+                    if !charge.is_over {
+                        self.give_back(limits, &layers[..index], &charge);
+                    }
+                    return Err(layer);
                 }
             }
         }
-        if wait_ns == 0 {
-            return Toll::Paid;
+        Ok(waits_ns)
+    }
+
+    /// Who shares the buckets of a layer; `None` = the layer has no rates, or they are not of this client.
+    fn sharer(&self, limits: &RateLimits, layer: LimitLayer) -> Option<Sharer<'_>> {
+        match layer {
+            LimitLayer::User if limits.has_users && !self.user.is_empty() => Some(Sharer::User(&self.user)),
+            LimitLayer::Address if limits.has_addresses => self.address().map(Sharer::Address),
+            _ => None,
         }
-        context.effects.hold_until_us = Some(context.now_us.saturating_add(wait_ns.div_ceil(1_000)));
-        Toll::Later
     }
 
     /// Charges a command to one layer, if that has rates and they are of this client.
     fn charge_layer(&mut self, limits: &RateLimits, layer: LimitLayer, charge: &CommandCharge<'_>) -> LimitVerdict {
-        match layer {
-            LimitLayer::Client => match &limits.client {
-                Some(rules) => rules.charge(&mut self.limit_state().commands, charge),
+        match (layer, &limits.client) {
+            (LimitLayer::Client, Some(rules)) => rules.charge(&mut self.limit_state().commands, charge),
+            _ => match self.sharer(limits, layer) {
+                Some(sharer) => limits.shared.charge(sharer, charge),
                 None => LimitVerdict::Allowed(0),
             },
-            LimitLayer::User if limits.has_users && !self.user.is_empty() => {
-                limits.shared.charge_user(&self.user, charge)
-            }
-            LimitLayer::Address if limits.has_addresses => match self.address() {
-                Some(address) => limits.shared.charge_address(address, charge),
-                None => LimitVerdict::Allowed(0),
-            },
-            LimitLayer::User | LimitLayer::Address => LimitVerdict::Allowed(0),
         }
     }
 
-    /// Refuses a command that is above a rate. A connection whose commands are refused again and again is ended.
-    fn refuse_above(&mut self, limits: &RateLimits, layer: LimitLayer, command: u32, context: &mut Context<'_>) {
-        note_cause(ABOVE[layer as usize], context);
-        context.effects.refuse(command, Error::TOO_MANY_REQUESTS);
-        let now_ns = context.now_ns();
-        if let Some(rules) = &limits.escalation
-            && rules.note_refusal(&mut self.limit_state().refusals, now_ns)
-        {
-            let until_ns = now_ns.saturating_add(rules.refused_for_ns);
-            match self.address() {
-                _ if !self.user.is_empty() => limits.shared.refuse_user(&self.user, until_ns, now_ns),
-                Some(address) => limits.shared.refuse_address(address, until_ns, now_ns),
-                None => {}
+    /// Gives tokens back that a command has taken and does not use.
+    fn give_back(&mut self, limits: &RateLimits, layers: &[LimitLayer], charge: &CommandCharge<'_>) {
+        for layer in layers.iter().copied() {
+            match (layer, &limits.client) {
+                (LimitLayer::Client, Some(rules)) => rules.give_back(&mut self.limit_state().commands, charge),
+                _ => {
+                    if let Some(sharer) = self.sharer(limits, layer) {
+                        limits.shared.give_back(sharer, charge);
+                    }
+                }
             }
-            limits.shared.count_escalation();
-            context.because(TOO_MANY_REFUSALS, "");
-            return context.disconnect(Disconnect::TOO_MANY_REQUESTS);
         }
-        self.charge_error(limits, context);
+    }
+
+    /// The session ends: gives the tokens of the command back that waits for them.
+    pub(super) fn give_back_unused(&mut self, context: &Context<'_>) {
+        let node = context.node;
+        let Some(limits) = &node.limits else { return };
+        let Some(deferred) = self.rare.as_mut().and_then(|rare| rare.deferred.take()).filter(|all| all.is_paid) else {
+            return;
+        };
+        let mut waiting = Commands::read(context.effects.messages.encoding(), &deferred.bytes[deferred.at..]);
+        if let Some(Ok(Command { operation: Some(operation), .. })) = waiting.next()
+            && let Some((command, detail)) = limited(&operation, context)
+        {
+            let charge = CommandCharge { command, detail, now_ns: context.now_ns(), patience_ns: 0, is_over: false };
+            self.give_back(limits, &LimitLayer::ALL[1..], &charge);
+        }
+    }
+
+    /// Refuses a command that is above a rate, and counts that at the one whose rate it is: who goes on all the same is
+    /// refused for a while. A connection ends by rates of its own, or of its user; not by what others of its address do.
+    fn refuse_above(&mut self, limits: &RateLimits, layer: LimitLayer, command: u32, context: &mut Context<'_>) {
+        context.because(ABOVE[layer as usize], "");
+        context.effects.refuse(command, Error::TOO_MANY_REQUESTS);
+        let Some(rules) = &limits.escalation else { return };
+        let now_ns = context.now_ns();
+        let is_one_too_many = match (layer, self.address()) {
+            (LimitLayer::Address, Some(address)) => {
+                limits.shared.note_refusal(Sharer::Address(address), now_ns);
+                false
+            }
+            _ if !self.user.is_empty() => limits.shared.note_refusal(Sharer::User(&self.user), now_ns),
+            _ => {
+                let is_one_too_many = rules.note_refusal(&mut self.limit_state().refusals, now_ns);
+                if is_one_too_many {
+                    limits.shared.count_escalation();
+                }
+                is_one_too_many
+            }
+        };
+        if is_one_too_many {
+            context.because(TOO_MANY_REFUSALS, "");
+            context.disconnect(Disconnect::TOO_MANY_REQUESTS);
+        }
     }
 
     /// Charges a connect to the client's address. Returns false, and refuses it, if it is above a rate or the address
@@ -126,17 +204,39 @@ impl Session {
     pub(super) fn may_try_connect(&mut self, command: u32, context: &mut Context<'_>) -> bool {
         let node = context.node;
         let Some((limits, address)) = node.limits.as_ref().zip(self.address()) else { return true };
-        if limits.shared.is_address_refused(address, context.now_ns()) {
+        if limits.shared.is_refused(Sharer::Address(address), context.now_ns()) {
             return self.refuse_attempt(command, ADDRESS_REFUSED, context);
         }
         self.charge_connect(limits, LimitLayer::Address, command, context)
     }
 
-    /// The same for the user of a client that has proved who it is.
+    /// Whether a backend may be asked about a connect: it counts as a failed one until the backend has answered.
+    pub(super) fn may_ask_connect(&mut self, command: u32, context: &mut Context<'_>) -> bool {
+        let node = context.node;
+        let limits = node.limits.as_ref().filter(|limits| limits.has_failed_connects);
+        let Some((limits, address)) = limits.zip(self.address()) else { return true };
+        let attempt = ConnectAttempt::begin(&limits.shared, address, context.now_ns());
+        let may_try = attempt.is_some();
+        self.limit_state().attempt = attempt;
+        may_try || self.refuse_attempt(command, TOO_MANY_ATTEMPTS, context)
+    }
+
+    /// The backend has answered a connect. Returns false, and refuses it, if the address was refused meanwhile.
+    pub(super) fn end_attempt(&mut self, command: u32, context: &mut Context<'_>) -> bool {
+        let state = self.rare.as_mut().and_then(|rare| rare.limits.as_mut());
+        let Some(limits) = context.node.limits.as_ref().filter(|_| state.is_some_and(|s| s.attempt.take().is_some()))
+        else {
+            return true;
+        };
+        let is_refused = |address| limits.shared.is_refused(Sharer::Address(address), context.now_ns());
+        !self.address().is_some_and(is_refused) || self.refuse_attempt(command, ADDRESS_REFUSED, context)
+    }
+
+    /// The same as [`Session::may_try_connect`] for the user of a client that has proved who it is.
     pub(super) fn may_connect_as_user(&mut self, command: u32, context: &mut Context<'_>) -> bool {
         let node = context.node;
         let Some(limits) = node.limits.as_ref().filter(|_| !self.user.is_empty()) else { return true };
-        if limits.shared.is_user_refused(&self.user, context.now_ns()) {
+        if limits.shared.is_refused(Sharer::User(&self.user), context.now_ns()) {
             return self.refuse_attempt(command, USER_REFUSED, context);
         }
         self.charge_connect(limits, LimitLayer::User, command, context)
@@ -149,20 +249,26 @@ impl Session {
         command: u32,
         context: &mut Context<'_>,
     ) -> bool {
-        let connect = LimitedCommand::Connect;
-        let charge = CommandCharge { command: connect, detail: "", now_ns: context.now_ns(), patience_ns: 0 };
-        let outcome = match self.charge_layer(limits, layer, &charge) {
-            LimitVerdict::Allowed(_) => return true,
-            LimitVerdict::Over => LimitOutcome::Allowed,
-            LimitVerdict::Refused => LimitOutcome::Refused,
-        };
-        limits.shared.count_command(layer, connect, outcome);
-        outcome == LimitOutcome::Allowed || self.refuse_attempt(command, ABOVE[layer as usize], context)
+        let charge = charge_at_once(limits, LimitedCommand::Connect, "", context);
+        self.charge_layers(limits, &[layer], charge).is_ok()
+            || self.refuse_attempt(command, ABOVE[layer as usize], context)
+    }
+
+    /// Charges a subscription that a client of a one-way transport asks for when it connects. Returns whether it may be
+    /// made.
+    pub(super) fn may_wish(&mut self, channel: &str, context: &mut Context<'_>) -> bool {
+        let node = context.node;
+        let Some(limits) = &node.limits else { return true };
+        let charge = charge_at_once(limits, LimitedCommand::Subscribe, node.namespaces.namespace_of(channel), context);
+        let Err(layer) = self.charge_layers(limits, &LimitLayer::ALL, charge) else { return true };
+        context.because(ABOVE[layer as usize], channel);
+        context.effects.number_cause(Error::TOO_MANY_REQUESTS.code);
+        false
     }
 
     /// Refuses a connect. Always false.
     fn refuse_attempt(&mut self, command: u32, cause: &'static str, context: &mut Context<'_>) -> bool {
-        note_cause(cause, context);
+        context.because(cause, "");
         self.refuse_connect(command, Error::TOO_MANY_REQUESTS, context);
         false
     }
@@ -174,59 +280,44 @@ impl Session {
         }
     }
 
-    /// Charges the errors that the client has just got to its connection; too many of them end it. The shard calls it
+    /// Charges the errors that the client has just caused to its connection; too many of them end it. The shard calls it
     /// after each decision.
     #[inline]
     pub fn charge_errors(&mut self, context: &mut Context<'_>) {
-        if !context.effects.errors.is_empty() {
-            self.charge_new_errors(context);
+        let count = std::mem::take(&mut context.effects.client_errors);
+        if count > 0 {
+            self.charge_new_errors(count, context);
         }
     }
 
-    fn charge_new_errors(&mut self, context: &mut Context<'_>) {
-        let node = context.node;
-        let Some(limits) = &node.limits else { return };
-        for index in 0..context.effects.errors.len() {
-            if is_of_client(context.effects.errors[index]) {
-                self.charge_error(limits, context);
+    fn charge_new_errors(&mut self, count: u32, context: &mut Context<'_>) {
+        let rules = context.node.limits.as_ref().and_then(|limits| Some((limits, limits.errors.as_ref()?)));
+        let Some((limits, rules)) = rules.filter(|_| self.is_listening() && context.effects.disconnect.is_none())
+        else {
+            return;
+        };
+        for _ in 0..count {
+            match rules.charge(&mut self.limit_state().errors, context.now_ns()) {
+                LimitVerdict::Allowed(_) => {}
+                LimitVerdict::Over => limits.shared.count_error(LimitOutcome::Allowed),
+                LimitVerdict::Refused => {
+                    limits.shared.count_error(LimitOutcome::Refused);
+                    context.because(TOO_MANY_ERRORS, "");
+                    return context.disconnect(Disconnect::TOO_MANY_ERRORS);
+                }
             }
         }
     }
-
-    fn charge_error(&mut self, limits: &RateLimits, context: &mut Context<'_>) {
-        let Some(rules) = limits.errors.as_ref().filter(|_| self.is_listening()) else { return };
-        let outcome = match rules.charge(&mut self.limit_state().errors, context.now_ns()) {
-            LimitVerdict::Allowed(_) => return,
-            LimitVerdict::Over => LimitOutcome::Allowed,
-            LimitVerdict::Refused => LimitOutcome::Refused,
-        };
-        limits.shared.count_error(outcome);
-        if outcome == LimitOutcome::Refused && context.effects.disconnect.is_none() {
-            context.because(TOO_MANY_ERRORS, "");
-            context.disconnect(Disconnect::TOO_MANY_ERRORS);
-        }
-    }
 }
 
-/// Notes the cause of a refusal if the client is told it; a line of the log for each would help nobody.
-fn note_cause(cause: &'static str, context: &mut Context<'_>) {
-    if context.node.client.tell_refusal_cause {
-        context.because(cause, "");
-    }
-}
-
-/// Whether an error is the client's doing: not a fault of the server, nor of what it needs. Refusals by a rate are
-/// charged where they are made: the same number stands for a node that has too much to do.
-fn is_of_client(code: u32) -> bool {
-    let others = [
-        Error::INTERNAL,
-        Error::TOO_MANY_REQUESTS,
-        Error::CALL_TIMEOUT,
-        Error::CALLEE_GONE,
-        Error::CLUSTER_UNREACHABLE,
-        Error::STORE_UNAVAILABLE,
-    ];
-    others.iter().all(|error| error.code != code)
+/// A charge of what cannot wait: where a command would wait for its tokens, it takes them in advance.
+fn charge_at_once<'a>(
+    limits: &RateLimits,
+    command: LimitedCommand,
+    detail: &'a str,
+    context: &Context<'_>,
+) -> CommandCharge<'a> {
+    CommandCharge { command, detail, now_ns: context.now_ns(), patience_ns: limits.patience_ns, is_over: false }
 }
 
 /// A command that has rates, with the namespace of its channel or its method; `None` = the command has none here.

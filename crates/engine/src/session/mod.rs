@@ -82,6 +82,7 @@ impl Session {
     pub fn close(&mut self, context: &mut Context<'_>) {
         self.drop_deferred(context);
         self.cancel_hooks(context);
+        self.give_back_unused(context);
         self.phase = Phase::Closed;
         self.rare = None;
         for subscription in std::mem::take(&mut self.subscriptions) {

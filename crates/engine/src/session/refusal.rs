@@ -48,13 +48,21 @@ fn is_outcome(error: &Error) -> bool {
 impl Effects {
     /// Replies to a command with an error.
     pub(super) fn refuse(&mut self, command: u32, mut error: Error) {
-        self.errors.push(error.code);
+        self.note_error(error.code, error.temporary);
         match self.cause_of(error.code) {
             Some(cause) => error.message = cause,
             None if is_outcome(&error) => {}
             None => self.note_unless_noted(error.code, error.message),
         }
         self.messages.reply(command, &Reply::Error(error));
+    }
+
+    /// Notes an error that the client gets. One that is temporary, or that says that the time of something is over, is
+    /// not the client's doing.
+    pub(super) fn note_error(&mut self, code: u32, is_temporary: bool) {
+        let is_over = code == Error::TOKEN_EXPIRED.code || code == Error::EXPIRED.code;
+        self.client_errors += u32::from(!is_temporary && !is_over);
+        self.errors.push(code);
     }
 
     /// Gives the noted cause the number of an error that the client does not get.

@@ -25,7 +25,7 @@ pub(crate) enum Denial {
     Full,
     /// Its address has as many connections as it may.
     Address,
-    /// Its address is refused for a while, by `client.rate_limit`.
+    /// Its address is refused for a while, or above its rate of connects (`client.rate_limit`).
     Refused,
 }
 
@@ -140,6 +140,11 @@ pub(crate) fn address_key(address: IpAddr) -> AddressKey {
         IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
         IpAddr::V6(address) => address.to_bits(),
     })
+}
+
+/// The address of a key, for the log; of IPv6 the first one of its /64.
+pub(crate) fn address_of(key: AddressKey) -> IpAddr {
+    IpAddr::from(Ipv6Addr::from_bits(key.0)).to_canonical()
 }
 
 #[cfg(test)]

@@ -37,7 +37,14 @@ impl Origins {
         self.is_any || self.name(origin, host)
     }
 
-    /// As above, but not because of `*`.
+    /// Whether a request without an Origin may be served, by what it says in Sec-Fetch-Site: a browser leaves the Origin
+    /// out when a page embeds an address as if it were an image, and such a request may only come from the server's own
+    /// pages. Programs that are not browsers do not say anything.
+    pub(crate) fn allow_unnamed(&self, site: Option<&str>) -> bool {
+        self.is_any || site.is_none_or(|site| matches!(site, "same-origin" | "none"))
+    }
+
+    /// As [`Origins::allow`], but not because of `*`.
     pub(crate) fn name(&self, origin: Option<&str>, host: Option<&str>) -> bool {
         let Some(origin) = origin else { return true };
         let origin = origin.to_ascii_lowercase();
@@ -96,6 +103,12 @@ mod tests {
         for (origin, expected) in cases {
             assert_eq!(allowed.allow(origin, Some("live.test:8000")), expected, "{origin:?}");
         }
+        for (site, expected) in
+            [(None, true), (Some("none"), true), (Some("same-origin"), true), (Some("cross-site"), false)]
+        {
+            assert_eq!(allowed.allow_unnamed(site), expected, "{site:?}");
+        }
+        assert!(!allowed.allow_unnamed(Some("same-site")) && origins(&["*"]).allow_unnamed(Some("cross-site")));
         assert!(origins(&["*"]).allow(Some("https://anything"), None));
         assert!(!origins(&["*"]).name(Some("https://anything"), None));
         assert!(origins(&["*", "https://any*"]).name(Some("https://anything"), None));

@@ -14,7 +14,7 @@ use super::meters::{Counter, counter};
 /// Why a rate had somebody's connection ended, or refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LimitCause {
-    /// Commands of a connection were refused again and again: it was ended with 3013, and its user or address refused.
+    /// Commands were refused again and again: a user or an address was refused, or an anonymous connection ended.
     Escalation,
     /// The client of a connection caused too many errors: it was ended with 3509.
     Errors,
@@ -55,6 +55,11 @@ impl LimitMetrics {
     /// Counts what a rate has ended or refused. Any thread may call this.
     pub(crate) fn note_cause(&self, cause: LimitCause) {
         self.causes[cause as usize].add_shared(1);
+    }
+
+    /// What rates have ended or refused, by the numbers of the causes.
+    pub(crate) fn causes(&self) -> [u64; LimitCause::ALL.len()] {
+        self.causes.each_ref().map(Counter::get)
     }
 }
 
@@ -103,11 +108,10 @@ impl Collector for LimitCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
         let metrics = &self.metrics;
         self.encode_commands(&mut encoder)?;
-        let help = "Connections ended, and addresses refused, by a rate limit";
+        let help = "Connections ended, and users and addresses refused, by a rate limit";
         let mut family = encoder.encode_descriptor("rate_limit_measures", help, None, MetricType::Counter)?;
-        for cause in LimitCause::ALL {
-            let count = ConstCounter::new(metrics.causes[cause as usize].get());
-            count.encode(family.encode_family(&[("cause", cause.as_str())])?)?;
+        for (cause, count) in LimitCause::ALL.into_iter().zip(metrics.causes()) {
+            ConstCounter::new(count).encode(family.encode_family(&[("cause", cause.as_str())])?)?;
         }
         let help = "Errors of clients above their rate while the rate is on trial";
         counter(&mut encoder, "rate_limit_allowed_errors", help, metrics.allowed_errors.get())?;

@@ -3,14 +3,21 @@
 
 use std::hash::BuildHasher as _;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use touchline_engine::limit::{
-    AddressKey, BucketLevels, CommandCharge, CommandRules, EscalationRules, FailedConnectRules, LimitLayer,
-    LimitOutcome, LimitVerdict, LimitedCommand, RateLimitSettings, RecentTable, SharedLimits,
+    AddressKey, BucketLevels, CommandCharge, CommandRules, DueTable, EscalationRules, FailedConnectRules, LimitLayer,
+    LimitOutcome, LimitVerdict, LimitedCommand, RateLimitSettings, SharedLimits, Sharer,
 };
 use touchline_registry::HashSeed;
 
 use super::limit_metrics::{LimitCause, LimitMetrics, TableSizes};
+use super::refusals::RefusalLog;
+use crate::net::admission::address_of;
+
+/// Why somebody is refused for a while, for the log.
+const ESCALATED: &str = "client.rate_limit.escalation: too many commands above a rate";
+const FAILED: &str = "client.rate_limit.failed_connect: too many failed connects";
 
 /// Parts of a large table, so that shards rarely wait for each other.
 const STRIPES: usize = 64;
@@ -20,46 +27,50 @@ const STRIPED_FROM: usize = 64 * STRIPES;
 /// A table in parts, each with a lock of its own.
 struct Striped<V> {
     seed: HashSeed,
-    stripes: Vec<Mutex<RecentTable<V>>>,
+    stripes: Vec<Mutex<DueTable<V>>>,
 }
 
 impl<V: Default> Striped<V> {
     fn new(entries_max: usize, seed: HashSeed) -> Self {
         let stripes = if entries_max < STRIPED_FROM { 1 } else { STRIPES };
-        let part = || Mutex::new(RecentTable::new(entries_max / stripes, seed));
+        let part = || Mutex::new(DueTable::new(entries_max / stripes, seed));
         Striped { seed, stripes: std::iter::repeat_with(part).take(stripes).collect() }
     }
 
     /// Does something with the part that a key is in.
-    fn with<T>(&self, key: u128, act: impl FnOnce(&mut RecentTable<V>) -> T) -> T {
+    fn with<T>(&self, key: u128, act: impl FnOnce(&mut DueTable<V>) -> T) -> T {
         // Not the hash of the part's own table, so that each part uses all of its buckets.
         let stripe = self.seed.sip().hash_one(key) as usize % self.stripes.len();
         act(&mut self.stripes[stripe].lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Adds a number up over all parts.
-    fn sum(&self, count: impl Fn(&RecentTable<V>) -> usize) -> usize {
+    fn sum(&self, count: impl Fn(&DueTable<V>) -> usize) -> usize {
         self.stripes.iter().map(|stripe| count(&stripe.lock().unwrap_or_else(PoisonError::into_inner))).sum()
     }
 }
 
-/// Those who are refused, and until when, nanoseconds of the node's clock.
-struct Refused(Striped<u64>);
+/// What is remembered of a user or an address.
+#[derive(Debug, Default)]
+struct SharerState {
+    levels: BucketLevels,
+    /// Connects of which a backend has not decided yet.
+    under_way: u32,
+    /// Until when new connections are refused, nanoseconds of the node's clock.
+    refused_until_ns: u64,
+}
 
-impl Refused {
-    fn refuse(&self, key: u128, until_ns: u64, now_ns: u64) {
-        self.0.with(key, |part| {
-            let known_ns = part.use_or_insert(key, |until_ns| *until_ns <= now_ns);
-            *known_ns = until_ns.max(*known_ns);
-        });
+impl SharerState {
+    /// From when on nothing is lost if this is forgotten, nanoseconds of the node's clock.
+    fn useless_at_ns(&self) -> u64 {
+        if self.under_way > 0 { u64::MAX } else { self.levels.full_at_ns().max(self.refused_until_ns) }
     }
 
-    fn is_refused(&self, key: u128, now_ns: u64) -> bool {
-        self.0.with(key, |part| part.get(key).is_some_and(|until_ns| *until_ns > now_ns))
-    }
-
-    fn at_present(&self, now_ns: u64) -> usize {
-        self.0.sum(|part| part.values().filter(|until_ns| **until_ns > now_ns).count())
+    /// Refuses new connections until this time. Returns whether they were let in before.
+    fn refuse(&mut self, until_ns: u64, now_ns: u64) -> bool {
+        let is_new = self.refused_until_ns <= now_ns;
+        self.refused_until_ns = until_ns.max(self.refused_until_ns);
+        is_new
     }
 }
 
@@ -69,106 +80,167 @@ pub(crate) struct LimitTables {
     user_rules: Option<CommandRules>,
     address_rules: Option<CommandRules>,
     failed_connects: Option<FailedConnectRules>,
-    /// The node refuses somebody for a while.
-    refuses: bool,
-    users: Striped<BucketLevels>,
-    addresses: Striped<BucketLevels>,
-    failures: Striped<BucketLevels>,
-    refused_users: Refused,
-    refused_addresses: Refused,
+    escalation: Option<EscalationRules>,
+    users: Striped<SharerState>,
+    addresses: Striped<SharerState>,
     pub(crate) metrics: Arc<LimitMetrics>,
+    log: RefusalLog,
+    /// How far in advance a connect may take its tokens, nanoseconds.
+    patience_ns: u64,
 }
 
 impl LimitTables {
     /// Empty tables. `seed`: secret, since clients choose the keys.
     pub(crate) fn new(settings: &RateLimitSettings, seed: HashSeed) -> Self {
-        let (users_max, addresses_max) = (settings.users_max_entries, settings.addresses_max_entries);
-        let failed_connects = FailedConnectRules::of(&settings.failed_connect);
         LimitTables {
             seed,
             user_rules: CommandRules::of_shared(&settings.user_command),
             address_rules: CommandRules::of_shared(&settings.address_command),
-            refuses: failed_connects.is_some() || EscalationRules::of(&settings.escalation).is_some(),
-            failed_connects,
-            users: Striped::new(users_max, seed),
-            addresses: Striped::new(addresses_max, seed),
-            failures: Striped::new(addresses_max, seed),
-            refused_users: Refused(Striped::new(users_max, seed)),
-            refused_addresses: Refused(Striped::new(addresses_max, seed)),
+            escalation: EscalationRules::of(&settings.escalation),
+            failed_connects: FailedConnectRules::of(&settings.failed_connect),
+            users: Striped::new(settings.users_max_entries, seed),
+            addresses: Striped::new(settings.addresses_max_entries, seed),
             metrics: Arc::default(),
+            log: RefusalLog::default(),
+            patience_ns: settings.patience_ns(),
         }
     }
 
-    /// A user as a key: a name may be long, a key has 16 bytes. The seed is secret, so nobody finds two users of one
-    /// key.
-    fn key_of(&self, user: &str) -> u128 {
-        let half = |number: u8| u128::from(self.seed.sip().hash_one((number, user)));
-        half(0) << 64 | half(1)
+    /// The table that somebody is in, and the key. A user as a key: a name may be long, a key has 16 bytes. The seed is
+    /// secret, so nobody finds two users of one key.
+    fn place_of(&self, sharer: Sharer<'_>) -> (&Striped<SharerState>, u128) {
+        match sharer {
+            Sharer::User(user) => {
+                let half = |number: u8| u128::from(self.seed.sip().hash_one((number, user)));
+                (&self.users, half(0) << 64 | half(1))
+            }
+            Sharer::Address(address) => (&self.addresses, address.0),
+        }
+    }
+
+    fn rules_of(&self, sharer: Sharer<'_>) -> Option<&CommandRules> {
+        match sharer {
+            Sharer::User(_) => self.user_rules.as_ref(),
+            Sharer::Address(_) => self.address_rules.as_ref(),
+        }
+    }
+
+    fn change<T>(&self, sharer: Sharer<'_>, now_ns: u64, change: impl FnOnce(&mut SharerState) -> T) -> T {
+        let (table, key) = self.place_of(sharer);
+        table.with(key, |part| {
+            part.change(key, now_ns, |state| {
+                let outcome = change(state);
+                (outcome, state.useless_at_ns())
+            })
+        })
+    }
+
+    fn look<T>(&self, sharer: Sharer<'_>, look: impl FnOnce(&SharerState) -> T) -> Option<T> {
+        let (table, key) = self.place_of(sharer);
+        table.with(key, |part| part.get(key).map(look))
     }
 
     /// What the tables hold at this time, nanoseconds of the node's clock.
     pub(crate) fn sizes(&self, now_ns: u64) -> TableSizes {
+        let refused =
+            |part: &DueTable<SharerState>| part.values().filter(|state| state.refused_until_ns > now_ns).count();
         TableSizes {
-            users: self.users.sum(RecentTable::len),
-            addresses: self.addresses.sum(RecentTable::len) + self.failures.sum(RecentTable::len),
-            refused_users: self.refused_users.at_present(now_ns),
-            refused_addresses: self.refused_addresses.at_present(now_ns),
+            users: self.users.sum(DueTable::len),
+            addresses: self.addresses.sum(DueTable::len),
+            refused_users: self.users.sum(refused),
+            refused_addresses: self.addresses.sum(refused),
         }
     }
-}
 
-fn charge(
-    rules: Option<&CommandRules>,
-    table: &Striped<BucketLevels>,
-    key: u128,
-    charge: &CommandCharge<'_>,
-) -> LimitVerdict {
-    let Some(rules) = rules else { return LimitVerdict::Allowed(0) };
-    table.with(key, |part| rules.charge(part.use_or_insert(key, |levels| levels.are_full(charge.now_ns)), charge))
+    /// Whether new connections of an address need not be let in: it is refused for a while, or its next connect would be
+    /// above its rate. Each time it is, is counted.
+    pub(crate) fn is_unwelcome(&self, address: AddressKey, now_ns: u64) -> bool {
+        let sharer = Sharer::Address(address);
+        if self.is_refused(sharer, now_ns) {
+            return true;
+        }
+        let Some(rules) = &self.address_rules else { return false };
+        let connect = LimitedCommand::Connect;
+        let charge =
+            CommandCharge { command: connect, detail: "", now_ns, patience_ns: self.patience_ns, is_over: false };
+        let is_above = self.look(sharer, |state| rules.would_refuse(&state.levels, &charge)).unwrap_or(false);
+        if is_above {
+            self.count_command(LimitLayer::Address, connect, LimitOutcome::Refused);
+        }
+        is_above
+    }
+
+    /// Logs that somebody is refused from now on.
+    fn log_start(&self, sharer: Sharer<'_>, cause: &'static str, for_ns: u64, now_ns: u64) {
+        let Some(silent) = self.log.admits(cause, "", now_ns / 1_000_000) else { return };
+        let (user, address) = match sharer {
+            Sharer::User(user) => (Some(tracing::field::debug(user.to_owned())), None),
+            Sharer::Address(key) => (None, Some(tracing::field::display(address_of(key)))),
+        };
+        tracing::warn!(user, address, refused_for = ?Duration::from_nanos(for_ns), silent, "refused from now on: {cause}");
+    }
 }
 
 impl SharedLimits for LimitTables {
-    fn charge_user(&self, user: &str, command: &CommandCharge<'_>) -> LimitVerdict {
-        charge(self.user_rules.as_ref(), &self.users, self.key_of(user), command)
+    fn charge(&self, sharer: Sharer<'_>, charge: &CommandCharge<'_>) -> LimitVerdict {
+        let Some(rules) = self.rules_of(sharer) else { return LimitVerdict::Allowed(0) };
+        self.change(sharer, charge.now_ns, |state| rules.charge(&mut state.levels, charge))
     }
 
-    fn charge_address(&self, address: AddressKey, command: &CommandCharge<'_>) -> LimitVerdict {
-        charge(self.address_rules.as_ref(), &self.addresses, address.0, command)
+    fn give_back(&self, sharer: Sharer<'_>, charge: &CommandCharge<'_>) {
+        if let Some(rules) = self.rules_of(sharer) {
+            self.change(sharer, charge.now_ns, |state| rules.give_back(&mut state.levels, charge));
+        }
+    }
+
+    fn note_refusal(&self, sharer: Sharer<'_>, now_ns: u64) -> bool {
+        let Some(rules) = &self.escalation else { return false };
+        let until_ns = now_ns.saturating_add(rules.refused_for_ns);
+        let outcome = self.change(sharer, now_ns, |state| {
+            let is_one_too_many = rules.note_refusal(&mut state.levels, now_ns);
+            is_one_too_many.then(|| state.refuse(until_ns, now_ns))
+        });
+        if outcome == Some(true) {
+            self.metrics.note_cause(LimitCause::Escalation);
+            self.log_start(sharer, ESCALATED, rules.refused_for_ns, now_ns);
+        }
+        outcome.is_some()
+    }
+
+    fn is_refused(&self, sharer: Sharer<'_>, now_ns: u64) -> bool {
+        if self.escalation.is_none() && self.failed_connects.is_none() {
+            return false;
+        }
+        let is_refused = self.look(sharer, |state| state.refused_until_ns > now_ns).unwrap_or(false);
+        if is_refused {
+            self.metrics.refused_connects[usize::from(matches!(sharer, Sharer::Address(_)))].add_shared(1);
+        }
+        is_refused
+    }
+
+    fn begin_attempt(&self, address: AddressKey, now_ns: u64) -> bool {
+        let Some(rules) = &self.failed_connects else { return true };
+        self.change(Sharer::Address(address), now_ns, |state| {
+            let may_try = rules.may_try(&state.levels, state.under_way, now_ns);
+            state.under_way += u32::from(may_try);
+            may_try
+        })
+    }
+
+    fn end_attempt(&self, address: AddressKey, now_ns: u64) {
+        self.change(Sharer::Address(address), now_ns, |state| state.under_way = state.under_way.saturating_sub(1));
     }
 
     fn note_failed_connect(&self, address: AddressKey, now_ns: u64) {
         let Some(rules) = &self.failed_connects else { return };
-        let verdict = self.failures.with(address.0, |part| {
-            rules.rate.charge(part.use_or_insert(address.0, |levels| levels.are_full(now_ns)), now_ns)
+        let until_ns = now_ns.saturating_add(rules.refused_for_ns);
+        let is_refused_now = self.change(Sharer::Address(address), now_ns, |state| {
+            rules.note_failure(&mut state.levels, now_ns) && state.refuse(until_ns, now_ns)
         });
-        if verdict != LimitVerdict::Allowed(0) {
+        if is_refused_now {
             self.metrics.note_cause(LimitCause::FailedConnects);
-            self.refuse_address(address, now_ns.saturating_add(rules.refused_for_ns), now_ns);
+            self.log_start(Sharer::Address(address), FAILED, rules.refused_for_ns, now_ns);
         }
-    }
-
-    fn refuse_user(&self, user: &str, until_ns: u64, now_ns: u64) {
-        self.refused_users.refuse(self.key_of(user), until_ns, now_ns);
-    }
-
-    fn refuse_address(&self, address: AddressKey, until_ns: u64, now_ns: u64) {
-        self.refused_addresses.refuse(address.0, until_ns, now_ns);
-    }
-
-    fn is_user_refused(&self, user: &str, now_ns: u64) -> bool {
-        let is_refused = self.refuses && self.refused_users.is_refused(self.key_of(user), now_ns);
-        if is_refused {
-            self.metrics.refused_connects[0].add_shared(1);
-        }
-        is_refused
-    }
-
-    fn is_address_refused(&self, address: AddressKey, now_ns: u64) -> bool {
-        let is_refused = self.refuses && self.refused_addresses.is_refused(address.0, now_ns);
-        if is_refused {
-            self.metrics.refused_connects[1].add_shared(1);
-        }
-        is_refused
     }
 
     fn count_command(&self, layer: LimitLayer, command: LimitedCommand, outcome: LimitOutcome) {
@@ -189,9 +261,7 @@ impl SharedLimits for LimitTables {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use touchline_engine::limit::{BucketBlock, RateBucket, RateBuckets};
+    use touchline_engine::limit::{RateBucket, RateBuckets};
 
     use super::*;
 
@@ -207,7 +277,8 @@ mod tests {
         };
         for section in [&mut settings.user_command, &mut settings.address_command] {
             section.commands.enabled = true;
-            section.commands.default = BucketBlock { enabled: true, buckets: one(3) };
+            section.commands.publish.enabled = true;
+            section.commands.publish.buckets = one(3);
         }
         settings.failed_connect.enabled = true;
         settings.failed_connect.buckets = one(3);
@@ -216,7 +287,11 @@ mod tests {
     }
 
     fn publish(now_ns: u64) -> CommandCharge<'static> {
-        CommandCharge { command: LimitedCommand::Publish, detail: "", now_ns, patience_ns: 0 }
+        CommandCharge { command: LimitedCommand::Publish, detail: "", now_ns, patience_ns: 0, is_over: false }
+    }
+
+    fn address(key: u128) -> Sharer<'static> {
+        Sharer::Address(AddressKey(key))
     }
 
     #[test]
@@ -224,51 +299,78 @@ mod tests {
         for entries_max in [1, 100, 4_096] {
             let tables = tables(entries_max);
             for key in 0..10 * entries_max as u128 {
-                assert_eq!(tables.charge_user(&key.to_string(), &publish(1)), LimitVerdict::Allowed(0));
-                assert_eq!(tables.charge_address(AddressKey(key), &publish(1)), LimitVerdict::Allowed(0));
+                let user = key.to_string();
+                for sharer in [Sharer::User(&user), address(key)] {
+                    assert_eq!(tables.charge(sharer, &publish(1)), LimitVerdict::Allowed(0));
+                    tables.note_refusal(sharer, 1);
+                }
                 tables.note_failed_connect(AddressKey(key), 1);
-                tables.refuse_user(&key.to_string(), 9, 1);
-                tables.refuse_address(AddressKey(key), 9, 1);
             }
             let sizes = tables.sizes(1);
-            for (size, times) in
-                [(sizes.users, 1), (sizes.addresses, 2), (sizes.refused_users, 1), (sizes.refused_addresses, 1)]
-            {
-                assert!(size <= times * entries_max && size > times * entries_max / 2, "{sizes:?} of {entries_max}");
+            for size in [sizes.users, sizes.addresses] {
+                assert!(size <= entries_max && size > entries_max / 2, "{sizes:?} of {entries_max}");
             }
         }
     }
 
     #[test]
-    fn the_newest_are_remembered() {
+    fn somebody_whose_buckets_are_full_takes_no_room() {
         let tables = tables(10);
-        for key in 0..100_u32 {
-            (0..3)
-                .for_each(|_| assert_eq!(tables.charge_user(&key.to_string(), &publish(1)), LimitVerdict::Allowed(0)));
+        for key in 0..5 {
+            let history = CommandCharge { command: LimitedCommand::History, ..publish(1) };
+            assert_eq!(tables.charge(address(key), &history), LimitVerdict::Allowed(0));
+            assert!(!tables.is_refused(address(key), 1) && !tables.is_unwelcome(AddressKey(key), 1));
+            assert!(tables.begin_attempt(AddressKey(key), 1));
+            tables.end_attempt(AddressKey(key), 1);
+            tables.charge(address(key), &publish(1));
+            tables.give_back(address(key), &publish(1));
         }
-        assert_eq!(tables.charge_user("99", &publish(1)), LimitVerdict::Refused);
-        assert_eq!(tables.charge_user("0", &publish(1)), LimitVerdict::Allowed(0), "it was forgotten");
+        assert_eq!(tables.sizes(1).addresses, 0);
+    }
+
+    #[test]
+    fn the_one_of_whom_least_is_left_is_forgotten_first() {
+        let tables = tables(10);
+        (0..3).for_each(|_| assert_eq!(tables.charge(Sharer::User("busy"), &publish(1)), LimitVerdict::Allowed(0)));
+        for key in 0..100_u32 {
+            assert_eq!(tables.charge(Sharer::User(&key.to_string()), &publish(1)), LimitVerdict::Allowed(0));
+        }
+        assert_eq!(tables.charge(Sharer::User("busy"), &publish(1)), LimitVerdict::Refused);
     }
 
     #[test]
     fn an_address_with_too_many_failures_is_refused_for_a_while() {
-        let (tables, address, now_ns) = (tables(10), AddressKey(7), 5);
+        let (tables, now_ns) = (tables(10), 5);
         for _ in 0..3 {
-            tables.note_failed_connect(address, now_ns);
+            tables.note_failed_connect(AddressKey(7), now_ns);
         }
-        assert!(!tables.is_address_refused(address, now_ns));
-        tables.note_failed_connect(address, now_ns);
-        assert!(tables.is_address_refused(address, now_ns) && !tables.is_address_refused(AddressKey(8), now_ns));
+        assert!(!tables.is_refused(address(7), now_ns));
+        for _ in 0..9 {
+            tables.note_failed_connect(AddressKey(7), now_ns);
+        }
+        assert!(tables.is_refused(address(7), now_ns) && !tables.is_refused(address(8), now_ns));
+        assert_eq!(tables.metrics.causes()[LimitCause::FailedConnects as usize], 1, "one address was refused");
         let later_ns = now_ns + 60_000_000_000;
-        assert!(tables.is_address_refused(address, later_ns - 1) && !tables.is_address_refused(address, later_ns));
+        assert!(tables.is_refused(address(7), later_ns - 1) && !tables.is_refused(address(7), later_ns));
         assert_eq!((tables.sizes(now_ns).refused_addresses, tables.sizes(later_ns).refused_addresses), (1, 0));
+    }
+
+    #[test]
+    fn who_goes_on_is_refused_and_nobody_else() {
+        let tables = tables(10);
+        let seconds = |s: u64| s * 1_000_000_000;
+        let refused_at = (0..60).find(|s| tables.note_refusal(Sharer::User("ann"), seconds(*s)));
+        let now_ns = seconds(refused_at.expect("one is too many"));
+        assert!(tables.is_refused(Sharer::User("ann"), now_ns) && !tables.is_refused(Sharer::User("bob"), now_ns));
+        assert_eq!(tables.sizes(now_ns).refused_addresses, 0);
     }
 
     #[test]
     fn users_have_keys_of_their_own() {
         let tables = tables(10);
-        assert_ne!(tables.key_of("ann"), tables.key_of("bob"));
-        assert_ne!(tables.key_of("ann") >> 64, tables.key_of("ann") & u128::from(u64::MAX), "both halves count");
+        let key_of = |user| tables.place_of(Sharer::User(user)).1;
+        assert_ne!(key_of("ann"), key_of("bob"));
+        assert_ne!(key_of("ann") >> 64, key_of("ann") & u128::from(u64::MAX), "both halves count");
     }
 
     #[test]
@@ -279,7 +381,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..1_000 {
-                        if tables.charge_user("ann", &publish(1)) == LimitVerdict::Allowed(0) {
+                        if tables.charge(Sharer::User("ann"), &publish(1)) == LimitVerdict::Allowed(0) {
                             taken.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                         }
                     }

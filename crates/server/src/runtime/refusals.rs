@@ -54,12 +54,8 @@ struct Window {
 }
 
 impl RefusalLog {
-    /// Logs a refusal, unless the same cause has had its lines for the same key of the server API. `now_ms`: milliseconds of the node's clock.
-    pub(crate) fn log(&self, refused: &RefusalLine<'_>, now_ms: u64) {
-        if !tracing::enabled!(tracing::Level::INFO) {
-            return;
-        }
-        let Some(silent) = self.take(refused.cause, refused.key, now_ms) else { return };
+    /// Logs a refusal of which [`RefusalLog::admits`] has said that it gets a line.
+    pub(crate) fn log(refused: &RefusalLine<'_>, silent: Option<u64>) {
         let text = |text: &str| (!text.is_empty()).then(|| tracing::field::debug(text.to_owned()));
         tracing::info!(
             code = refused.code,
@@ -71,10 +67,21 @@ impl RefusalLog {
             operation = text(refused.operation),
             field = text(refused.field),
             key = text(refused.key),
-            silent = (silent > 0).then_some(silent),
+            silent,
             "refused: {}",
             refused.cause
         );
+    }
+
+    /// Whether a refusal gets a line: not if the same cause has had its lines for the same key of the server API
+    /// (empty = it is none's). Then the number of refusals of the same
+    /// cause without one since the last line, if there are any; outer None = it gets none. `now_ms`: milliseconds of the
+    /// node's clock.
+    pub(crate) fn admits(&self, cause: &'static str, key: &str, now_ms: u64) -> Option<Option<u64>> {
+        if !tracing::enabled!(tracing::Level::INFO) {
+            return None;
+        }
+        self.take(cause, key, now_ms).map(|silent| (silent > 0).then_some(silent))
     }
 
     /// Whether a refusal gets a line: then the number of refusals of the same cause without one since the last line;

@@ -40,13 +40,14 @@ impl Shard {
         }
     }
 
-    /// Whether a client has closed its side while a backend is asked who it is: its input is not read meanwhile. One
-    /// that sends lines may close its side and still wait for the answers.
-    pub(super) fn has_left_authentication(&self, slot: u32) -> bool {
+    /// Whether a client that closes its side leaves at once: a backend is asked who it is, or a command of it waits for
+    /// its rate, so its input is not read to the end. One that sends lines may close its side and still wait for the
+    /// answers.
+    pub(super) fn has_left_waiting(&self, slot: u32) -> bool {
         self.connections.get(slot).is_some_and(|connection| {
             connection.transport != Transport::Tcp
                 && connection.stage == ConnectionStage::Open
-                && connection.session.is_authenticating()
+                && (connection.session.is_authenticating() || connection.session.waits_for_rate())
         })
     }
 

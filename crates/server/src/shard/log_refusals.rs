@@ -1,24 +1,26 @@
 //! Logs the refusals of sessions.
 
 use super::state::Shard;
-use crate::runtime::refusals::RefusalLine;
+use crate::runtime::refusals::{RefusalLine, RefusalLog};
 
 impl Shard {
-    /// Logs why a session has refused requests.
+    /// Logs why a session has refused requests. What a line says is looked up only for those that get one.
     pub(super) fn log_refusals(&mut self, slot: u32) {
-        let connection = self.connections.get(slot);
-        let counted = self.address_slots.get(&slot).map(|slot| slot.address());
-        let address = counted.or_else(|| connection?.socket.peer_address());
-        let client = connection.map(|connection| connection.session.owner());
-        for touchline_engine::RefusalReport { code, cause, channel } in self.effects.refusals.drain(..) {
-            self.node.log_refusal(&RefusalLine {
+        let mut refusals = std::mem::take(&mut self.effects.refusals);
+        for touchline_engine::RefusalReport { code, cause, channel } in refusals.drain(..) {
+            let Some(silent) = self.node.refusals.admits(cause, "", self.now_us / 1_000) else { continue };
+            let connection = self.connections.get(slot);
+            let counted = self.address_slots.get(&slot).map(|slot| slot.address());
+            let refused = RefusalLine {
                 code,
                 cause,
                 channel: &channel,
-                address,
-                client,
+                address: counted.or_else(|| connection?.socket.peer_address()),
+                client: connection.map(|connection| connection.session.owner()),
                 ..RefusalLine::default()
-            });
+            };
+            RefusalLog::log(&refused, silent);
         }
+        self.effects.refusals = refusals;
     }
 }

@@ -1,5 +1,7 @@
 //! When a connection is not read: it is above its rate, an earlier command has no reply yet, or its socket has not
 //! taken earlier answers. Its input waits where it is until there is room.
+//!
+//! Behind a command that waits for a rate of its own, some input is read all the same, and waits in the session.
 
 use std::cmp::Reverse;
 
@@ -28,7 +30,7 @@ impl Shard {
             || session.is_deferring()
             || connection.answers() >= ANSWERS_AHEAD;
         connection.is_held = is_held;
-        is_held || connection.is_throttled
+        (is_held || connection.is_throttled) && !session.reads_ahead(&self.node.session)
     }
 
     /// Continues with input that had to wait. True = none of it waits any more.
@@ -43,7 +45,7 @@ impl Shard {
                 self.decide(slot, OutputKind::Answer, |session, context| commands = session.resume(context));
             }
             if commands == 0 {
-                return false;
+                break;
             }
             self.charge(slot, commands, 0);
             self.recharge(slot);
@@ -62,9 +64,9 @@ impl Shard {
             }
             input => connection.input = input,
         }
-        let is_held = |connection: &Connection| connection.is_held || matches!(connection.input, Input::Held(_));
         self.connections.generation(slot) == generation
-            && self.connections.get(slot).is_some_and(|connection| !is_held(connection))
+            && self.connections.get(slot).is_some_and(|connection| !matches!(connection.input, Input::Held(_)))
+            && !self.must_wait(slot)
     }
 
     /// Keeps input until the connection has room for the answers to it.

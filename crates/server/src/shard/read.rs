@@ -497,7 +497,7 @@ impl Shard {
                 self.metrics.queued_bytes.subtract((before - queue.bytes()) as u64);
             }
         }
-        if connection.is_held {
+        if std::mem::take(&mut connection.is_throttled) || connection.is_held {
             // The input that was held may end with the client's close frame.
             self.unread.push(slot);
         }
@@ -533,6 +533,7 @@ impl Shard {
         self.users.remove(slot, &mut self.connections);
         let Some((connection, mut context)) = self.context(slot) else { return };
         let subscriptions = connection.session.subscription_count();
+        context.effects.messages.encode_as(connection.wire.encoding);
         connection.session.close(&mut context);
         if let Some((minute_stats, audience)) = self.minute_stats() {
             minute_stats.note_leavers(audience.hub, audience.connections);

@@ -168,7 +168,7 @@ impl Shard {
         if event.is_writable() {
             self.flush_writable(slot);
         }
-        if event.is_read_closed() && self.has_left_authentication(slot) {
+        if event.is_read_closed() && self.has_left_waiting(slot) {
             return self.guarded(slot, Shard::remove);
         }
         if event.is_readable() || event.is_read_closed() || event.is_error() {

@@ -15,6 +15,7 @@ mod http2;
 mod issuer;
 mod keys;
 mod libraries;
+mod limit_measures;
 mod limits;
 mod lines;
 mod link;

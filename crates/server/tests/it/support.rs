@@ -252,6 +252,11 @@ impl WebSocket {
         self.send(&command.to_string());
     }
 
+    /// Sends a close frame.
+    pub(crate) fn say_goodbye(&mut self) {
+        let _ = self.socket.write_all(&frame(0x88, &[]));
+    }
+
     pub(crate) fn hear(&mut self) -> Heard {
         let mut head = [0; 2];
         if !fill(&mut self.socket, &mut head) {

@@ -3,8 +3,8 @@
 
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, HOST, HeaderMap, HeaderValue,
-    ORIGIN, VARY,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, HOST, HeaderMap, HeaderName,
+    HeaderValue, ORIGIN, VARY,
 };
 use hyper::{StatusCode, Uri};
 
@@ -12,6 +12,9 @@ use super::respond::{self, HttpResponse, RefusalResponse};
 use crate::net::origin;
 use crate::net::remote::Remote;
 use crate::node::Node;
+
+/// Where a browser says whether the page is of the same origin or site.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The value of `Access-Control-Allow-Origin` that admits every page.
 const ANY: &str = "*";
@@ -29,7 +32,11 @@ pub(super) fn check(
 ) -> Result<Option<HeaderValue>, RefusalResponse> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
     let host = text(HOST).or_else(|| uri.authority().map(|authority| authority.as_str()));
-    if !node.origins.allow(text(ORIGIN), host) {
+    let is_allowed = match text(ORIGIN) {
+        Some(origin) => node.origins.allow(Some(origin), host),
+        None => node.origins.allow_unnamed(text(SEC_FETCH_SITE)),
+    };
+    if !is_allowed {
         node.log_refused_request(peer, headers, StatusCode::FORBIDDEN, origin::NOT_ALLOWED);
         return Err(respond::text(StatusCode::FORBIDDEN, "this origin is not in client.allowed_origins\n").into());
     }
