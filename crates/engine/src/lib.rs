@@ -68,6 +68,7 @@ pub mod claims;
 pub mod directory;
 pub mod duration;
 mod field_names;
+mod go_regex;
 mod history;
 pub mod hook;
 pub mod hub;
@@ -80,6 +81,7 @@ mod settings;
 mod token_settings;
 pub mod tracker;
 pub mod wheel;
+mod whole_regex;
 pub mod wildcard;
 mod work;
 

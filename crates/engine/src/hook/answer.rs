@@ -187,7 +187,7 @@ fn meta_of(meta: Json) -> Result<Option<Bytes>, AnswerFault> {
 }
 
 fn caps_of(entries: Vec<CapsEntry>, cache: &CapsCache) -> Result<Option<Arc<Capabilities>>, AnswerFault> {
-    cache.read(entries).map_err(AnswerFault::Value)
+    cache.read(entries).map_err(|fault| AnswerFault::Value(fault.cause()))
 }
 
 /// A list, or `null`.

@@ -142,6 +142,11 @@ pub(crate) fn address_key(address: IpAddr) -> AddressKey {
     })
 }
 
+/// The address that rates go by; of IPv6 its /64.
+pub(crate) fn address_of(key: AddressKey) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::from_bits(key.0)).to_canonical()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
