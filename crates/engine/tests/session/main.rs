@@ -5,6 +5,7 @@ mod claims;
 mod connect;
 mod explain;
 mod flow;
+mod grants;
 mod heartbeat;
 mod hooks;
 mod lines;
