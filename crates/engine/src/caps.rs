@@ -337,7 +337,10 @@ mod tests {
         assert!(refused(vec![entry("regex", "a)|(?:", &["sub"])]));
         assert!(refused(vec![entry("regex", "(a{1000}){1000}", &["sub"])]));
         let large = entry("regex", ".{255}", &["sub"]);
-        assert!(!refused(vec![large.clone()]) && refused(vec![large; 4]), "the list is too large, and no pattern of it");
+        assert!(
+            !refused(vec![large.clone()]) && refused(vec![large; 4]),
+            "the list is too large, and no pattern of it"
+        );
         assert!(refused(vec![entry("", &"a".repeat(PATTERN_LEN_MAX + 1), &["sub"])]));
         assert!(refused(vec![CapsEntry::default(); ENTRIES_MAX + 1]));
         let many = CapsEntry { channels: vec![String::new(); PATTERNS_MAX + 1], ..CapsEntry::default() };

@@ -321,7 +321,8 @@ mod tests {
     #[test]
     fn null_says_no_more_than_absence() {
         for claim in ["channels", "subs", "caps", "labels", "names", "groups", "register", "info", "meta", "exp"] {
-            let claims: ConnectionClaims = serde_json::from_str(&format!(r#"{{"sub":"ann","{claim}":null}}"#)).expect(claim);
+            let claims: ConnectionClaims =
+                serde_json::from_str(&format!(r#"{{"sub":"ann","{claim}":null}}"#)).expect(claim);
             assert_eq!(claims.sub, "ann");
         }
         let claims: SubscriptionClaims = serde_json::from_str(r#"{"allow":null,"override":null}"#).expect("it is read");

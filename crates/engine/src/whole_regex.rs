@@ -36,13 +36,11 @@ impl WholeRegex {
         let written = of_go(text).map_err(|_| RegexFault::Invalid)?;
         let parsed = regex_syntax::parse(&written).map_err(|_| RegexFault::Invalid)?;
         let whole = Hir::concat(vec![Hir::look(Look::Start), parsed, Hir::look(Look::End)]);
-        let config = Config::new()
-            .nfa_size_limit(Some(size_max))
-            .which_captures(WhichCaptures::None)
-            .shrink(true);
-        let program = Compiler::new().configure(config).build_from_hir(&whole).map_err(|error| {
-            if error.size_limit().is_some() { RegexFault::TooLarge } else { RegexFault::Invalid }
-        })?;
+        let config = Config::new().nfa_size_limit(Some(size_max)).which_captures(WhichCaptures::None).shrink(true);
+        let program = Compiler::new()
+            .configure(config)
+            .build_from_hir(&whole)
+            .map_err(|error| if error.size_limit().is_some() { RegexFault::TooLarge } else { RegexFault::Invalid })?;
         let program = PikeVM::new_from_nfa(program).map_err(|_| RegexFault::Invalid)?;
         Ok(WholeRegex { text: text.into(), program })
     }

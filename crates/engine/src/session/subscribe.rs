@@ -457,13 +457,7 @@ fn refuse(command: u32, why: SubscribeRefusal, context: &mut Context<'_>) {
 
 impl Grant {
     /// Adds what the client wishes, where it is permitted.
-    fn wish(
-        &mut self,
-        request: &SubscribeCommand<'_>,
-        options: &ChannelOptions,
-        history: Permit,
-        presence: Permit,
-    ) {
+    fn wish(&mut self, request: &SubscribeCommand<'_>, options: &ChannelOptions, history: Permit, presence: Permit) {
         let has_history = history != Permit::Nothing;
         self.positioned = request.positioned && (options.allow_positioning || has_history);
         self.recoverable = request.recoverable && (options.allow_recovery || has_history);

@@ -18,6 +18,7 @@ mod libraries;
 mod limits;
 mod lines;
 mod link;
+mod named_users;
 mod nats;
 mod operations;
 mod ordering;
