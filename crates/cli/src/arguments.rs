@@ -229,7 +229,7 @@ pub(crate) struct ExplainArguments {
     /// Configuration file; else the one that TOUCHLINE_CONFIG names.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// The user of the client, by whatever has proved it; empty for an anonymous one.
+    /// The user of a client that has connected, however it has proved it; empty for an anonymous one.
     #[arg(long, short, conflicts_with = "token")]
     pub(crate) user: Option<String>,
     /// The connection token of the client: its user, caps and labels count.

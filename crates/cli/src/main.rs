@@ -26,7 +26,10 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("touchline: {}", touchline_config::redact(&causes(&error)));
-            ExitCode::FAILURE
+            match error.downcast_ref::<commands::explain::Undecided>() {
+                Some(_) => ExitCode::from(2),
+                None => ExitCode::FAILURE,
+            }
         }
     }
 }

@@ -1,12 +1,13 @@
 //! Capabilities: what a client may do in channels besides what their namespaces allow. They only grant.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use touchline_protocol::data::nullable;
 
+use crate::whole_regex::{RegexFault, WholeRegex};
 use crate::wildcard;
 
 /// Entries of one list of capabilities.
@@ -15,13 +16,12 @@ const ENTRIES_MAX: usize = 64;
 const PATTERNS_MAX: usize = 256;
 /// Length of a pattern, bytes.
 const PATTERN_LEN_MAX: usize = 1_024;
-/// Lists with regular expressions that are kept compiled.
-const COMPILED_MAX: usize = 256;
-/// Memory of a compiled regular expression, bytes.
-const REGEX_SIZE_MAX: usize = 64 * 1_024;
-
-/// What makes a regular expression match whole names.
-const ANCHORS: (&str, &str) = ("^(?:", ")$");
+/// Compiled regular expressions of one list of capabilities, bytes.
+const COMPILED_LIST_SIZE_MAX: usize = 256 * 1_024;
+/// Compiled regular expressions of all lists of a node that differ, bytes.
+const COMPILED_SIZE_MAX: usize = 256 * 1_024 * 1_024;
+/// As many lists are known before those that nobody has any more are looked for.
+const KNOWN_MIN: usize = 256;
 
 /// An entry of `caps`, as a token or a backend writes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -43,6 +43,8 @@ pub struct CapsEntry {
 pub struct Capability(u8);
 
 impl Capability {
+    /// Nothing.
+    pub const NONE: Capability = Capability(0);
     /// Subscribe.
     pub const SUBSCRIBE: Capability = Capability(1);
     /// Publish.
@@ -62,7 +64,7 @@ impl Capability {
                 "hst" => Capability::HISTORY,
                 _ => return None,
             };
-            Some(Capability(all.0 | one.0))
+            Some(all.with(one))
         })
     }
 
@@ -70,6 +72,16 @@ impl Capability {
     pub(crate) fn words(self) -> Vec<&'static str> {
         let words = [("sub", Self::SUBSCRIBE), ("pub", Self::PUBLISH), ("prs", Self::PRESENCE), ("hst", Self::HISTORY)];
         words.into_iter().filter(|(_, one)| self.has(*one)).map(|(word, _)| word).collect()
+    }
+
+    /// The set with all of `other`.
+    pub(crate) fn with(self, other: Capability) -> Self {
+        Capability(self.0 | other.0)
+    }
+
+    /// The set with nothing of `other`.
+    pub(crate) fn without(self, other: Capability) -> Self {
+        Capability(self.0 & !other.0)
     }
 
     /// Whether all of `other` is in this set.
@@ -82,7 +94,7 @@ impl Capability {
 enum Matching {
     Exact(Box<str>),
     Wildcard(Box<str>),
-    Regex(Regex),
+    Regex(WholeRegex),
 }
 
 impl Matching {
@@ -90,7 +102,7 @@ impl Matching {
         match self {
             Matching::Exact(name) => **name == *channel,
             Matching::Wildcard(pattern) => wildcard::matches(pattern, channel),
-            Matching::Regex(pattern) => pattern.is_match(channel),
+            Matching::Regex(pattern) => pattern.matches(channel),
         }
     }
 }
@@ -99,32 +111,94 @@ impl Matching {
 #[derive(Debug, Default)]
 pub struct Capabilities {
     patterns: Vec<(Matching, Capability)>,
+    /// What its regular expressions are charged; `None` = it has none.
+    charge: Option<Charge>,
+}
+
+/// Why a list of capabilities cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CapsFault {
+    /// It is not valid, or too large: the cause.
+    Invalid(&'static str),
+    /// The node has no room for more compiled regular expressions. Later it may.
+    Full,
+}
+
+impl CapsFault {
+    /// The cause, for people.
+    pub fn cause(self) -> &'static str {
+        match self {
+            CapsFault::Invalid(cause) => cause,
+            CapsFault::Full => "the regular expressions of the caps of all connections are larger than 256 MiB",
+        }
+    }
+}
+
+/// Bytes that a list takes of the node's; dropped, they are free again.
+#[derive(Debug)]
+struct Charge {
+    charged: Arc<AtomicUsize>,
+    size: usize,
+}
+
+impl Charge {
+    /// Takes bytes; `None` = the node has not so many left.
+    fn take(charged: &Arc<AtomicUsize>, size: usize) -> Option<Self> {
+        let more = |taken: usize| taken.checked_add(size).filter(|taken| *taken <= COMPILED_SIZE_MAX);
+        charged.fetch_update(Relaxed, Relaxed, more).ok()?;
+        Some(Charge { charged: Arc::clone(charged), size })
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.charged.fetch_sub(self.size, Relaxed);
+    }
 }
 
 impl Capabilities {
-    /// Reads the entries of a token or of an answer; `None` = there are none.
+    /// Reads the entries of a token or of an answer.
     ///
     /// # Errors
-    /// A fixed text: there are too many entries or patterns, a pattern is too long or not valid, or a word is not
-    /// known.
-    fn compile(entries: Vec<CapsEntry>) -> Result<Option<Arc<Self>>, &'static str> {
+    /// There are too many entries or patterns, a pattern is too long or not valid, a word is not known, or the regular
+    /// expressions are too large.
+    fn compile(entries: Vec<CapsEntry>) -> Result<Self, CapsFault> {
         if entries.len() > ENTRIES_MAX {
-            return Err("caps has more than 64 entries");
+            return Err(CapsFault::Invalid("caps has more than 64 entries"));
         }
-        let mut patterns = Vec::new();
+        let (mut patterns, mut room) = (Vec::new(), COMPILED_LIST_SIZE_MAX);
         for CapsEntry { channels, matching, allow } in entries {
-            let allowed = Capability::read(&allow).ok_or("allow of caps has a word other than sub, pub, prs, hst")?;
+            let unknown = CapsFault::Invalid("allow of caps has a word other than sub, pub, prs, hst");
+            let allowed = Capability::read(&allow).ok_or(unknown)?;
             if patterns.len() + channels.len() > PATTERNS_MAX {
-                return Err("caps has more than 256 patterns");
+                return Err(CapsFault::Invalid("caps has more than 256 patterns"));
             }
             for channel in channels {
                 if channel.len() > PATTERN_LEN_MAX {
-                    return Err("a pattern of caps is longer than 1,024 bytes");
+                    return Err(CapsFault::Invalid("a pattern of caps is longer than 1,024 bytes"));
                 }
-                patterns.push((compile(&matching, channel)?, allowed));
+                let compiled = compile(&matching, channel, room).map_err(CapsFault::Invalid)?;
+                if let Matching::Regex(regex) = &compiled {
+                    room = room.saturating_sub(regex.size());
+                }
+                patterns.push((compiled, allowed));
             }
         }
-        Ok((!patterns.is_empty()).then(|| Arc::new(Capabilities { patterns })))
+        Ok(Capabilities { patterns, charge: None })
+    }
+
+    /// Bytes of its compiled regular expressions.
+    fn compiled_size(&self) -> usize {
+        let sizes = self.patterns.iter().map(|(pattern, _)| match pattern {
+            Matching::Regex(regex) => regex.size(),
+            Matching::Exact(_) | Matching::Wildcard(_) => 0,
+        });
+        sizes.sum()
+    }
+
+    /// Itself, where it has any pattern.
+    fn shared(self) -> Option<Arc<Self>> {
+        (!self.patterns.is_empty()).then(|| Arc::new(self))
     }
 
     /// Whether some entry allows this in a channel. The time is linear in the length of the channel's name and in the
@@ -144,14 +218,7 @@ impl Capabilities {
         Some(match self.find(channel, wanted)? {
             Matching::Exact(name) => format!("exact {name}"),
             Matching::Wildcard(pattern) => format!("wildcard {pattern}"),
-            Matching::Regex(pattern) => {
-                // The pattern stands in what makes it match whole names.
-                let whole = pattern.as_str();
-                format!(
-                    "regex {}",
-                    whole.strip_prefix(ANCHORS.0).and_then(|p| p.strip_suffix(ANCHORS.1)).unwrap_or(whole)
-                )
-            }
+            Matching::Regex(pattern) => format!("regex {}", pattern.as_str()),
         })
     }
 
@@ -165,49 +232,62 @@ impl Capabilities {
 /// their memory while some connection has them.
 #[derive(Debug, Default)]
 pub struct CapsCache {
-    compiled: Mutex<BTreeMap<Vec<CapsEntry>, Weak<Capabilities>>>,
+    known: Mutex<KnownLists>,
+    /// Bytes of the compiled regular expressions of all lists.
+    charged: Arc<AtomicUsize>,
+}
+
+/// Lists with regular expressions. At least half of them are in use, where they are many.
+#[derive(Debug, Default)]
+struct KnownLists {
+    lists: BTreeMap<Vec<CapsEntry>, Weak<Capabilities>>,
+    /// How many there may be before those that nobody has any more go.
+    limit: usize,
+}
+
+impl KnownLists {
+    fn insert(&mut self, entries: Vec<CapsEntry>, caps: &Arc<Capabilities>) {
+        if self.lists.len() >= self.limit {
+            self.lists.retain(|_, caps| caps.strong_count() > 0);
+            self.limit = KNOWN_MIN.max(2 * self.lists.len());
+        }
+        self.lists.insert(entries, Arc::downgrade(caps));
+    }
 }
 
 impl CapsCache {
     /// Reads the entries of a token or of an answer; `None` = there are none.
     ///
     /// # Errors
-    /// A fixed text: there are too many entries or patterns, a pattern is too long or not valid, or a word is not
-    /// known.
-    pub fn read(&self, entries: Vec<CapsEntry>) -> Result<Option<Arc<Capabilities>>, &'static str> {
+    /// See [`CapsFault`].
+    pub fn read(&self, entries: Vec<CapsEntry>) -> Result<Option<Arc<Capabilities>>, CapsFault> {
         // A longer list is refused, and is not worth a place.
         if entries.len() > ENTRIES_MAX || !entries.iter().any(|entry| entry.matching == "regex") {
-            return Capabilities::compile(entries);
+            return Capabilities::compile(entries).map(Capabilities::shared);
         }
-        let lock = || self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = lock().get(&entries).and_then(Weak::upgrade) {
+        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().lists.get(&entries).and_then(Weak::upgrade) {
             return Ok(Some(known));
         }
-        let caps = Capabilities::compile(entries.clone())?;
+        let mut caps = Capabilities::compile(entries.clone())?;
+        caps.charge = Some(Charge::take(&self.charged, caps.compiled_size()).ok_or(CapsFault::Full)?);
+        let caps = caps.shared();
         if let Some(caps) = &caps {
-            let mut compiled = lock();
-            if compiled.len() >= COMPILED_MAX {
-                compiled.retain(|_, caps| caps.strong_count() > 0);
-            }
-            if compiled.len() < COMPILED_MAX {
-                compiled.insert(entries, Arc::downgrade(caps));
-            }
+            lock().insert(entries, caps);
         }
         Ok(caps)
     }
 }
 
-/// Compiles a pattern. One of a regular expression matches the whole name.
-fn compile(matching: &str, pattern: String) -> Result<Matching, &'static str> {
+/// Compiles a pattern. One of a regular expression matches the whole name, and has at most `room` bytes.
+fn compile(matching: &str, pattern: String, room: usize) -> Result<Matching, &'static str> {
     match matching {
         "" | "exact" => Ok(Matching::Exact(pattern.into())),
         "wildcard" => Ok(Matching::Wildcard(pattern.into())),
-        "regex" => RegexBuilder::new(&format!("{}{pattern}{}", ANCHORS.0, ANCHORS.1))
-            .size_limit(REGEX_SIZE_MAX)
-            .dfa_size_limit(REGEX_SIZE_MAX)
-            .build()
-            .map(Matching::Regex)
-            .map_err(|_| "a regular expression of caps is not valid or too large"),
+        "regex" => WholeRegex::compile(&pattern, room).map(Matching::Regex).map_err(|fault| match fault {
+            RegexFault::Invalid => "a regular expression of caps is not valid",
+            RegexFault::TooLarge => "the regular expressions of caps are larger than 256 KiB when compiled",
+        }),
         _ => Err("match of caps is none of exact, wildcard, regex"),
     }
 }
@@ -257,7 +337,13 @@ mod tests {
         assert!(refused(vec![entry("", "a", &["all"])]));
         assert!(refused(vec![entry("glob", "a", &["sub"])]));
         assert!(refused(vec![entry("regex", "(", &["sub"])]));
+        assert!(refused(vec![entry("regex", "a)|(?:", &["sub"])]));
         assert!(refused(vec![entry("regex", "(a{1000}){1000}", &["sub"])]));
+        let large = entry("regex", ".{255}", &["sub"]);
+        assert!(
+            !refused(vec![large.clone()]) && refused(vec![large; 4]),
+            "the list is too large, and no pattern of it"
+        );
         assert!(refused(vec![entry("", &"a".repeat(PATTERN_LEN_MAX + 1), &["sub"])]));
         assert!(refused(vec![CapsEntry::default(); ENTRIES_MAX + 1]));
         let many = CapsEntry { channels: vec![String::new(); PATTERNS_MAX + 1], ..CapsEntry::default() };
@@ -266,17 +352,38 @@ mod tests {
     }
 
     #[test]
-    fn equal_lists_are_compiled_once_and_a_bounded_number_of_them_is_kept() {
+    fn equal_lists_are_compiled_once_as_long_as_one_is_in_use() {
         let cache = CapsCache::default();
         let read = |text: &str| cache.read(vec![entry("regex", text, &["sub"])]).expect("valid").expect("some");
         let (first, second) = (read("a.*"), read("a.*"));
         assert!(Arc::ptr_eq(&first, &second) && !Arc::ptr_eq(&first, &read("b.*")));
-        let all: Vec<_> = (0..2 * COMPILED_MAX).map(|number| read(&format!("c{number}"))).collect();
-        let held = || cache.compiled.lock().expect("nobody has panicked").len();
-        assert_eq!(held(), COMPILED_MAX);
-        assert!(Arc::ptr_eq(&first, &read("a.*")), "what is in use stays");
+        let all: Vec<_> = (0..4 * KNOWN_MIN).map(|number| read(&format!("c{number}"))).collect();
+        assert!(Arc::ptr_eq(&first, &read("a.*")), "what is in use stays, however many there are");
+        assert!(Arc::ptr_eq(&all[0], &read("c0")));
         drop(all);
-        read("d");
-        assert_eq!(held(), 2, "what nobody has goes when there is no room");
+        for number in 0..4 * KNOWN_MIN {
+            read(&format!("d{number}"));
+        }
+        let known = cache.known.lock().expect("nobody has panicked").lists.len();
+        assert!(known <= 4 * KNOWN_MIN, "what nobody has goes: {known}");
+    }
+
+    #[test]
+    fn the_node_has_room_for_so_much_and_gets_back_what_nobody_has() {
+        let cache = CapsCache::default();
+        let list = |name: &str| vec![entry("regex", name, &["sub"])];
+        let held = cache.read(list("a.*")).expect("there is room").expect("some");
+        let size = held.compiled_size();
+        assert!(size > 0 && cache.charged.load(Relaxed) == size);
+        let _shared = cache.read(list("a.*")).expect("it is known");
+        assert_eq!(cache.charged.load(Relaxed), size, "equal lists are charged once");
+        let rest = Charge::take(&cache.charged, COMPILED_SIZE_MAX - size).expect("there is room");
+        assert!(Charge::take(&cache.charged, 1).is_none());
+        assert_eq!(cache.read(list("b.*")).map(|_| ()), Err(CapsFault::Full));
+        assert!(cache.read(list("a.*")).is_ok(), "a list in use needs no room");
+        drop(rest);
+        assert!(cache.read(list("b.*")).is_ok());
+        drop((held, _shared));
+        assert_eq!(cache.charged.load(Relaxed), 0);
     }
 }

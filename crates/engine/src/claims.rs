@@ -84,6 +84,7 @@ pub struct ConnectionClaims {
     /// The same in base64.
     pub b64info: Option<Base64Json>,
     /// Channels to subscribe the connection to.
+    #[serde(deserialize_with = "null_or")]
     pub channels: Vec<String>,
     /// The same, with options.
     #[serde(deserialize_with = "object_map")]
@@ -94,6 +95,7 @@ pub struct ConnectionClaims {
     #[serde(deserialize_with = "object_list")]
     pub caps: Vec<CapsEntry>,
     /// Labels of the connection, for hooks.
+    #[serde(deserialize_with = "null_or")]
     pub labels: BTreeMap<String, String>,
     /// Names to register for the connection.
     #[serde(deserialize_with = "object_list")]
@@ -102,6 +104,7 @@ pub struct ConnectionClaims {
     #[serde(deserialize_with = "object_list")]
     pub groups: Vec<EntryClaim>,
     /// Names that it may register by itself: patterns, by scope.
+    #[serde(deserialize_with = "null_or")]
     pub register: BTreeMap<String, Vec<String>>,
     /// The token's id, by which it can be revoked.
     #[serde(deserialize_with = "id")]
@@ -156,6 +159,7 @@ pub struct SubscriptionClaims {
     #[serde(rename = "override", deserialize_with = "object_or_default")]
     pub overrides: Overrides,
     /// What the client may do in the channel besides what its namespace allows: `pub`, `hst`, `prs`.
+    #[serde(deserialize_with = "null_or")]
     pub allow: Vec<String>,
     /// The token's id, by which it can be revoked.
     #[serde(deserialize_with = "id")]
@@ -234,10 +238,13 @@ pub struct BoolValue {
 /// Labels of a connection as a JSON object; `None` = there are none.
 ///
 /// # Errors
-/// A fixed text: they are too many or too long.
+/// A fixed text: they are too many or too long, or have control characters.
 pub(crate) fn labels_of(labels: &BTreeMap<String, String>) -> Result<Option<Bytes>, &'static str> {
     if labels.is_empty() {
         return Ok(None);
+    }
+    if !labels.iter().all(|(name, text)| is_plain_text(name) && is_plain_text(text)) {
+        return Err("labels have control characters");
     }
     let size: usize = labels.iter().map(|(key, text)| key.len() + text.len()).sum();
     if labels.len() > LABELS_MAX || size > LABELS_SIZE_MAX {
@@ -253,6 +260,11 @@ pub fn expiry(exp: Option<u64>, expire_at: Option<u64>) -> Option<u64> {
         Some(at) => Some(at),
         None => exp.filter(|at| *at > 0),
     }
+}
+
+/// A value, or `null`, which says no more than its absence.
+fn null_or<'de, D: serde::Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// Seconds as a whole or a decimal number: some libraries write `exp` with a fraction.
@@ -307,6 +319,26 @@ mod tests {
         assert_eq!(read("7", "17.9"), (Some("7".into()), Some(17)));
         assert_eq!(read("null", r#""2026-01-01""#), (None, None));
         assert_eq!(read("[7]", "-5"), (None, Some(0)));
+    }
+
+    #[test]
+    fn null_says_no_more_than_absence() {
+        for claim in ["channels", "subs", "caps", "labels", "names", "groups", "register", "info", "meta", "exp"] {
+            let claims: ConnectionClaims =
+                serde_json::from_str(&format!(r#"{{"sub":"ann","{claim}":null}}"#)).expect(claim);
+            assert_eq!(claims.sub, "ann");
+        }
+        let claims: SubscriptionClaims = serde_json::from_str(r#"{"allow":null,"override":null}"#).expect("it is read");
+        assert!(claims.allow.is_empty());
+    }
+
+    #[test]
+    fn labels_are_plain_texts() {
+        let labels = |name: &str, text: &str| labels_of(&BTreeMap::from([(name.to_owned(), text.to_owned())]));
+        assert_eq!(labels("tier", "gold é"), Ok(Some(r#"{"tier":"gold é"}"#.into())));
+        for (name, text) in [("tier", "a\nb"), ("ti\0er", "gold"), ("tier", "\u{85}")] {
+            assert!(labels(name, text).is_err(), "{name:?} {text:?}");
+        }
     }
 
     #[test]

@@ -69,6 +69,7 @@ pub mod directory;
 pub mod duration;
 mod field_kinds;
 mod field_names;
+mod go_regex;
 mod history;
 pub mod hook;
 pub mod hub;
@@ -81,6 +82,7 @@ mod settings;
 mod token_settings;
 pub mod tracker;
 pub mod wheel;
+mod whole_regex;
 pub mod wildcard;
 mod work;
 

@@ -2,6 +2,7 @@
 //! runs, and no backend is asked.
 
 use serde_json::{Value, json};
+use touchline_config::{ClientUser, Settings, TlsSettings};
 use touchline_engine::hook::{DEFAULT_PROXY, HookCall};
 use touchline_engine::request::{Response, Subscribed};
 use touchline_engine::session::{
@@ -20,8 +21,9 @@ use crate::trial::TokenTrial;
 /// A client whose action is tried.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TriedClient<'a> {
-    /// The user of the client, who has proved it in some way; empty = it is anonymous. None = it connects with its
-    /// token, or with nothing.
+    /// The user of a client that has connected, however it has proved it; empty = it is anonymous. A connect itself
+    /// names it by a certificate or a trusted proxy, where the settings have either. None = the client connects with
+    /// its token, or with nothing.
     pub user: Option<&'a str>,
     /// The connection token; empty = it has none.
     pub token: &'a str,
@@ -52,6 +54,8 @@ struct ActionTrial {
     hub: Hub,
     tracker: Tracker,
     now_ms: u64,
+    /// A certificate or a trusted proxy may name the user.
+    names_users: bool,
 }
 
 /// Tries an action of a client at a time (Unix milliseconds) on a node with the settings of `trial`. Other connections,
@@ -68,7 +72,8 @@ pub fn try_action(
     let (node, settings) = (trial.node(now_ms)?, trial.settings());
     let hash_seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
     let session = Session::new([0; 16], TransportMode::Duplex, client.is_local, now_ms, &node.client);
-    let mut trial = ActionTrial { node, session, hub: Hub::new(hash_seed), tracker: Tracker::default(), now_ms };
+    let (hub, tracker, names_users) = (Hub::new(hash_seed), Tracker::default(), names_users(settings));
+    let mut trial = ActionTrial { node, session, hub, tracker, now_ms, names_users };
     let mut steps = Vec::new();
     let verdict = trial.decide(client, action, &mut steps);
     let backend = match &verdict {
@@ -80,6 +85,13 @@ pub fn try_action(
     Ok(TriedAction { steps, verdict, backend })
 }
 
+/// Whether a certificate or a trusted proxy may name the user of a client.
+fn names_users(settings: &Settings) -> bool {
+    let of_certificate = |tls: &TlsSettings| tls.enabled && tls.client_user != ClientUser::None;
+    !settings.client.user_id_http_header.is_empty()
+        || [&settings.http_server.tls, &settings.tcp.tls].into_iter().any(of_certificate)
+}
+
 impl ActionTrial {
     fn decide(
         &mut self,
@@ -88,7 +100,9 @@ impl ActionTrial {
         steps: &mut Vec<ExplainedStep>,
     ) -> StepVerdict {
         if let ExplainedAction::Connect { .. } = action {
-            self.session.certify(client.user.unwrap_or_default().to_owned());
+            if let Some(user) = client.user.filter(|_| self.names_users) {
+                self.session.certify(user.to_owned());
+            }
             return self.step(action, steps);
         }
         let connected = match client.user.filter(|_| client.token.is_empty()) {

@@ -1,10 +1,12 @@
 //! `touchline explain`: which rules decide whether a client may do something, one by one.
 
+use std::fmt;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
+use serde::de::IgnoredAny;
 use serde_json::{Value as Json, json};
 use touchline_server::{
     ChannelAction, ExplainedAction, ExplainedStep, StepVerdict, TokenTrial, TriedAction, TriedClient, try_action,
@@ -16,9 +18,30 @@ use crate::client::api::configured;
 /// The exit status where a backend decides.
 const ASKED: u8 = 3;
 
+/// What the command does not look at, for people.
+const UNKNOWN: &str = "explain asks no backend, and knows no bans, rates or other connections.";
+
+/// The action could not be decided: the configuration or an argument is missing or faulty. Exit status 2, as that of
+/// arguments that cannot be read.
+#[derive(Debug)]
+pub(crate) struct Undecided;
+
+impl fmt::Display for Undecided {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("nothing could be decided")
+    }
+}
+
 /// Prints the steps and the decision. The exit status is 0 if the action is permitted, 1 if it is refused, and 3 if a
 /// backend decides.
+///
+/// # Errors
+/// [`Undecided`], with its cause.
 pub(crate) fn run(arguments: &ExplainArguments) -> Result<ExitCode> {
+    explain(arguments).context(Undecided)
+}
+
+fn explain(arguments: &ExplainArguments) -> Result<ExitCode> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
     let action = action_of(arguments)?;
     let client = TriedClient {
@@ -38,6 +61,7 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Result<ExitCode> {
             writeln!(out, "{:>2}. {:<26} {}{}", number + 1, step.rule.name(), said(&step.says), shown(step))?;
         }
         writeln!(out, "{}", conclusion(&tried))?;
+        writeln!(out, "{UNKNOWN}")?;
     }
     Ok(match tried.verdict {
         StepVerdict::Allowed | StepVerdict::Nothing => ExitCode::SUCCESS,
@@ -51,6 +75,15 @@ fn action_of(arguments: &ExplainArguments) -> Result<ExplainedAction<'_>> {
     let is_about_channel = !matches!(arguments.action, ExplainAction::Connect | ExplainAction::Rpc);
     if is_about_channel && channel.is_empty() {
         bail!("--channel is missing: this action is about a channel");
+    }
+    if arguments.action == ExplainAction::Rpc && arguments.method.is_empty() {
+        bail!("--method is missing: this action calls one");
+    }
+    if serde_json::from_str::<IgnoredAny>(&arguments.data).is_err() {
+        bail!("--data is not JSON");
+    }
+    if arguments.user.as_deref().is_some_and(|user| user.chars().any(char::is_control)) {
+        bail!("--user has control characters, which no user has");
     }
     let in_channel = |action| ExplainedAction::InChannel { action, channel };
     Ok(match arguments.action {

@@ -30,6 +30,7 @@ fn the_last_step_decides_and_the_exit_status_says_what() {
         (&["--user", "42", "--action", "publish", "--channel", "chat:1"], 3, "channel.proxy.publish"),
         (&["--user", "42", "--action", "rpc", "--method", "mine"], 1, "refused with error 108"),
         (&["--action", "connect"], 1, "refused with disconnect 35"),
+        (&["--action", "connect", "--user", "42"], 1, "refused with disconnect 35"),
         (&["--action", "connect", "--token", "nonsense"], 1, "refused with disconnect 3500"),
     ];
     for (arguments, status, expected) in cases {
@@ -67,6 +68,22 @@ fn the_steps_are_json_too() {
 
 #[test]
 fn what_is_missing_is_told() {
-    let (code, said) = explain(&["--user", "42", "--action", "publish"]);
-    assert!(code == Some(1) && said.contains("--channel is missing"), "{said}");
+    for (arguments, cause) in [
+        (&["--user", "42", "--action", "publish"][..], "--channel is missing"),
+        (&["--user", "42", "--action", "rpc"], "--method is missing"),
+        (&["--user", "42", "--action", "rpc", "--method", "a", "--data", "{"], "--data is not JSON"),
+        (&["--user", "4\n2", "--action", "rpc", "--method", "a"], "--user has control characters"),
+        (&["--user", "42"], "--action"),
+    ] {
+        let (code, said) = explain(arguments);
+        assert!(code == Some(2) && said.contains(cause), "{arguments:?}: {code:?} {said}");
+    }
+    let output = run(&["explain", "--config", "/no/such/file.toml", "--action", "connect"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+#[test]
+fn it_says_what_it_does_not_know() {
+    let (_, said) = explain(&["--user", "42", "--action", "subscribe", "--channel", "news:1"]);
+    assert!(said.ends_with("\nexplain asks no backend, and knows no bans, rates or other connections.\n"), "{said}");
 }

@@ -197,7 +197,7 @@ fn meta_of(meta: Json) -> Result<Option<Bytes>, AnswerFault> {
 }
 
 fn caps_of(entries: Vec<CapsEntry>, cache: &CapsCache) -> Result<Option<Arc<Capabilities>>, AnswerFault> {
-    cache.read(entries).map_err(AnswerFault::Value)
+    cache.read(entries).map_err(|fault| AnswerFault::Value(fault.cause()))
 }
 
 /// A time, Unix seconds, as a whole or a decimal number. One before 1970 has passed, which 1 says too: 0 is never. One

@@ -1,14 +1,8 @@
 //! A regular expression as a string in the configuration; empty = none.
-//!
-//! It has the same meaning as in Centrifugo, whose expressions are Go's: an expression that matches more here would
-//! permit channels that it was written to exclude.
-
-use std::ops::Range;
 
 use regex::Regex;
-use regex_syntax::ast::parse::Parser;
-use regex_syntax::ast::{AssertionKind, Ast, ClassPerl, ClassPerlKind, ClassSetItem, Span, Visitor, visit};
 
+use crate::go_regex::of_go;
 use crate::setting::{Misfit, SettingValue, ValueKind, WrittenValue};
 
 impl SettingValue for Option<Regex> {
@@ -45,87 +39,7 @@ fn reason(error: &str) -> &str {
 /// # Errors
 /// When it is not valid, or has a meaning in Go that is not supported here.
 fn compile(text: &str) -> Result<Regex, regex::Error> {
-    let of_syntax = |error: &dyn ToString| regex::Error::Syntax(error.to_string());
-    let ast = Parser::new().parse(text).map_err(|error| of_syntax(&error))?;
-    let changes = visit(&ast, Rewrites::default())
-        .map_err(|reason| of_syntax(&format!("regex parse error:\nerror: {reason}")))?;
-    let (mut compiled, mut done) = (String::new(), 0);
-    for (range, replacement) in changes {
-        compiled.push_str(&text[done..range.start]);
-        compiled.push_str(replacement);
-        done = range.end;
-    }
-    compiled.push_str(&text[done..]);
-    Regex::new(&compiled)
-}
-
-/// The parts that Go's syntax writes in another way, in the order of the text.
-#[derive(Default)]
-struct Rewrites(Vec<(Range<usize>, &'static str)>);
-
-impl Rewrites {
-    fn change(&mut self, span: &Span, replacement: &'static str) {
-        self.0.push((span.start.offset..span.end.offset, replacement));
-    }
-
-    /// `\d`, `\s` and `\w` match ASCII only. The lists are valid on their own and inside another list.
-    fn change_class(&mut self, class: &ClassPerl) {
-        let replacement = match (&class.kind, class.negated) {
-            (ClassPerlKind::Digit, false) => "[0-9]",
-            (ClassPerlKind::Digit, true) => "[^0-9]",
-            (ClassPerlKind::Space, false) => r"[\t\n\x0C\r\x20]",
-            (ClassPerlKind::Space, true) => r"[^\t\n\x0C\r\x20]",
-            (ClassPerlKind::Word, false) => "[0-9A-Za-z_]",
-            (ClassPerlKind::Word, true) => "[^0-9A-Za-z_]",
-        };
-        self.change(&class.span, replacement);
-    }
-}
-
-impl Visitor for Rewrites {
-    type Output = Vec<(Range<usize>, &'static str)>;
-    type Err = &'static str;
-
-    fn finish(self) -> Result<Self::Output, Self::Err> {
-        Ok(self.0)
-    }
-
-    fn visit_pre(&mut self, ast: &Ast) -> Result<(), Self::Err> {
-        match ast {
-            Ast::ClassPerl(class) => self.change_class(class),
-            Ast::Assertion(assertion) => match assertion.kind {
-                AssertionKind::WordBoundary => self.change(&assertion.span, r"(?-u:\b)"),
-                AssertionKind::NotWordBoundary => self.change(&assertion.span, r"(?-u:\B)"),
-                AssertionKind::WordBoundaryStartAngle => self.change(&assertion.span, r"\x3C"),
-                AssertionKind::WordBoundaryEndAngle => self.change(&assertion.span, r"\x3E"),
-                AssertionKind::WordBoundaryStart
-                | AssertionKind::WordBoundaryEnd
-                | AssertionKind::WordBoundaryStartHalf
-                | AssertionKind::WordBoundaryEndHalf => return Err(r"\b{ has another meaning in Go"),
-                AssertionKind::StartLine
-                | AssertionKind::EndLine
-                | AssertionKind::StartText
-                | AssertionKind::EndText => {}
-            },
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn visit_class_set_item_pre(&mut self, item: &ClassSetItem) -> Result<(), Self::Err> {
-        match item {
-            ClassSetItem::Perl(class) => self.change_class(class),
-            ClassSetItem::Bracketed(_) => {
-                return Err(r"[ inside a list of characters has another meaning in Go: write \[");
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn visit_class_set_binary_op_pre(&mut self, _: &regex_syntax::ast::ClassSetBinaryOp) -> Result<(), Self::Err> {
-        Err(r"&&, -- and ~~ inside a list of characters have another meaning in Go: write \ before each character")
-    }
+    Regex::new(&of_go(text).map_err(regex::Error::Syntax)?)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::server::ServerSubscription;
 use super::state::{Connecting, Phase, Session};
 use super::ticket::Ticket;
 use super::transport::TransportMode;
-use crate::caps::Capabilities;
+use crate::caps::{Capabilities, CapsFault};
 use crate::claims::{ConnectionClaims, SubscribeOptions, TokenError, connection_claims, expiry, labels_of};
 use crate::duration::millis;
 use crate::hook::ConnectAnswer;
@@ -104,7 +104,7 @@ impl Session {
         let data = data.clone();
         let connecting = Connecting { command, data, is_of_hook, bans_version, ..Connecting::default() };
         self.phase = Phase::Connecting(Box::new(connecting));
-        let Some(claims) = self.keep_facts(admission, context) else { return };
+        let Some(claims) = self.keep_facts(command, admission, context) else { return };
         let granted = claims.register.into_iter().flat_map(|(scope, patterns)| {
             patterns.into_iter().map(move |pattern| (Box::from(scope.as_str()), pattern.into_boxed_str()))
         });
@@ -133,13 +133,24 @@ impl Session {
 
     /// Keeps what the token or the backend says of the connection for later. Returns the claims; `None` = they cannot
     /// be used, and the connect is refused.
-    fn keep_facts(&mut self, admission: ClientAdmission, context: &mut Context<'_>) -> Option<ConnectionClaims> {
+    fn keep_facts(
+        &mut self,
+        command: u32,
+        admission: ClientAdmission,
+        context: &mut Context<'_>,
+    ) -> Option<ConnectionClaims> {
         let ClientAdmission { mut claims, mut meta, mut caps, mut labels, is_of_hook, .. } = admission;
         if !is_of_hook {
             let of_token = context.node.hooks.caps.read(std::mem::take(&mut claims.caps));
-            match of_token.and_then(|caps| Ok((caps, labels_of(&claims.labels)?))) {
+            let with_labels = |caps| Ok((caps, labels_of(&claims.labels).map_err(CapsFault::Invalid)?));
+            match of_token.and_then(with_labels) {
                 Ok(of_token) => (caps, labels) = of_token,
-                Err(cause) => {
+                Err(CapsFault::Full) => {
+                    context.because(CapsFault::Full.cause(), "");
+                    self.refuse_connect(command, Error::INTERNAL, context);
+                    return None;
+                }
+                Err(CapsFault::Invalid(cause)) => {
                     context.because(cause, "");
                     context.disconnect(Disconnect::INVALID_TOKEN);
                     return None;

@@ -57,6 +57,9 @@ impl<'a> StepSubject<'a> {
             DecisionRule::SubscriptionToken => self.of_subscription_token(context),
             DecisionRule::ConnectionCaps => vec![fact("caps", self.caps())],
             DecisionRule::SubscriptionAllow => vec![fact("allow", self.allow(context))],
+            DecisionRule::WatchedScope if self.wanted == Capability::PUBLISH => {
+                vec![fact("channel", self.channel.into())]
+            }
             DecisionRule::WatchedScope => self.of_watched_scope(context),
             DecisionRule::OwnMethod => vec![fact("method", self.method.into())],
             DecisionRule::RpcNamespace | DecisionRule::RpcHook => self.of_method(rule, context),
@@ -146,6 +149,8 @@ impl<'a> StepSubject<'a> {
                 let mut facts = keys_of(namespaces.settings(), "channel.", &["user_boundary"]);
                 if namespaces.is_user_allowed(self.channel, &self.session.user).is_some() {
                     facts.extend(of_options(&["allow_user_limited_channels"]));
+                    let is_open = self.session.is_insecure(context);
+                    facts.extend(is_open.then(|| of_client(&["insecure"], context)).into_iter().flatten());
                 }
                 facts
             }
@@ -173,7 +178,7 @@ impl<'a> StepSubject<'a> {
                 facts.push(fact("subscribed", subscribes.into()));
                 facts
             }
-            _ => vec![fact(place, Value::Null)],
+            _ => vec![fact("namespace", place.into())],
         }
     }
 
@@ -200,7 +205,7 @@ impl<'a> StepSubject<'a> {
         };
         match rpc.resolve(self.method) {
             None => vec![fact("rpc.namespaces", self.method.into())],
-            Some(_) if rule == DecisionRule::RpcNamespace => vec![fact(place, Value::Null)],
+            Some(_) if rule == DecisionRule::RpcNamespace => vec![fact("namespace", place.into())],
             Some(options) => {
                 let names = ["proxy_enabled", "proxy_name"];
                 keys_of(options, &format!("{place}."), &names[..1 + usize::from(options.proxy_enabled)])

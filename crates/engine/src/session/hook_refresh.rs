@@ -8,7 +8,6 @@ use super::context::Context;
 use super::hook_state::{RetryPlan, WaitingAction};
 use super::state::Session;
 use super::subscription::{Extra, Subscription};
-use crate::caps::Capability;
 use crate::duration::millis;
 use crate::hook::{HookKind, HookOutcome, HookRequest, HookResult, RefreshAnswer, SubRefreshAnswer};
 use crate::settings::ClientSettings;
@@ -116,16 +115,21 @@ impl Session {
         }
     }
 
-    /// Ends the subscriptions that only a capability had granted and none grants any more.
+    /// Ends the subscriptions that have something which only a capability had granted and none grants any more.
     pub(super) fn end_what_caps_lost(&mut self, context: &mut Context<'_>) {
-        let caps = self.hooks().and_then(|state| state.caps.clone());
         for index in (0..self.subscriptions.len()).rev() {
-            let subscription = &self.subscriptions[index];
-            let channel = context.hub.name(subscription.channel);
-            let is_granted = caps.as_ref().is_some_and(|caps| caps.allow(channel, Capability::SUBSCRIBE));
-            if subscription.is_by_caps && !is_granted {
-                self.end(index, Unsubscribe::SERVER, context);
-            }
+            self.end_if_lost(index, context);
+        }
+    }
+
+    /// The same for one subscription. A client that still waits for the reply to its subscribe is told by it.
+    pub(super) fn end_if_lost(&mut self, index: usize, context: &mut Context<'_>) {
+        let subscription = &self.subscriptions[index];
+        if subscription.membership.is_none() && !subscription.is_server_side {
+            return;
+        }
+        if let Some(why) = self.lost_grant(subscription, context) {
+            self.end(index, why, context);
         }
     }
 

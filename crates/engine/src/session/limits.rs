@@ -47,7 +47,8 @@ impl Session {
         self.rare.get_or_insert_default().limits.get_or_insert_default()
     }
 
-    fn address(&self) -> Option<AddressKey> {
+    /// The address of the client; `None` = no rate goes by it.
+    pub fn address(&self) -> Option<AddressKey> {
         self.rare.as_ref()?.limits.as_ref()?.address
     }
 

@@ -1,12 +1,13 @@
 //! What a client may do in a channel, by its tokens, by the options of the namespace, and by its capabilities.
 
-use touchline_protocol::Error;
 use touchline_protocol::command::SubscribeCommand;
+use touchline_protocol::{Error, Unsubscribe};
 
 use super::context::Context;
 use super::refusal::{NO_HISTORY, NO_PRESENCE, NO_WATCH};
 use super::rules::{ChannelAction, DecisionRule, RuleLog, RuleSays};
 use super::state::Session;
+use super::subscription::Subscription;
 use crate::caps::Capability;
 use crate::namespace::{ChannelOptions, WATCH_CHANNEL_PREFIX};
 
@@ -17,18 +18,32 @@ pub(super) enum Opening {
     ByToken,
     /// By the backend alone.
     ByHook,
-    /// It is permitted. `is_by_caps`: only a capability of the connection permits it.
-    Open { is_by_caps: bool },
+    /// It is permitted. `by_grant`: what of it only a capability of the connection permits.
+    Open { by_grant: Capability },
     /// It is refused with 103, for this cause.
     Closed(&'static str),
 }
 
 impl Opening {
-    const FREE: Opening = Opening::Open { is_by_caps: false };
+    const FREE: Opening = Opening::Open { by_grant: Capability::NONE };
+}
+
+/// What permits an action in a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Permit {
+    /// Nothing.
+    Nothing,
+    /// The configuration: it stays as long as the node runs.
+    Settings,
+    /// A capability of the connection, or `allow` of the subscription: what has given it may take it back.
+    Grant,
 }
 
 const PRIVATE: &str = "the channel is private (channel.private_prefix): it needs a subscription token";
+const ONLY_REGISTRY: &str = "only the registry publishes into the channel of a scope";
 const OTHER_USERS: &str = "the channel is for other users (channel.user_boundary)";
+const NO_LIMITED: &str =
+    "the channel is limited to users (channel.user_boundary), and its namespace lacks allow_user_limited_channels";
 const ANONYMOUS: &str = "the namespace lacks allow_subscribe_for_anonymous, and the client is anonymous";
 const NO_SUBSCRIBE: &str = "the namespace lacks allow_subscribe_for_client, and no subscription token was sent";
 
@@ -88,13 +103,13 @@ impl ChannelAction {
                 "the namespace lacks allow_presence_for_anonymous, and the client is anonymous"
             }
             (ChannelAction::Publish, false) => {
-                "the namespace lacks allow_publish_for_client (or _for_subscriber, and the client subscribes)"
+                "the namespace lacks allow_publish_for_client, or allow_publish_for_subscriber for a client that subscribes"
             }
             (ChannelAction::History, false) => {
-                "the namespace lacks allow_history_for_client (or _for_subscriber, and the client subscribes)"
+                "the namespace lacks allow_history_for_client, or allow_history_for_subscriber for a client that subscribes"
             }
             (ChannelAction::Presence, false) => {
-                "the namespace lacks allow_presence_for_client (or _for_subscriber, and the client subscribes)"
+                "the namespace lacks allow_presence_for_client, or allow_presence_for_subscriber for a client that subscribes"
             }
         }
     }
@@ -119,36 +134,33 @@ impl Session {
             log.note(DecisionRule::WatchedScope, if may { RuleSays::Allows } else { RuleSays::Refuses });
             return if may { Opening::FREE } else { Opening::Closed(NO_WATCH) };
         }
-        let is_private = namespaces.is_private(channel);
-        if log.refuses(DecisionRule::PrivateChannel, is_private && !self.is_insecure(context)) {
+        let is_insecure = self.is_insecure(context);
+        if log.refuses(DecisionRule::PrivateChannel, namespaces.is_private(channel) && !is_insecure) {
             return Opening::Closed(PRIVATE);
         }
-        let is_listed = namespaces.is_user_allowed(channel, &self.user);
-        let of_list = match is_listed {
+        let of_list = match namespaces.is_user_allowed(channel, &self.user) {
             Some(true) if options.allow_user_limited_channels => RuleSays::Allows,
-            Some(false) if !self.is_insecure(context) => RuleSays::Refuses,
+            Some(_) if !is_insecure => RuleSays::Refuses,
             _ => RuleSays::Nothing,
         };
         log.note(DecisionRule::UserLimitedChannel, of_list);
         match of_list {
             RuleSays::Allows => return Opening::FREE,
-            RuleSays::Refuses => return Opening::Closed(OTHER_USERS),
+            RuleSays::Refuses if options.allow_user_limited_channels => return Opening::Closed(OTHER_USERS),
+            RuleSays::Refuses => return Opening::Closed(NO_LIMITED),
             RuleSays::Nothing | RuleSays::Asks => {}
         }
-        let is_asked = options.subscribe_proxy_enabled && !is_private && is_listed.is_none();
-        if log.asks(DecisionRule::SubscribeHook, is_asked) {
+        if log.asks(DecisionRule::SubscribeHook, options.subscribe_proxy_enabled) {
             return Opening::ByHook;
         }
         let is_known = !self.user.is_empty() || options.allow_subscribe_for_anonymous;
-        let is_open = options.allow_subscribe_for_client && is_known && is_listed != Some(false);
-        if log.allows(DecisionRule::SubscribeForClient, is_open)
-            || log.allows(DecisionRule::Insecure, self.is_insecure(context))
+        if log.allows(DecisionRule::SubscribeForClient, options.allow_subscribe_for_client && is_known)
+            || log.allows(DecisionRule::Insecure, is_insecure)
         {
             return Opening::FREE;
         }
-        let is_granted = is_listed.is_none() && self.has_capability(channel, Capability::SUBSCRIBE);
-        if log.allows(DecisionRule::ConnectionCaps, is_granted) {
-            return Opening::Open { is_by_caps: true };
+        if log.allows(DecisionRule::ConnectionCaps, self.has_capability(channel, Capability::SUBSCRIBE)) {
+            return Opening::Open { by_grant: Capability::SUBSCRIBE };
         }
         Opening::Closed(match options.allow_subscribe_for_client {
             true if self.user.is_empty() => ANONYMOUS,
@@ -162,18 +174,29 @@ impl Session {
         options.is_some_and(|o| o.allow_watch_for_client && (!self.user.is_empty() || o.allow_for_anonymous))
     }
 
-    /// Whether an action is permitted to this client.
-    pub(super) fn may(
+    /// What permits an action to a client that is about to subscribe and is granted `allow` with it.
+    pub(super) fn permit(
         &self,
         options: &ChannelOptions,
         channel: &str,
         action: ChannelAction,
+        allow: Capability,
         context: &Context<'_>,
-    ) -> bool {
-        self.permits(options, channel, action, context, &mut ())
+    ) -> Permit {
+        let (for_client, for_subscriber, for_anonymous) = action.permissions(options);
+        let is_known = !self.user.is_empty() || for_anonymous;
+        let wanted = action.capability();
+        if is_known && (for_client || for_subscriber) || self.is_insecure(context) {
+            Permit::Settings
+        } else if allow.has(wanted) || self.has_capability(channel, wanted) {
+            Permit::Grant
+        } else {
+            Permit::Nothing
+        }
     }
 
-    /// The same. The rules stand in the order in which they are asked; the first that permits it counts.
+    /// Whether an action is permitted to this client. The rules stand in the order in which they are asked; the first
+    /// that permits it counts.
     pub(super) fn permits(
         &self,
         options: &ChannelOptions,
@@ -191,6 +214,25 @@ impl Session {
             || log.allows(DecisionRule::ConnectionCaps, self.has_capability(channel, wanted))
             || log.allows(DecisionRule::SubscriptionAllow, self.is_allowed_in(channel, wanted, context))
             || log.allows(DecisionRule::Insecure, self.is_insecure(context))
+    }
+
+    /// Why a subscription ends: what has granted it, or a part of what it is, grants that no more. `None` = it goes on.
+    pub(super) fn lost_grant(&self, subscription: &Subscription, context: &Context<'_>) -> Option<Unsubscribe> {
+        let used = subscription.by_grant;
+        if used == Capability::NONE {
+            return None;
+        }
+        let channel = context.hub.name(subscription.channel);
+        let allow = subscription.extra.as_ref().map_or(Capability::NONE, |extra| extra.allow);
+        let has_lost = |one: Capability| used.has(one) && !self.has_capability(channel, one);
+        if has_lost(Capability::SUBSCRIBE) {
+            return Some(Unsubscribe::SERVER);
+        }
+        // The client subscribes again, and gets what it still may have.
+        [Capability::HISTORY, Capability::PRESENCE]
+            .into_iter()
+            .any(|one| has_lost(one) && !allow.has(one))
+            .then_some(Unsubscribe::INSUFFICIENT_STATE)
     }
 
     /// Whether the capabilities of the connection grant something.
@@ -217,6 +259,11 @@ impl Session {
         context: &Context<'_>,
         log: &mut impl RuleLog,
     ) -> Result<bool, (Error, &'static str)> {
+        let is_watched = action == ChannelAction::Publish && channel.starts_with(WATCH_CHANNEL_PREFIX);
+        if is_watched {
+            log.note(DecisionRule::WatchedScope, RuleSays::Refuses);
+            return Err((Error::PERMISSION_DENIED, ONLY_REGISTRY));
+        }
         let missing = match action {
             ChannelAction::Publish if log.asks(DecisionRule::PublishHook, options.publish_proxy_enabled) => {
                 return Ok(true);

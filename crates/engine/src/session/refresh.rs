@@ -14,6 +14,7 @@ use super::refusal::{OTHER_CHANNEL, OTHER_USER, TOKEN_EXPIRED};
 use super::state::Session;
 use super::subscribe::{SubscribeRefusal, allow_of, subscription_expiry};
 use super::subscription::Subscription;
+use crate::caps::CapsFault;
 use crate::claims::{TokenError, connection_claims, expiry};
 use crate::directory::DirectoryRequest;
 use crate::duration::millis;
@@ -60,9 +61,12 @@ impl Session {
         }
         let caps = match context.node.hooks.caps.read(claims.caps) {
             Ok(caps) => caps,
-            Err(cause) => {
-                context.because(cause, "");
-                return context.disconnect(Disconnect::INVALID_TOKEN);
+            Err(fault) => {
+                context.because(fault.cause(), "");
+                return match fault {
+                    CapsFault::Invalid(_) => context.disconnect(Disconnect::INVALID_TOKEN),
+                    CapsFault::Full => context.effects.refuse(command, Error::INTERNAL),
+                };
             }
         };
         self.expire_at_s = expire_at.map_or(0, |at| u32::try_from(at).unwrap_or(u32::MAX));
@@ -142,8 +146,10 @@ impl Session {
         }
         subscription.expire_at_s = expire_at_s;
         subscription.set_allow(allow);
+        subscription.permit_anew();
         let ttl_s = subscription.ttl_s(context.now_s());
         context.effects.messages.reply(command, &Reply::SubRefresh { ttl_s });
+        self.end_if_lost(index, context);
     }
 
     /// The first time at which something of this session expires, Unix milliseconds; `u64::MAX` = never.

@@ -25,6 +25,7 @@ pub(super) const OTHER_USER: &str = "sub of the token is not the user of the con
 pub(super) const OTHER_CHANNEL: &str = "the subscription token is for another channel";
 pub(super) const TAKEN_BACK: &str = "the client has unsubscribed before the backend said whether it may subscribe";
 pub(super) const ENDED_BY_SERVER: &str = "the server API has ended the subscribe before the backend answered";
+pub(super) const NO_CAPS_NOW: &str = "a refresh has taken the caps away before the channel's home has answered";
 pub(super) const NO_WATCH: &str =
     "the scope lacks allow_watch_for_client (or allow_for_anonymous, and the client is anonymous)";
 

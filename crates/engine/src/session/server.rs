@@ -32,14 +32,19 @@ impl Session {
     /// Subscribes the client to a channel. The client gets a push once the channel's home has replied.
     ///
     /// # Errors
-    /// 102, 107 for a bad channel, 106 at the limit of channels. If the client is subscribed already, nothing happens.
+    /// 102, 107 for a bad channel, 106 at the limit of channels. If the client is subscribed already, the server
+    /// permits that from now on, and nothing else happens.
     pub fn server_subscribe(
         &mut self,
         channel: &str,
         subscription: ServerSubscription,
         context: &mut Context<'_>,
     ) -> Result<(), Error> {
-        if !self.is_connected() || self.find(channel, context.hub).is_some() {
+        if let Some(index) = self.find(channel, context.hub) {
+            self.subscriptions[index].permit_anew();
+            return Ok(());
+        }
+        if !self.is_connected() {
             return Ok(());
         }
         self.subscribe_server_side(channel, subscription, |serial| Ticket::Server { serial }, context)

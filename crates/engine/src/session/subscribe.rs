@@ -10,8 +10,8 @@ use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
 
 use super::context::Context;
 use super::hook_state::RetryPlan;
-use super::permission::Opening;
-use super::refusal::{CHANNEL_TOO_LONG, OTHER_CHANNEL, OTHER_USER, TAKEN_BACK, TOKEN_EXPIRED};
+use super::permission::{Opening, Permit};
+use super::refusal::{CHANNEL_TOO_LONG, NO_CAPS_NOW, OTHER_CHANNEL, OTHER_USER, TAKEN_BACK, TOKEN_EXPIRED};
 use super::rules::ChannelAction;
 use super::state::{Phase, Session};
 use super::subscription::{Extra, PresenceEntry, Subscription};
@@ -42,8 +42,8 @@ pub(super) struct Grant {
     pub(super) filter: Option<Arc<Filter>>,
     /// What the client may do in the channel besides what its namespace allows.
     pub(super) allow: Capability,
-    /// A capability of the connection grants it.
-    pub(super) is_by_caps: bool,
+    /// What of it only `allow`, or a capability of the connection, grants.
+    pub(super) by_grant: Capability,
 }
 
 /// Why a subscribe was refused.
@@ -175,14 +175,12 @@ impl Session {
         let mut grant = match self.opening(request, options, context, &mut ()) {
             Opening::ByToken => self.check_token(channel, &request.token, context)?,
             Opening::ByHook => return Ok(None),
-            Opening::Open { is_by_caps } => Grant { is_by_caps, ..Grant::default() },
+            Opening::Open { by_grant } => Grant { by_grant, ..Grant::default() },
             Opening::Closed(cause) => return context.deny(cause, channel).map_err(SubscribeRefusal::from),
         };
-        let has_history = self.may(options, channel, ChannelAction::History, context);
-        let has_presence = self.may(options, channel, ChannelAction::Presence, context);
-        grant.positioned = request.positioned && (options.allow_positioning || has_history);
-        grant.recoverable = request.recoverable && (options.allow_recovery || has_history);
-        grant.membership_events = request.join_leave && has_presence;
+        let permit = |action| self.permit(options, channel, action, grant.allow, context);
+        let (history, presence) = (permit(ChannelAction::History), permit(ChannelAction::Presence));
+        grant.wish(request, options, history, presence);
         Ok(Some(grant.completed(request, options, filter)))
     }
 
@@ -316,7 +314,7 @@ impl Session {
             entry,
             rejects_unrecovered: grant.rejects_unrecovered,
             is_refreshed_by_hook,
-            is_by_caps: grant.is_by_caps,
+            by_grant: grant.by_grant,
             recover_offset: recover.map(|r| r.offset.0),
             extra: grant.extra(is_refreshed_by_hook),
         });
@@ -382,11 +380,22 @@ impl Session {
             self.remove(index, context);
             return context.effects.refuse(command, Error::UNRECOVERABLE_POSITION);
         }
+        // What had granted it may have gone while the home's reply was under way.
+        let lost = self.lost_grant(&self.subscriptions[index], context);
+        if lost == Some(Unsubscribe::SERVER) {
+            let channel = context.hub.name(self.subscriptions[index].channel).clone();
+            context.because(NO_CAPS_NOW, &channel);
+            self.remove(index, context);
+            return context.effects.refuse(command, Error::PERMISSION_DENIED);
+        }
         let now_s = context.now_s();
         let subscription = &mut self.subscriptions[index];
         let subscribed = subscription.filtered(subscribed);
         context.effects.messages.reply(command, &Reply::Subscribe(subscription.result(&subscribed, now_s)));
         subscription.recover_offset = None;
+        if let Some(why) = lost {
+            self.end(index, why, context);
+        }
     }
 
     pub(super) fn unsubscribe(&mut self, command: u32, channel: &str, context: &mut Context<'_>) {
@@ -447,6 +456,22 @@ fn refuse(command: u32, why: SubscribeRefusal, context: &mut Context<'_>) {
 }
 
 impl Grant {
+    /// Adds what the client wishes, where it is permitted.
+    fn wish(&mut self, request: &SubscribeCommand<'_>, options: &ChannelOptions, history: Permit, presence: Permit) {
+        let has_history = history != Permit::Nothing;
+        self.positioned = request.positioned && (options.allow_positioning || has_history);
+        self.recoverable = request.recoverable && (options.allow_recovery || has_history);
+        self.membership_events = request.join_leave && presence != Permit::Nothing;
+        let needs_history = self.positioned && !options.allow_positioning && !options.force_positioning
+            || self.recoverable && !options.allow_recovery && !options.force_recovery;
+        if needs_history && history == Permit::Grant {
+            self.by_grant = self.by_grant.with(Capability::HISTORY);
+        }
+        if self.membership_events && !options.force_push_join_leave && presence == Permit::Grant {
+            self.by_grant = self.by_grant.with(Capability::PRESENCE);
+        }
+    }
+
     /// With what the client says of recovery, deltas and its filter.
     fn completed(
         mut self,

@@ -33,8 +33,9 @@ pub(super) struct Subscription {
     pub(super) rejects_unrecovered: bool,
     /// The backend is asked when it expires, instead of the client.
     pub(super) is_refreshed_by_hook: bool,
-    /// It is there because a capability of the connection grants it.
-    pub(super) is_by_caps: bool,
+    /// What it has only because a capability of the connection, or its own `allow`, grants it: that it is there, its
+    /// position, its events of joining and leaving.
+    pub(super) by_grant: Capability,
     /// The offset from which the client recovers; `None` = it does not recover.
     pub(super) recover_offset: Option<u64>,
     pub(super) extra: Option<Box<Extra>>,
@@ -89,6 +90,11 @@ impl Subscription {
         if self.extra.is_some() || allow != Capability::default() {
             self.extra.get_or_insert_default().allow = allow;
         }
+    }
+
+    /// Something else than a capability of the connection permits it from now on: a token, or the server API.
+    pub(super) fn permit_anew(&mut self) {
+        self.by_grant = self.by_grant.without(Capability::SUBSCRIBE);
     }
 
     /// The client's filter of publications; `None` = it gets all.

@@ -340,7 +340,7 @@ fn a_step_names_what_it_goes_by() {
     assert_eq!(
         shown(ChannelAction::Publish),
         [
-            "namespace: channel.namespaces[chat] = null",
+            "namespace: namespace = \"channel.namespaces[chat]\"",
             "publish hook: channel.namespaces[chat].publish_proxy_enabled = false",
             "publish for clients: channel.namespaces[chat].allow_publish_for_client = false",
             "publish for subscribers: channel.namespaces[chat].allow_publish_for_subscriber = false, subscribed = true",
@@ -351,7 +351,7 @@ fn a_step_names_what_it_goes_by() {
     assert_eq!(
         history,
         [
-            "namespace: channel.namespaces[chat] = null",
+            "namespace: namespace = \"channel.namespaces[chat]\"",
             "history of the namespace: channel.namespaces[chat].history_size = 0, \
              channel.namespaces[chat].history_ttl = \"0s\"",
         ]

@@ -6,6 +6,7 @@ mod claims;
 mod connect;
 mod explain;
 mod flow;
+mod grants;
 mod heartbeat;
 mod hooks;
 mod lines;

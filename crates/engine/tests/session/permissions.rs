@@ -97,14 +97,15 @@ const SUBSCRIBED: [&str; 7] =
 fn which_channels_a_client_may_subscribe_to_without_a_token() {
     const NONE: [u64; 7] = [DENIED; 7];
     const USER: [u64; 7] = [OK, OK, OK, DENIED, DENIED, DENIED, DENIED];
+    // Without `allow_user_limited_channels` no channel of users is open, to nobody.
     const ANYBODY: [u64; 7] = [OK, DENIED, DENIED, DENIED, DENIED, DENIED, DENIED];
     const LISTED: [u64; 7] = [DENIED, OK, OK, DENIED, DENIED, DENIED, DENIED];
     // Options: for clients, for anonymous ones, channels of users.
     let rules = [
         ([false, false, false], NONE, NONE),
-        ([true, false, false], USER, NONE),
+        ([true, false, false], ANYBODY, NONE),
         ([false, true, false], NONE, NONE),
-        ([true, true, false], USER, ANYBODY),
+        ([true, true, false], ANYBODY, ANYBODY),
         ([false, false, true], LISTED, NONE),
         ([true, false, true], USER, NONE),
         ([false, true, true], LISTED, NONE),
@@ -376,12 +377,14 @@ fn connects_without_a_token_or_without_a_user_need_a_setting() {
 #[test]
 fn a_position_is_told_where_it_may_be_asked_for() {
     // Options: positioning, recovery, history for subscribers … for clients. What is requested, what is granted.
-    let rules: [(Change, &str, [bool; 2]); 9] = [
+    let rules: [(Change, &str, [bool; 2]); 11] = [
         (|_| (), r#""positioned":true,"recoverable":true"#, [false, false]),
         (|o| o.allow_positioning = true, r#""positioned":true,"recoverable":true"#, [true, false]),
         (|o| o.allow_recovery = true, r#""positioned":true,"recoverable":true"#, [true, true]),
         (|o| o.allow_history_for_client = true, r#""positioned":true"#, [true, false]),
         (|o| o.allow_history_for_client = true, r#""recoverable":true"#, [true, true]),
+        (|o| o.allow_history_for_subscriber = true, r#""recoverable":true"#, [true, true]),
+        (|o| o.allow_history_for_anonymous = true, r#""positioned":true"#, [false, false]),
         (|o| (o.allow_positioning, o.allow_recovery) = (true, true), r#""flag":0"#, [false, false]),
         (|o| o.force_positioning = true, r#""flag":0"#, [true, false]),
         (|o| o.force_recovery = true, r#""flag":0"#, [true, true]),
@@ -412,8 +415,9 @@ fn a_position_is_told_where_it_may_be_asked_for() {
 
 #[test]
 fn joins_and_leaves_are_sent_to_subscribers_that_may_see_presence() {
-    let cases: [(Change, &str, bool); 5] = [
+    let cases: [(Change, &str, bool); 6] = [
         (|o| o.allow_presence_for_client = true, r#""join_leave":true"#, true),
+        (|o| o.allow_presence_for_subscriber = true, r#""join_leave":true"#, true),
         (|o| o.allow_presence_for_client = true, r#""join_leave":false"#, false),
         (|_| (), r#""join_leave":true"#, false),
         (|o| o.force_push_join_leave = true, r#""join_leave":false"#, true),

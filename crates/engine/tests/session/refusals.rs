@@ -84,7 +84,7 @@ const CASES: [(&str, &str, u32, &str, &str); 40] = [
         r#""subscribe":{"channel":"user:a#bob"}"#,
         103,
         "user:a#bob",
-        "the channel is for other users (channel.user_boundary)",
+        "the channel is limited to users (channel.user_boundary), and its namespace lacks allow_user_limited_channels",
     ),
     (
         ANN,

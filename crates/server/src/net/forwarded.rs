@@ -35,7 +35,7 @@ impl KeptFields {
     /// What is kept of a request with these headers, which `peer` has sent: the program at the other end of the
     /// connection, be it a proxy.
     pub(crate) fn of(&self, peer: Remote, proxies: &Proxies, headers: &impl Headers) -> RequestFields {
-        let user = self.user.as_ref().filter(|_| proxies.contains(peer.address));
+        let user = self.user.as_ref().filter(|_| proxies.may_speak(peer));
         RequestFields {
             forwarded: forwarded(&self.forwarded, headers),
             user: user.and_then(|name| only_value(name, headers)),
@@ -48,7 +48,8 @@ impl KeptFields {
 fn only_value(name: &HeaderName, headers: &impl Headers) -> Option<String> {
     let mut values = headers.values(name);
     let (first, second) = (values.next()?, values.next());
-    let user = std::str::from_utf8(first).ok()?.trim();
+    // Only what is no part of a field's value (RFC 9110 section 5.5) goes: other white space may be a part of the user.
+    let user = std::str::from_utf8(first).ok()?.trim_matches([' ', '\t']);
     (second.is_none() && !user.is_empty() && is_plain_text(user)).then(|| user.to_owned())
 }
 
@@ -103,10 +104,16 @@ mod tests {
             for value in values {
                 headers.append("x-user", HeaderValue::from_bytes(value.as_bytes()).expect("it is a value"));
             }
-            kept.of(Remote::of(peer.parse().expect("an address")), &proxies, &headers).user
+            let address = peer.parse().expect("an address");
+            for introduced in [Remote::unknown_behind(address), Remote::introduced_by(address, address)] {
+                assert_eq!(kept.of(introduced, &proxies, &headers).user, None, "the client has written the field");
+            }
+            kept.of(Remote::of(address), &proxies, &headers).user
         };
         assert_eq!(user("10.1.2.3", &["ann"]).as_deref(), Some("ann"));
-        assert_eq!(user("10.1.2.3", &[" é "]).as_deref(), Some("é"));
+        assert_eq!(user("10.1.2.3", &[" \té "]).as_deref(), Some("é"));
+        assert_eq!(user("10.1.2.3", &["\u{a0}ann\u{2003}"]).as_deref(), Some("\u{a0}ann\u{2003}"), "kept exactly");
+        assert_eq!(user("10.1.2.3", &["\u{85}ann"]), None, "a control character");
         assert_eq!(user("11.1.2.3", &["ann"]), None, "it is no proxy");
         for values in [&[][..], &[""], &["ann", "bob"], &["ann", "ann"], &["a\tb"]] {
             assert_eq!(user("10.1.2.3", values), None, "{values:?}");

@@ -71,11 +71,7 @@ fn parse(header: &[u8], proxy: IpAddr) -> Option<Remote> {
         return None;
     }
     Some(match parsed.proxied_address() {
-        Some(addresses) => {
-            let told = Remote::of(addresses.source.ip());
-            // Only a proxy on this machine knows who else is on it.
-            Remote { is_loopback: told.is_loopback && proxy.to_canonical().is_loopback(), ..told }
-        }
+        Some(addresses) => Remote::introduced_by(proxy, addresses.source.ip()),
         None => Remote::unknown_behind(proxy),
     })
 }
@@ -94,6 +90,7 @@ mod tests {
     /// The client's address; `-` = the proxy's own; none = refused.
     fn read_of(header: &[u8]) -> Option<String> {
         let remote = parse(header, PROXY)?;
+        assert!(remote.is_introduced, "what comes behind the header is the client's own");
         Some(if remote == Remote::unknown_behind(PROXY) { "-".into() } else { remote.address.to_string() })
     }
 

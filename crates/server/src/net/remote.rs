@@ -9,17 +9,28 @@ pub(crate) struct Remote {
     pub(crate) address: IpAddr,
     /// The client is on this machine.
     pub(crate) is_loopback: bool,
+    /// A header of the PROXY protocol came first, so everything after it is the client's own: no proxy has written what
+    /// a request says of its client.
+    pub(crate) is_introduced: bool,
 }
 
 impl Remote {
-    /// The client that has this address.
+    /// The program that has this address.
     pub(crate) fn of(address: IpAddr) -> Self {
         let address = address.to_canonical();
-        Remote { address, is_loopback: address.is_loopback() }
+        Remote { address, is_loopback: address.is_loopback(), is_introduced: false }
     }
 
-    /// An unknown client behind the proxy that has this address.
+    /// The client that a header of the PROXY protocol names.
+    pub(crate) fn introduced_by(proxy: IpAddr, client: IpAddr) -> Self {
+        let told = Remote::of(client);
+        // Only a proxy on this machine knows who else is on it.
+        let is_loopback = told.is_loopback && proxy.to_canonical().is_loopback();
+        Remote { is_loopback, is_introduced: true, ..told }
+    }
+
+    /// An unknown client behind the proxy that has this address: a header of the PROXY protocol names nobody.
     pub(crate) fn unknown_behind(proxy: IpAddr) -> Self {
-        Remote { address: proxy.to_canonical(), is_loopback: false }
+        Remote { address: proxy.to_canonical(), is_loopback: false, is_introduced: true }
     }
 }

@@ -1,6 +1,7 @@
 //! Logs the refusals of sessions.
 
 use super::state::Shard;
+use crate::net::admission::address_of;
 use crate::runtime::refusals::{RefusalLine, RefusalLog};
 
 impl Shard {
@@ -10,12 +11,14 @@ impl Shard {
         for touchline_engine::RefusalReport { code, cause, channel } in refusals.drain(..) {
             let Some(silent) = self.node.refusals.admits(cause, "", self.now_us / 1_000) else { continue };
             let connection = self.connections.get(slot);
+            // Behind a proxy only a limit that needs the client's address has kept it.
             let counted = self.address_slots.get(&slot).map(|slot| slot.address());
+            let limited = || connection?.session.address().map(address_of);
             let refused = RefusalLine {
                 code,
                 cause,
                 channel: &channel,
-                address: counted.or_else(|| connection?.socket.peer_address()),
+                address: counted.or_else(limited).or_else(|| connection?.socket.peer_address()),
                 client: connection.map(|connection| connection.session.owner()),
                 ..RefusalLine::default()
             };

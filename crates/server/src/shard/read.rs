@@ -59,8 +59,6 @@ impl Shard {
             // One of many streams of an HTTP/2 connection: no room has been made for it yet.
             self.limit_unauthenticated();
         }
-        // A proxy that names the user shows its own certificate.
-        let user = user.filter(|_| negotiated.fields.user.is_none());
         let Some(slot) = self.insert_connection(socket.into(), false, negotiated) else { return };
         if let (Some(user), Some(connection)) = (user, self.connections.get_mut(slot)) {
             connection.session.certify(user);

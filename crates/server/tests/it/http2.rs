@@ -293,3 +293,29 @@ fn a_request_that_was_taken_is_answered_though_the_node_stops() {
     drop(client);
     stopping.join().expect("the node stops once it is answered");
 }
+
+#[test]
+fn a_trusted_proxy_names_the_user_of_a_stream() {
+    for (trusted, expected) in [("127.0.0.1", true), ("10.0.0.0/8", false)] {
+        let server = TestServer::with(|settings| {
+            settings.http_stream.enabled = true;
+            settings.http_server.trusted_proxies = vec![trusted.into()];
+            settings.client.user_id_http_header = "X-User".into();
+            settings.client.subscribe_to_user_personal_channel.enabled = true;
+        });
+        let mut client = Client::of(&server);
+        let fields = [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", "/connection/http_stream"),
+            (":authority", "test"),
+            ("x-user", "42"),
+        ];
+        client.send(&frame(HEADERS, END_HEADERS, 1, &block(&fields)));
+        client.send(&frame(DATA, END_STREAM, 1, br#"{"id":1,"connect":{}}"#));
+        let answer = client.next(DATA).payload;
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.contains(r#""client":"#), "{answer}");
+        assert_eq!(answer.contains(r##""#42""##), expected, "{trusted}: {answer}");
+    }
+}

@@ -19,6 +19,7 @@ mod limit_measures;
 mod limits;
 mod lines;
 mod link;
+mod named_users;
 mod nats;
 mod operations;
 mod ordering;

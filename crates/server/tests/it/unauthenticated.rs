@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::json;
 
 use crate::support::{KEY, PATIENCE, TestServer, handshake, head_of, until};
@@ -126,9 +126,22 @@ impl Certificate {
     }
 
     pub(crate) fn agree(&self, socket: TcpStream) -> rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
+        self.agree_as(socket, None)
+    }
+
+    /// The same for a client with a certificate of its own, and its key.
+    pub(crate) fn agree_as(
+        &self,
+        socket: TcpStream,
+        own: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
+    ) -> rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).expect("PEM")).expect("a certificate");
-        let config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let config = rustls::ClientConfig::builder().with_root_certificates(roots);
+        let config = match own {
+            Some((chain, key)) => config.with_client_auth_cert(chain, key).expect("they fit"),
+            None => config.with_no_client_auth(),
+        };
         let name = ServerName::try_from("localhost").expect("a name");
         let session = rustls::ClientConnection::new(Arc::new(config), name).expect("a session");
         rustls::StreamOwned::new(session, socket)

@@ -24,6 +24,12 @@ impl Proxies {
         Networks::parse(texts).map(Proxies)
     }
 
+    /// Whether what a peer's requests say of their client counts: it is a trusted proxy, and the connection is its own.
+    /// Behind a header of the PROXY protocol the client itself writes the requests, whatever address the header names.
+    pub(crate) fn may_speak(&self, peer: Remote) -> bool {
+        !peer.is_introduced && self.contains(peer.address)
+    }
+
     /// Whether this is a proxy's address.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(address)
@@ -35,7 +41,7 @@ impl Proxies {
     /// `X-Forwarded-For` and `Forwarded` are both present and name different clients: a client has written the header
     /// that the proxy does not write, and the node can't know which of the two that is.
     pub(crate) fn client(&self, peer: Remote, headers: &impl Headers) -> Result<Remote, Ambiguous> {
-        if self.0.is_empty() || !self.contains(peer.address) {
+        if self.0.is_empty() || !self.may_speak(peer) {
             return Ok(peer);
         }
         let listed: Vec<&[u8]> = headers.values(&X_FORWARDED_FOR).collect();

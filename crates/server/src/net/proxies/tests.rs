@@ -132,15 +132,28 @@ fn others_are_not_believed() {
 }
 
 #[test]
+fn behind_a_header_of_the_proxy_protocol_nobody_is_believed() {
+    let proxies = proxies(&["10.0.0.0/8"]);
+    let forged = [httparse::Header { name: "X-Forwarded-For", value: b"127.0.0.1" }];
+    for peer in [
+        Remote::unknown_behind(ip("10.0.0.1")),
+        Remote::introduced_by(ip("10.0.0.1"), ip("10.0.0.2")),
+        Remote::introduced_by(ip("10.0.0.1"), ip("203.0.113.9")),
+    ] {
+        assert_eq!(proxies.client(peer, &&forged[..]), Ok(peer));
+    }
+}
+
+#[test]
 fn whom_a_proxy_says_nothing_of_is_not_on_this_machine() {
     let of = |fields: &[(&str, &str)]| client(&["127.0.0.1"], "127.0.0.1", fields).expect("headers agree");
-    assert_eq!(of(&[]), Remote { address: ip("127.0.0.1"), is_loopback: false });
-    assert_eq!(of(&[("X-Forwarded-For", "127.0.0.1, x")]), Remote { address: ip("127.0.0.1"), is_loopback: false });
-    assert_eq!(of(&[("X-Forwarded-For", "127.0.0.1")]), Remote { address: ip("127.0.0.1"), is_loopback: true });
+    assert_eq!(of(&[]), Remote { is_loopback: false, ..Remote::of(ip("127.0.0.1")) });
     assert_eq!(
-        of(&[("X-Forwarded-For", "127.0.0.1, 203.0.113.9")]),
-        Remote { address: ip("203.0.113.9"), is_loopback: false }
+        of(&[("X-Forwarded-For", "127.0.0.1, x")]),
+        Remote { is_loopback: false, ..Remote::of(ip("127.0.0.1")) }
     );
+    assert_eq!(of(&[("X-Forwarded-For", "127.0.0.1")]), Remote::of(ip("127.0.0.1")));
+    assert_eq!(of(&[("X-Forwarded-For", "127.0.0.1, 203.0.113.9")]), Remote::of(ip("203.0.113.9")));
 }
 
 fn address() -> impl Strategy<Value = IpAddr> {

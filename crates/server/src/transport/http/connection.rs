@@ -109,12 +109,20 @@ async fn introduced(origin: &Origin, stream: &mut TcpStream) -> Option<Remote> {
     remote
 }
 
+/// The user that the certificate of the peer names. None = nobody, or the certificate is that of a trusted proxy, which
+/// names users by a header field: the proxy itself is no client.
+fn certified(origin: &Origin, user: impl FnOnce() -> Option<String>) -> Option<String> {
+    let Origin { node, remote, .. } = origin;
+    let is_proxy = node.kept_fields.user.is_some() && node.proxies.contains(remote.address);
+    if is_proxy { None } else { user() }
+}
+
 /// Does the TLS handshake, then serves requests, or passes the socket to the shard for lines.
 async fn serve_tls<R: Router>(mut origin: Origin, stream: TcpStream, tls: &Tls, is_for_lines: bool) {
     let Some(stream) = accept_tls(&origin, stream, tls).await else { return };
     let session = stream.get_ref().1;
     let is_http2 = session.alpn_protocol() == Some(b"h2");
-    origin.user = tls.user(session.peer_certificates());
+    origin.user = certified(&origin, || tls.user(session.peer_certificates()));
     if is_for_lines {
         adopt_lines(origin, stream);
     } else if is_http2 {
