@@ -184,8 +184,8 @@ impl Bans {
         }
     }
 
-    /// What has the bans can be reached, and cannot keep any now. It may have kept some before, so the node counts as cut
-    /// off; one that has never known any need not wait for them, unless it lets nobody in without.
+    /// What has the bans can be reached, and cannot keep any now. It may have kept some before, so the node counts as
+    /// cut off; one that has never known any need not wait for them, unless it lets nobody in without.
     pub fn unsupported(&self) {
         if self.knowledge() != BanKnowledge::Waiting || !self.refuses_when_cut_off {
             self.set_knowledge(BanKnowledge::CutOff);
