@@ -2,7 +2,8 @@
 //!
 //! A message to the bucket reaches every node by core NATS too, which tells the follower to look. A look asks for the
 //! last sequence and reads what is behind the known one; so nothing depends on such a message, and without any the
-//! follower looks from time to time.
+//! follower looks every second. Without a good look the node counts as cut off when what it knows is older than
+//! [`AGE_MAX`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,29 +11,28 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
 
 use async_nats::Client;
-use async_nats::jetstream::stream::Stream;
+use async_nats::jetstream::stream::{ClusterInfo, PeerInfo, Stream};
 use futures_util::{FutureExt as _, StreamExt as _};
-use touchline_protocol::fact::{FactChange, FactsEvent};
+use touchline_protocol::fact::{AGE_MAX, FactChange, FactsEvent};
 
 use crate::errors::FactError;
 use crate::events::{ClusterEvent, ClusterEventSink};
-use crate::fact_bucket::{BucketMessage, BucketState, FactBucket};
+use crate::fact_bucket::{BucketMessage, FactBucket};
+use crate::known_bucket::{BucketPart, KnownBucket};
 use crate::outage::OutageLog;
 
 /// Between two looks at least, and after a message to the bucket: it may not be stored yet.
 const SOON: Duration = Duration::from_millis(20);
 /// Between two looks while nothing is heard. Each look without a message doubles the time up to it.
-const CALM: Duration = Duration::from_secs(10);
+const CALM: Duration = Duration::from_secs(1);
 /// Between two looks after a failure.
 const RETRY: Duration = Duration::from_millis(500);
-/// How long one look may take: a load of a full bucket, too.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(30);
-/// Who has not looked for so long loads everything: what says that a fact was changed may be gone.
-const STALE: Duration = Duration::from_secs(600);
+/// How long a look may take that loads all: of a full bucket, too.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a removal is kept, and a fact that has expired, seconds.
 const KEPT_S: u64 = 3_600;
-// Whoever misses a change that is gone knows that it has to load everything.
-const _: () = assert!(STALE.as_secs() < KEPT_S);
+// Between two looks, an answer may take its time; and whoever may have missed a change that is gone loads everything.
+const _: () = assert!(CALM.as_millis() * 2 < AGE_MAX.as_millis() && AGE_MAX.as_secs() < KEPT_S);
 /// Subjects that are cleaned after one look.
 const CLEANED: usize = 64;
 
@@ -48,32 +48,40 @@ pub(crate) struct BucketFollower {
     pub(crate) needs_jetstream: bool,
 }
 
-/// What is known.
-enum Followed {
-    /// There is no bucket.
-    Nothing,
-    Bucket {
-        seen: BucketState,
-        looked: Instant,
-        /// What can be deleted, and when: Unix seconds, subject, sequence.
-        doomed: BTreeSet<(u64, String, u64)>,
-    },
+/// How far a follower is.
+#[derive(Default)]
+struct FollowerState {
+    known: KnownBucket,
+    /// All changes before this time are known, if any are.
+    known_at: Option<Instant>,
+    /// What can be deleted, and when: Unix seconds, subject, sequence.
+    doomed: BTreeSet<(u64, String, u64)>,
+}
+
+impl FollowerState {
+    /// How long the next look may take: until what is known is too old, or as long as a load may.
+    fn patience(&self, now: Instant) -> Duration {
+        match self.known_at {
+            Some(at) if self.known.is_complete() => (at + AGE_MAX).saturating_duration_since(now),
+            _ => LOAD_TIMEOUT,
+        }
+    }
 }
 
 impl BucketFollower {
     /// Follows until this is dropped.
     pub(crate) async fn run(self) {
         let Ok(mut bell) = self.client.subscribe(self.bucket.subject()).await else { return };
-        let mut followed = None;
+        let mut state = FollowerState::default();
         let mut pause = SOON;
         loop {
             let began = Instant::now();
-            let looked = tokio::time::timeout(LOOK_TIMEOUT, self.look(&mut followed)).await;
+            let looked = tokio::time::timeout(state.patience(began), self.look(&mut state)).await;
             match looked.unwrap_or(Err(FactError::TimedOut)) {
                 Ok(()) => self.outages.succeed(),
                 Err(error) => {
                     self.outages.fail(&error);
-                    (self.events)(ClusterEvent::Facts(FactsEvent::CutOff));
+                    self.report(Some(state.known.failed()));
                     pause = RETRY;
                 }
             }
@@ -93,67 +101,76 @@ impl BucketFollower {
     }
 
     /// Looks once, and reports what is new.
-    async fn look(&self, followed: &mut Option<Followed>) -> Result<(), FactError> {
+    async fn look(&self, state: &mut FollowerState) -> Result<(), FactError> {
+        let began = Instant::now();
         let found = match self.bucket.look().await {
             Err(FactError::NoJetStream) if !self.needs_jetstream && !self.client.server_info().jetstream => {
-                // Nothing could ever have been written.
-                None
+                self.report(state.known.no_jetstream());
+                return Ok(());
             }
             found => found?,
         };
         let Some((stream, now)) = found else {
-            if !matches!(followed, Some(Followed::Nothing)) {
-                *followed = Some(Followed::Nothing);
-                self.report(FactsEvent::Loaded { facts: Vec::new(), revision: 0 });
-            }
+            self.report(state.known.missing());
+            state.known_at = Some(began);
             return Ok(());
         };
-        let looked = Instant::now();
-        match followed {
-            Some(Followed::Bucket { seen, looked: before, doomed })
-                if seen.made_ns == now.made_ns && seen.last <= now.last && before.elapsed() < STALE =>
-            {
-                if seen.last < now.last {
-                    let messages = self.bucket.read(&stream, now, seen.last).await?;
-                    seen.last = messages.last().map_or(now.last, |last| last.sequence.max(now.last));
-                    doom(doomed, &messages);
-                    let changes = messages.into_iter().map(|message| message.change).collect();
-                    self.report(FactsEvent::Changed { changes, revision: seen.last });
-                }
-                *before = looked;
-                self.clean(&stream, doomed).await
-            }
-            _ => {
-                let messages = self.bucket.read(&stream, now, 0).await?;
-                let last = messages.last().map_or(now.last, |last| last.sequence.max(now.last));
-                let mut doomed = BTreeSet::new();
-                doom(&mut doomed, &messages);
-                *followed = Some(Followed::Bucket { seen: BucketState { last, ..now }, looked, doomed });
-                let facts = messages.into_iter().filter_map(|message| match message.change {
-                    FactChange::Put(fact) => Some(fact),
-                    FactChange::Remove(_) => None,
-                });
-                self.report(FactsEvent::Loaded { facts: facts.collect(), revision: last });
-                Ok(())
-            }
+        let unheard = unheard(&stream.cached_info().cluster);
+        if unheard >= AGE_MAX {
+            return Err(FactError::NoMajority { bucket: self.bucket.name() });
         }
+        let part = state.known.wanted(now);
+        let messages = match part {
+            BucketPart::Nothing => Vec::new(),
+            BucketPart::Behind(sequence) => self.bucket.read(&stream, now, sequence).await?,
+            BucketPart::Everything => {
+                state.doomed.clear();
+                self.bucket.read(&stream, now, 0).await?
+            }
+        };
+        doom(&mut state.doomed, &messages);
+        self.report(state.known.read(part, now, messages));
+        // What has changed during a load follows at once: it has rung.
+        let at = if part == BucketPart::Everything { Instant::now() } else { began };
+        state.known_at = at.checked_sub(unheard);
+        self.clean(&stream, &mut state.doomed).await;
+        Ok(())
     }
 
-    fn report(&self, event: FactsEvent) {
-        (self.events)(ClusterEvent::Facts(event));
+    fn report(&self, event: Option<FactsEvent>) {
+        event.into_iter().for_each(|event| (self.events)(ClusterEvent::Facts(event)));
     }
 
-    /// Deletes what is due, if this node does it for all of them.
-    async fn clean(&self, stream: &Stream, doomed: &mut BTreeSet<(u64, String, u64)>) -> Result<(), FactError> {
+    /// Deletes what is due, if this node does it for all of them. A failure is logged: what is left harms nobody.
+    async fn clean(&self, stream: &Stream, doomed: &mut BTreeSet<(u64, String, u64)>) {
         for _ in 0..CLEANED {
             let Some((_, subject, sequence)) = doomed.first().filter(|(due_s, ..)| *due_s <= now_s()) else { break };
-            if self.is_first.load(Relaxed) {
-                self.bucket.purge(stream, subject, *sequence).await?;
+            if self.is_first.load(Relaxed)
+                && let Err(error) = self.bucket.purge(stream, subject, *sequence).await
+            {
+                return self.outages.fail(&error);
             }
             doomed.pop_first();
         }
-        Ok(())
     }
+}
+
+/// How long ago the leader of a stream has last heard from a majority of its replicas. What it says now was all there
+/// was then; since then, others may have elected another one.
+fn unheard(cluster: &Option<ClusterInfo>) -> Duration {
+    let replicas = cluster.as_ref().map_or(&[][..], |cluster| &cluster.replicas);
+    let mut ages: Vec<Duration> = replicas.iter().map(heard_ago).collect();
+    ages.sort_unstable();
+    // With the leader itself they are one more.
+    let needed = ages.len().div_ceil(2);
+    needed.checked_sub(1).map_or(Duration::ZERO, |last| ages[last])
+}
+
+/// How long ago a leader has heard from a replica.
+fn heard_ago(replica: &PeerInfo) -> Duration {
+    // A leader writes 0 for one that it has never heard.
+    let is_unheard = replica.active.is_zero() && !replica.current;
+    if replica.offline || is_unheard { Duration::MAX } else { replica.active }
 }
 
 /// Notes what of some messages can be deleted later.
@@ -170,4 +187,30 @@ fn doom(doomed: &mut BTreeSet<(u64, String, u64)>, messages: &[BucketMessage]) {
 
 fn now_s() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replica(active_s: u64, current: bool, offline: bool) -> PeerInfo {
+        PeerInfo { name: String::new(), current, active: Duration::from_secs(active_s), offline, lag: None }
+    }
+
+    #[test]
+    fn a_leader_is_as_current_as_the_last_word_of_a_majority() {
+        let of = |replicas: &[PeerInfo]| {
+            unheard(&Some(ClusterInfo { replicas: replicas.to_vec(), ..ClusterInfo::default() })).as_secs()
+        };
+        assert_eq!(unheard(&None), Duration::ZERO, "one server is its own majority");
+        assert_eq!(of(&[]), 0);
+        assert_eq!(of(&[replica(9, true, false), replica(1, true, false)]), 1, "two of three");
+        assert_eq!(of(&[replica(9, false, false), replica(7, false, false)]), 7);
+        assert_eq!(of(&[replica(3, true, false)]), 3, "two of two");
+        let five = [1, 2, 8, 9].map(|active_s| replica(active_s, true, false));
+        assert_eq!(of(&five), 2, "three of five");
+        let gone = Duration::MAX.as_secs();
+        assert_eq!(of(&[replica(0, false, true), replica(0, false, false)]), gone, "never heard");
+        assert_eq!(of(&[replica(0, true, false), replica(0, false, true)]), 0);
+    }
 }

@@ -169,6 +169,8 @@ pub(crate) struct ConnectedNode {
     fact_follower: JoinSet<()>,
     /// This node's id is the first of those in sight.
     is_first: Arc<AtomicBool>,
+    /// Nodes in sight that do not share the facts of this one.
+    facts_elsewhere: Vec<Arc<str>>,
 }
 
 impl ConnectedNode {
@@ -184,8 +186,8 @@ impl ConnectedNode {
             started_ms: settings.started_ms,
             versions: (*VERSIONS.start(), *VERSIONS.end()),
             program: settings.program.clone(),
-            leaves: false,
-            aside: false,
+            facts: if settings.has_facts { "NATS" } else { "PostgreSQL" }.to_owned(),
+            ..Hello::default()
         };
         let ms = |duration: Duration| duration.as_millis() as u64;
         let timing = MembershipTiming {
@@ -223,6 +225,7 @@ impl ConnectedNode {
             fact_outages: Arc::new(OutageLog::new("reads and writes of bans in JetStream")),
             fact_follower: JoinSet::new(),
             is_first: Arc::default(),
+            facts_elsewhere: Vec::new(),
         }
     }
 
@@ -237,6 +240,11 @@ impl ConnectedNode {
         self.is_first.store(self.members.is_first(), Relaxed);
         let steps = self.members.tick(self.now_ms());
         self.run_steps(steps).await;
+        let elsewhere = self.members.with_facts_elsewhere();
+        if elsewhere != self.facts_elsewhere {
+            self.facts_elsewhere.clone_from(&elsewhere);
+            (self.events)(ClusterEvent::FactsElsewhere(elsewhere));
+        }
     }
 
     async fn on_signal(&mut self, signal: NodeSignal) {
@@ -352,8 +360,12 @@ impl ConnectedNode {
         }
     }
 
-    /// Loads the shared facts, and follows them until the connection is lost.
+    /// Loads the shared facts, and follows them until the connection is lost; or warns of those that are left in NATS.
     fn follow_facts(&mut self) {
+        if !self.settings.has_facts && self.lost == 0 {
+            let bucket = self.facts.clone();
+            self.fact_follower = JoinSet::from_iter([async move { bucket.warn_of_what_is_left().await }]);
+        }
         if self.settings.has_facts {
             let follower = BucketFollower {
                 bucket: self.facts.clone(),

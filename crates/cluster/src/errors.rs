@@ -174,6 +174,15 @@ pub enum FactError {
         /// NATS's reason.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The leader of the bucket does not know whether it leads still.
+    #[error(
+        "reading the bucket {bucket}: its leader has not heard from a majority of its replicas lately; see that a \
+         majority of its NATS servers runs"
+    )]
+    NoMajority {
+        /// Its name.
+        bucket: String,
+    },
     /// A fact can't be read.
     #[error("reading the bucket {bucket}: {reason}")]
     Unreadable {

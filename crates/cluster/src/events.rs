@@ -84,6 +84,9 @@ pub enum ClusterEvent {
     /// What is known of the shared facts. It comes only if [`crate::JoinOptions::has_facts`] is set, except for changes
     /// that this node has made.
     Facts(FactsEvent),
+    /// The nodes in sight that keep shared facts in another place than this one, whenever they change: what is a fact
+    /// there is none here.
+    FactsElsewhere(Vec<Arc<str>>),
     /// The result of [`crate::Cluster::load`] or of [`crate::Cluster::check`].
     Loaded {
         /// The channel.

@@ -55,6 +55,8 @@ pub(crate) struct BucketState {
     pub(crate) made_ns: i128,
     /// The sequence of the last change.
     pub(crate) last: u64,
+    /// Messages in it: of each fact that was ever written one, until it is cleaned.
+    pub(crate) messages: u64,
 }
 
 /// One message of the bucket.
@@ -79,7 +81,8 @@ impl FactBucket {
         self.subjects.facts()
     }
 
-    fn name(&self) -> String {
+    /// The name of the bucket.
+    pub(crate) fn name(&self) -> String {
         self.subjects.fact_bucket()
     }
 
@@ -95,8 +98,11 @@ impl FactBucket {
         match self.context.get_stream(self.stream_name()).await {
             Ok(stream) => {
                 let info = stream.cached_info();
-                let state =
-                    BucketState { made_ns: info.created.unix_timestamp_nanos(), last: info.state.last_sequence };
+                let state = BucketState {
+                    made_ns: info.created.unix_timestamp_nanos(),
+                    last: info.state.last_sequence,
+                    messages: info.state.messages,
+                };
                 Ok(Some((stream, state)))
             }
             Err(error) => match error.kind() {
@@ -107,6 +113,19 @@ impl FactBucket {
                 GetStreamErrorKind::Request if has_no_responders(&error) => Err(FactError::NoJetStream),
                 _ => Err(FactError::Read { bucket: self.name(), source: error.into() }),
             },
+        }
+    }
+
+    /// Warns of facts that were kept here, where this node does not look for any.
+    pub(crate) async fn warn_of_what_is_left(&self) {
+        if let Ok(Some((_, state))) = self.look().await
+            && state.messages > 0
+        {
+            tracing::warn!(
+                messages = state.messages,
+                bucket = self.name(),
+                "there are bans in NATS, and this node keeps bans elsewhere: those in NATS do not hold"
+            );
         }
     }
 

@@ -52,6 +52,7 @@ mod handle;
 mod history;
 mod incarnation;
 mod join;
+mod known_bucket;
 mod link_log;
 mod loader;
 mod marks;

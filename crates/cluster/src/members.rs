@@ -29,7 +29,7 @@ const PROBE_MS: u64 = 200;
 
 /// What each node says of itself. Every version of Touchline must be able to read this: fields are added, never
 /// changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) node: String,
     /// When the node started, Unix milliseconds.
@@ -45,11 +45,19 @@ pub(crate) struct Hello {
     /// The sender takes no part, because it shares no version with another node.
     #[serde(default)]
     pub(crate) aside: bool,
+    /// Where the sender keeps shared facts; empty = it does not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) facts: String,
 }
 
 impl Hello {
     fn shares(&self, other: &Hello) -> bool {
         self.versions.0 <= other.versions.1 && other.versions.0 <= self.versions.1
+    }
+
+    /// Whether both say where they keep shared facts, and mean different places.
+    fn keeps_facts_elsewhere(&self, other: &Hello) -> bool {
+        !self.facts.is_empty() && !other.facts.is_empty() && self.facts != other.facts
     }
 
     fn is_before(&self, other: &Hello) -> bool {
@@ -156,6 +164,12 @@ impl Members {
         Hello { leaves, aside: self.state == MemberState::Aside, ..self.me.clone() }
     }
 
+    /// The nodes in sight that do not share the facts of this one.
+    pub(crate) fn with_facts_elsewhere(&self) -> Vec<Arc<str>> {
+        let elsewhere = self.members.iter().filter(|(_, member)| member.hello.keeps_facts_elsewhere(&self.me));
+        elsewhere.map(|(node, _)| Arc::clone(node)).collect()
+    }
+
     /// The highest version that all nodes in sight speak.
     pub(crate) fn version(&self) -> u32 {
         self.version
@@ -216,6 +230,7 @@ impl Members {
                     steps.push(MembershipStep::Gone(node));
                 }
                 member.hello.aside = hello.aside;
+                member.hello.facts.clone_from(&hello.facts);
             }
             None => {
                 if !is_shared && self.me.is_before(&hello) {
@@ -328,7 +343,7 @@ mod tests {
     const TIMING: MembershipTiming = MembershipTiming { heartbeat_ms: 1_000, timeout_ms: 4_000, grace_ms: 1_000 };
 
     fn hello(node: &str, started_ms: u64, versions: (u32, u32)) -> Hello {
-        Hello { node: node.into(), started_ms, versions, program: "0.1.0".into(), leaves: false, aside: false }
+        Hello { node: node.into(), started_ms, versions, program: "0.1.0".into(), ..Hello::default() }
     }
 
     /// A node that has joined alone at 1,000, and then has heard another one.
@@ -473,6 +488,21 @@ mod tests {
             members.tick(LISTEN_MS).contains(&MembershipStep::Join(vec!["old".into()])),
             "and nobody waits for what it has"
         );
+    }
+
+    #[test]
+    fn nodes_that_keep_facts_elsewhere_are_in_sight_until_they_go_or_move() {
+        let of = |node: &str, facts: &str| Hello { facts: facts.into(), ..hello(node, 1, (1, 1)) };
+        let mut members = Members::new(of("me", "NATS"), TIMING);
+        members.linked(true, 0);
+        let hellos = [of("near", "NATS"), of("old", ""), of("far", "PostgreSQL"), of("gone", "PostgreSQL")];
+        hellos.into_iter().for_each(|hello| drop(members.hello(hello, 10)));
+        assert_eq!(members.with_facts_elsewhere(), ["far".into(), "gone".into()]);
+        members.hello(Hello { leaves: true, ..of("gone", "PostgreSQL") }, 20);
+        members.hello(of("far", "NATS"), 20);
+        assert_eq!(members.with_facts_elsewhere(), [] as [Arc<str>; 0]);
+        let text = serde_json::to_string(&of("a", "NATS")).expect("it can be written");
+        assert!(text.ends_with(r#""aside":false,"facts":"NATS"}"#), "{text}");
     }
 
     #[test]

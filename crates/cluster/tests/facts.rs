@@ -67,7 +67,7 @@ fn reported(events: &Receiver<ClusterEvent>, wanted: &FactChange) {
         let is_it = match next(events) {
             FactsEvent::Changed { changes, .. } => changes.contains(wanted),
             FactsEvent::Loaded { facts, .. } => facts.into_iter().any(|fact| FactChange::Put(fact) == *wanted),
-            FactsEvent::Written { .. } | FactsEvent::CutOff => false,
+            FactsEvent::Written { .. } | FactsEvent::CutOff | FactsEvent::Unsupported => false,
         };
         if is_it {
             return;

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use touchline_protocol::data::{is_plain_text, nullable, object, object_list, object_map, object_or_default};
+use touchline_protocol::fact::is_name;
 
 use crate::bans::ShownToken;
 use crate::base64_text::Base64Json;
@@ -52,17 +53,39 @@ pub trait Verifier {
 ///
 /// # Errors
 /// See [`TokenError`]. [`TokenError::Invalid`] also for a subscription token (permission for one channel must not give
-/// a connection), and for a user with control characters, which databases and logs cannot keep.
+/// a connection), and for a user or an id of the token that no ban could name.
 pub fn connection_claims(verifier: &dyn Verifier, token: &str, now_s: u64) -> Result<ConnectionClaims, TokenError> {
     let claims = verifier.connection(token, now_s)?;
     let is_for_a_channel = claims.channel.as_ref().is_some_and(|channel| !channel.is_empty());
     if is_for_a_channel {
         return Err(TokenError::Invalid("a subscription token was shown where a connection token is wanted"));
     }
-    if !is_plain_text(&claims.sub) {
-        return Err(TokenError::Invalid("sub of the token has control characters"));
+    if !claims.sub.is_empty() && !is_name(&claims.sub) {
+        return Err(TokenError::Invalid("sub of the token is too long or has control characters"));
     }
+    check_id(claims.jti.as_deref())?;
     Ok(claims)
+}
+
+/// Verifies a subscription token.
+///
+/// # Errors
+/// See [`TokenError`]. [`TokenError::Invalid`] also for an id of the token that no ban could name.
+pub(crate) fn subscription_claims(
+    verifier: &dyn Verifier,
+    token: &str,
+    now_s: u64,
+) -> Result<SubscriptionClaims, TokenError> {
+    let claims = verifier.subscription(token, now_s)?;
+    check_id(claims.jti.as_deref())?;
+    Ok(claims)
+}
+
+fn check_id(jti: Option<&str>) -> Result<(), TokenError> {
+    match jti.unwrap_or_default() {
+        jti if jti.is_empty() || is_name(jti) => Ok(()),
+        _ => Err(TokenError::Invalid("jti of the token is too long or has control characters")),
+    }
 }
 
 /// Claims of a connection token. The verifier checks `aud`, `iss` and `nbf`.

@@ -15,16 +15,26 @@
 //! ```
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::data::is_plain_text;
 use crate::encode::{self, ObjectWriter};
 
 /// The format of values that this version writes, and the highest that it reads.
 pub const FORMAT: u32 = 1;
+/// How old what a node knows may be: when it is not sure to know all changes up to this long ago, it is cut off.
+pub const AGE_MAX: Duration = Duration::from_secs(5);
 /// Bytes of the name of a fact.
 pub const NAME_LEN_MAX: usize = 1_024;
+
+/// Whether a fact can be about this name: a client with a user, or a token with an id, that no ban can name is not let
+/// in. Empty is nobody, and no name either.
+pub fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= NAME_LEN_MAX && is_plain_text(name)
+}
 
 /// What a fact is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,8 +90,12 @@ pub enum FactsEvent {
         /// Its revision.
         revision: u64,
     },
-    /// The backend cannot be reached: changes of other nodes are not known until the next load.
+    /// The backend cannot be reached, or what is known is older than [`AGE_MAX`]: changes of other nodes are not known
+    /// until the next load.
     CutOff,
+    /// The backend can be reached, and cannot keep facts. It may have kept some before: nothing is known until the next
+    /// load.
+    Unsupported,
 }
 
 /// A value that cannot be read: its format is newer than this version, or it is damaged.
@@ -172,6 +186,13 @@ mod tests {
             let fact = Fact { key: key(), value: value.into(), expires_s };
             assert_eq!(Fact::decode(key(), &fact.encode()), Ok(fact));
         }
+    }
+
+    #[test]
+    fn what_a_fact_cannot_be_about_is_no_name() {
+        let (long, longer) = ("x".repeat(NAME_LEN_MAX), "x".repeat(NAME_LEN_MAX + 1));
+        let names = ["ann", "a b", "ä", long.as_str(), "", "a\nb", "a\0", longer.as_str()];
+        assert_eq!(names.map(is_name), [true, true, true, true, false, false, false, false]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use touchline_config::StoreSettings;
 use touchline_protocol::stream::Retention;
 
 use crate::errors::OpenError;
-use crate::sqlite::files;
+use crate::sqlite::{facts, files};
 
 /// The address of a database.
 #[derive(Clone, PartialEq, Eq)]
@@ -49,6 +49,14 @@ impl DatabaseUrl {
     pub fn inspect(&self) -> Result<(), OpenError> {
         let DatabaseUrl::Sqlite(path) = self else { return Ok(()) };
         files::inspect(path).map_err(|source| OpenError::File { path: path.display().to_string(), source })
+    }
+
+    /// The shared facts in the file; 0 = there are none, there is no such file, it cannot be read, or it is no file.
+    pub fn facts_in_file(&self) -> u64 {
+        match self {
+            DatabaseUrl::Sqlite(path) if path.is_file() => facts::count(path).unwrap_or_default(),
+            _ => 0,
+        }
     }
 
     /// Whether both addresses mean one file, however each is written.

@@ -11,7 +11,7 @@ settings! {
         own when_cut_off: WhenCutOff = WhenCutOff::Allow;
         /// Bans are kept in the primary database (`store.primary`), which is opened for it. Without it they are kept
         /// in PostgreSQL if that is the primary database, else in NATS if there is a cluster, else in SQLite if
-        /// something else has opened it, else in memory.
+        /// another setting uses it, else in memory.
         own use_primary: bool = false;
         /// Bans that may be there at a time; one more is refused with error 106. What has ended does not count.
         own bans_max_entries: usize = 250_000, SOME;

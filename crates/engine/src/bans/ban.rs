@@ -69,6 +69,10 @@ impl BanReason {
     }
 }
 
+/// A ban whose value cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct UnreadableBan;
+
 /// The value of a fact of the kind [`USER_TOKENS_INVALIDATE`].
 #[derive(Deserialize)]
 struct InvalidationValue {
@@ -76,19 +80,17 @@ struct InvalidationValue {
 }
 
 impl Ban {
-    /// The ban that a fact is; `None` = it is none, or one of a later version.
-    pub(super) fn of(fact: &Fact) -> Option<Self> {
-        let name = fact.key.name.clone();
-        match &*fact.key.kind {
-            USER_BLOCK => Some(Ban::User(name)),
-            TOKEN_REVOKE => Some(Ban::Token(name)),
-            USER_TOKENS_INVALIDATE => {
-                let value: InvalidationValue = serde_json::from_str(&fact.value).ok()?;
-                let issued_before_s = u32::try_from(value.issued_before).unwrap_or(u32::MAX);
-                Some(Ban::TokensOfUser { user: name, issued_before_s })
-            }
-            _ => None,
+    /// The ban that a fact is; `None` = its kind is none of bans.
+    ///
+    /// # Errors
+    /// When it is a ban, and its value cannot be read: it is damaged, or a later version has written it.
+    pub(super) fn of(fact: &Fact) -> Result<Option<Self>, UnreadableBan> {
+        let Some(mut ban) = Ban::of_key(&fact.key) else { return Ok(None) };
+        if let Ban::TokensOfUser { issued_before_s, .. } = &mut ban {
+            let value: InvalidationValue = serde_json::from_str(&fact.value).map_err(|_| UnreadableBan)?;
+            *issued_before_s = u32::try_from(value.issued_before).unwrap_or(u32::MAX);
         }
+        Ok(Some(ban))
     }
 
     /// The fact that it is. `expires_s`: from when on it does not hold, Unix seconds; 0 = never.
@@ -143,7 +145,7 @@ mod tests {
         ];
         for ban in bans {
             let fact = ban.fact(0);
-            assert_eq!(Ban::of(&fact), Some(ban.clone()));
+            assert_eq!(Ban::of(&fact), Ok(Some(ban.clone())));
             assert_eq!(Ban::of_key(&fact.key).map(|known| known.key()), Some(ban.key()));
         }
     }
@@ -161,8 +163,8 @@ mod tests {
         let invalidated = Ban::TokensOfUser { user: "x".into(), issued_before_s: 9 };
         assert_eq!(invalidated.fact(5), of("user_tokens_invalidate", r#"{"issued_before":9}"#));
         let later = of("user_tokens_invalidate", r#"{"issued_before":9,"by":"console"}"#);
-        assert_eq!(Ban::of(&later), Some(invalidated));
-        assert_eq!(Ban::of(&of("user_tokens_invalidate", "{}")), None);
-        assert_eq!(Ban::of(&of("api_key", "{}")), None, "facts of other kinds are no bans");
+        assert_eq!(Ban::of(&later), Ok(Some(invalidated)));
+        assert_eq!(Ban::of(&of("user_tokens_invalidate", "{}")), Err(UnreadableBan));
+        assert_eq!(Ban::of(&of("api_key", "{}")), Ok(None), "facts of other kinds are no bans");
     }
 }

@@ -1,10 +1,11 @@
 //! The bans as the shards of a node share them: many read, one thread changes them now and then.
 
+use std::collections::BTreeSet;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
 
-use touchline_protocol::fact::{Fact, FactChange};
+use touchline_protocol::fact::{Fact, FactChange, FactKey};
 use touchline_registry::HashSeed;
 
 use super::ban::{Ban, BanReason};
@@ -92,6 +93,9 @@ pub struct Bans {
     /// When the next ban ends, Unix seconds.
     next_end_s: AtomicU32,
     knowledge: AtomicU8,
+    /// Facts that are bans and cannot be read. As long as there is one, not all bans are known.
+    unreadable: Mutex<BTreeSet<FactKey>>,
+    has_unreadable: AtomicBool,
     refuses_when_cut_off: bool,
     /// Refused connects, by [`BanRefusal`].
     refused: [AtomicU64; BanRefusal::ALL.len()],
@@ -109,6 +113,8 @@ impl Bans {
             version: AtomicU64::new(0),
             next_end_s: AtomicU32::new(u32::MAX),
             knowledge: AtomicU8::new(BanKnowledge::Waiting as u8),
+            unreadable: Mutex::default(),
+            has_unreadable: AtomicBool::new(false),
             refuses_when_cut_off,
             refused: Default::default(),
             ended: Default::default(),
@@ -125,9 +131,36 @@ impl Bans {
     /// What the node knows.
     pub fn knowledge(&self) -> BanKnowledge {
         match self.knowledge.load(Ordering::Relaxed) {
-            known if known == BanKnowledge::Current as u8 => BanKnowledge::Current,
+            known if known == BanKnowledge::Current as u8 => match self.has_unreadable.load(Ordering::Relaxed) {
+                false => BanKnowledge::Current,
+                true => BanKnowledge::CutOff,
+            },
             known if known == BanKnowledge::CutOff as u8 => BanKnowledge::CutOff,
             _ => BanKnowledge::Waiting,
+        }
+    }
+
+    /// The facts that are bans and cannot be read: they are damaged, or a later version has written them.
+    pub fn unreadable(&self) -> Vec<FactKey> {
+        self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    /// The ban that a fact is. One that cannot be read is noted until its fact is changed.
+    fn read(&self, fact: &Fact) -> Option<Ban> {
+        let ban = Ban::of(fact);
+        if ban.is_err() {
+            self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).insert(fact.key.clone());
+            self.has_unreadable.store(true, Ordering::Relaxed);
+        }
+        ban.ok().flatten()
+    }
+
+    /// Forgets what could not be read: one fact, or all.
+    fn forget_unreadable(&self, key: Option<&FactKey>) {
+        if self.has_unreadable.load(Ordering::Relaxed) {
+            let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+            unreadable.retain(|known| key.is_some_and(|key| key != known));
+            self.has_unreadable.store(!unreadable.is_empty(), Ordering::Relaxed);
         }
     }
 
@@ -146,7 +179,15 @@ impl Bans {
 
     /// The node cannot reach what has the bans. It keeps those that it knows.
     pub fn cut_off(&self) {
-        if self.knowledge() == BanKnowledge::Current {
+        if self.knowledge() != BanKnowledge::Waiting {
+            self.set_knowledge(BanKnowledge::CutOff);
+        }
+    }
+
+    /// What has the bans can be reached, and cannot keep any now. It may have kept some before, so the node counts as
+    /// cut off; one that has never known any need not wait for them, unless it lets nobody in without.
+    pub fn unsupported(&self) {
+        if self.knowledge() != BanKnowledge::Waiting || !self.refuses_when_cut_off {
             self.set_knowledge(BanKnowledge::CutOff);
         }
     }
@@ -156,10 +197,11 @@ impl Bans {
     pub fn replace(&self, facts: &[Fact], now_s: u64) -> BanScope {
         let mut table = BanTable::new(self.seed);
         let mut users = Vec::new();
+        self.forget_unreadable(None);
         {
             let known = self.table.read().unwrap_or_else(PoisonError::into_inner);
             for fact in facts.iter().filter(|fact| fact.expires_s == 0 || fact.expires_s > now_s) {
-                let Some(ban) = Ban::of(fact) else { continue };
+                let Some(ban) = self.read(fact) else { continue };
                 table.put(&ban, fact.expires_s);
                 users.extend(ban.user().filter(|_| !known.knows(&ban)).map(Box::from));
             }
@@ -179,9 +221,10 @@ impl Bans {
         let mut scope = BanScope::default();
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         for change in changes {
+            self.forget_unreadable(Some(change.key()));
             match change {
                 FactChange::Put(fact) if fact.expires_s == 0 || fact.expires_s > now_s => {
-                    let Some(ban) = Ban::of(fact) else { continue };
+                    let Some(ban) = self.read(fact) else { continue };
                     table.put(&ban, fact.expires_s);
                     match ban.user() {
                         Some(user) => scope.users.push(user.into()),
@@ -227,10 +270,10 @@ impl Bans {
         self.table.read().unwrap_or_else(PoisonError::into_inner).judge(user, token, now_s)
     }
 
-    /// The mark of a token, by which it is judged now and later.
-    pub fn mark(&self, token: ShownToken<'_>) -> TokenMark {
+    /// The mark of a token, by which it is judged now and later. `now_s`: it is shown now, Unix seconds.
+    pub fn mark(&self, token: ShownToken<'_>, now_s: u64) -> TokenMark {
         let jti = token.jti.filter(|jti| !jti.is_empty());
-        TokenMark::new(jti.map(|jti| self.seed.sip().hash_one(jti)), token.iat_s)
+        TokenMark::new(jti.map(|jti| self.seed.sip().hash_one(jti)), token.issued_s(now_s))
     }
 
     /// Whether a ban can be added, where at most `limit` may be: it replaces another one, or there is room.
@@ -301,6 +344,44 @@ mod tests {
     }
 
     #[test]
+    fn a_node_without_a_place_for_bans_forgets_none_and_waits_if_so_set() {
+        for refuses in [false, true] {
+            let bans = Bans::new(HashSeed::repeatable(7), refuses);
+            bans.unsupported();
+            assert_eq!(bans.holds_back(), refuses.then_some(BanRefusal::Waiting));
+            assert_ne!(bans.knowledge(), BanKnowledge::Current);
+            bans.replace(&[user("ann").fact(0)], 1);
+            bans.unsupported();
+            assert_eq!(bans.knowledge(), BanKnowledge::CutOff);
+            assert_eq!(bans.judge("ann", TokenMark::NONE, 1), Some(BanReason::Blocked));
+            bans.replace(&[], 1);
+            assert_eq!(bans.knowledge(), BanKnowledge::Current);
+        }
+    }
+
+    /// It may ban anybody: the node does not know all bans until the fact is changed.
+    #[test]
+    fn a_ban_that_cannot_be_read_is_a_cut() {
+        let bans = bans();
+        let broken = |name: &str| {
+            let ban = Ban::TokensOfUser { user: name.into(), issued_before_s: 5 };
+            Fact { value: "{}".into(), ..ban.fact(0) }
+        };
+        bans.replace(&[broken("ann"), user("bob").fact(0)], 1);
+        assert_eq!((bans.knowledge(), bans.counts().total()), (BanKnowledge::CutOff, 1));
+        bans.change(&[FactChange::Put(broken("eve"))], 1);
+        assert_eq!(bans.unreadable(), [broken("ann").key, broken("eve").key]);
+        bans.change(&[FactChange::Remove(broken("ann").key)], 1);
+        assert_eq!(bans.holds_back(), Some(BanRefusal::CutOff));
+        bans.change(&[FactChange::Put(Ban::TokensOfUser { user: "eve".into(), issued_before_s: 5 }.fact(0))], 1);
+        assert_eq!((bans.knowledge(), bans.unreadable().len()), (BanKnowledge::Current, 0));
+        bans.change(&[FactChange::Put(broken("ann"))], 1);
+        bans.cut_off();
+        bans.replace(&[], 1);
+        assert_eq!(bans.holds_back(), None);
+    }
+
+    #[test]
     fn a_load_replaces_what_was_known_and_tells_whom_it_bans_anew() {
         let bans = bans();
         let scope = bans.change(&[FactChange::Put(user("ann").fact(0)), FactChange::Put(user("bob").fact(0))], 1);
@@ -345,7 +426,7 @@ mod tests {
     fn a_mark_is_of_its_token() {
         let bans = bans();
         bans.change(&[FactChange::Put(Ban::Token("7".into()).fact(0))], 1);
-        let judge = |jti| bans.judge("ann", bans.mark(ShownToken { jti, iat_s: None }), 1);
+        let judge = |jti| bans.judge("ann", bans.mark(ShownToken { jti, iat_s: None }, 1), 1);
         assert_eq!([Some("7"), Some("8"), Some(""), None].map(judge), [Some(BanReason::Revoked), None, None, None]);
     }
 }

@@ -4,6 +4,9 @@
 /// is taken for another one's are below one in 500,000.
 const JTI_BYTES: usize = 7;
 
+/// How far the clock of who issues tokens may be ahead, seconds.
+const LEEWAY_S: u64 = 60;
+
 /// What a token says of itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ShownToken<'a> {
@@ -11,6 +14,14 @@ pub struct ShownToken<'a> {
     pub jti: Option<&'a str>,
     /// When it was issued, Unix seconds; `None` = it counts as older than every time.
     pub iat_s: Option<u64>,
+}
+
+impl ShownToken<'_> {
+    /// When it was issued, if that can be. A time that has not come, such as one in milliseconds, would make it younger
+    /// than every ban.
+    pub(super) fn issued_s(&self, now_s: u64) -> Option<u64> {
+        self.iat_s.filter(|iat_s| *iat_s <= now_s.saturating_add(LEEWAY_S))
+    }
 }
 
 /// The mark of a token. Each session has one, so it is bytes, which fit between the other fields.
@@ -71,6 +82,9 @@ mod tests {
         let bare = TokenMark::new(None, None);
         assert_eq!((bare.jti(), bare.iat_s(), bare.is_shown()), (None, 0, true));
         assert!(TokenMark::new(None, Some(u64::MAX)).is_shown());
+        let issued = |iat_s| ShownToken { jti: None, iat_s }.issued_s(1_000);
+        assert_eq!([Some(0), Some(1_060), None].map(issued), [Some(0), Some(1_060), None]);
+        assert_eq!([Some(1_061), Some(u64::MAX)].map(issued), [None, None], "it has not come");
         assert_eq!((TokenMark::NONE.jti(), TokenMark::NONE.is_shown()), (None, false));
         assert_eq!((size_of::<TokenMark>(), align_of::<TokenMark>()), (11, 1));
     }

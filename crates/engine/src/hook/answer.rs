@@ -12,6 +12,7 @@ use touchline_protocol::Disconnect;
 use touchline_protocol::data::{
     Object, checked_payload, is_plain_text, nullable, object_list, object_map, object_or_default,
 };
+use touchline_protocol::fact::is_name;
 use touchline_protocol::publication::Tags;
 use touchline_protocol::websocket::CLOSE_REASON_MAX;
 
@@ -237,8 +238,8 @@ struct ConnectAnswerJson {
 
 fn connect_of(json: ConnectAnswerJson, caps: &CapsCache) -> Result<ConnectAnswer, AnswerFault> {
     let user = json.user.unwrap_or_default();
-    if !is_plain_text(&user) {
-        return Err(AnswerFault::Value("user has control characters"));
+    if !user.is_empty() && !is_name(&user) {
+        return Err(AnswerFault::Value("user is too long or has control characters"));
     }
     let subs = json.subs;
     for options in subs.values() {

@@ -15,7 +15,7 @@ impl Session {
         context: &mut Context<'_>,
     ) -> bool {
         let bans = &context.node.bans;
-        self.token = token.map_or(TokenMark::NONE, |token| bans.mark(token));
+        self.token = token.map_or(TokenMark::NONE, |token| bans.mark(token, context.now_s()));
         if let Some(refusal) = bans.holds_back() {
             bans.count_refused(refusal);
             context.because(refusal.cause(), "");
@@ -32,13 +32,12 @@ impl Session {
     /// Judges the token by which a client prolongs its connection. Returns false if it is refused, as
     /// [`Session::passes_bans`] does.
     pub(super) fn may_prolong(&mut self, command: u32, token: ShownToken<'_>, context: &mut Context<'_>) -> bool {
-        let bans = &context.node.bans;
-        if let Some(refusal) = bans.holds_back() {
-            context.because(refusal.cause(), "");
+        if !may_prolong_now(context) {
             context.effects.refuse(command, Error::INTERNAL);
             return false;
         }
-        let mark = bans.mark(token);
+        let bans = &context.node.bans;
+        let mark = bans.mark(token, context.now_s());
         match bans.judge(&self.user, mark, context.now_s()) {
             None => {
                 self.token = mark;
@@ -65,6 +64,13 @@ impl Session {
         end(reason, context);
         true
     }
+}
+
+/// Whether connections are prolonged now, by their clients or by a backend: not while nobody is let in.
+pub(super) fn may_prolong_now(context: &mut Context<'_>) -> bool {
+    let Some(refusal) = context.node.bans.holds_back() else { return true };
+    context.because(refusal.cause(), "");
+    false
 }
 
 fn end(reason: BanReason, context: &mut Context<'_>) {

@@ -9,7 +9,7 @@ use super::registry::MethodOwner;
 use super::rules::DecisionRule;
 use super::state::Session;
 use crate::caps::Capability;
-use crate::claims::connection_claims;
+use crate::claims::{connection_claims, subscription_claims};
 use crate::directory;
 use crate::namespace::{ChannelOptions, WATCH_CHANNEL_PREFIX};
 use crate::setting::{SettingsTable, ValueKind};
@@ -108,7 +108,7 @@ impl<'a> StepSubject<'a> {
         if self.token.is_empty() {
             return vec![fact("token", Value::Null)];
         }
-        match context.node.verifier.subscription(self.token, context.now_s()) {
+        match subscription_claims(&*context.node.verifier, self.token, context.now_s()) {
             Ok(claims) => vec![fact("sub", claims.sub.into()), fact("channel", claims.channel.into())],
             Err(_) => Vec::new(),
         }

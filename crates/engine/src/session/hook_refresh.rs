@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use touchline_protocol::{Disconnect, Unsubscribe};
 
+use super::bans::may_prolong_now;
 use super::context::Context;
 use super::hook_state::{RetryPlan, WaitingAction};
 use super::state::Session;
@@ -86,7 +87,12 @@ impl Session {
         }
         match outcome {
             HookOutcome::Result(HookResult::Refresh(answer)) if !answer.expired && answer.expire_at > now_s => {
-                self.prolong(answer, context);
+                if may_prolong_now(context) {
+                    self.prolong(answer, context);
+                } else {
+                    let state = self.hooks_mut();
+                    state.refresh = state.refresh.failed(context.now_ms);
+                }
             }
             HookOutcome::Failed | HookOutcome::Busy | HookOutcome::Refused(_) => {
                 let state = self.hooks_mut();

@@ -18,7 +18,7 @@ use super::subscription::{Extra, PresenceEntry, Subscription};
 use super::ticket::Ticket;
 use super::weight::Weight;
 use crate::caps::Capability;
-use crate::claims::{BoolValue, Overrides, SubscriptionClaims, TokenError, expiry};
+use crate::claims::{BoolValue, Overrides, SubscriptionClaims, TokenError, expiry, subscription_claims};
 use crate::directory::DirectoryRequest;
 use crate::hook::SubscribeAnswer;
 use crate::hub::DeliveryOptions;
@@ -223,7 +223,7 @@ impl Session {
         token: &str,
         context: &mut Context<'_>,
     ) -> Result<SubscriptionClaims, SubscribeRefusal> {
-        let claims = match context.node.verifier.subscription(token, context.now_s()) {
+        let claims = match subscription_claims(&*context.node.verifier, token, context.now_s()) {
             Ok(claims) => claims,
             Err(TokenError::Expired) => {
                 context.because(TOKEN_EXPIRED, "");
@@ -241,7 +241,7 @@ impl Session {
             return Err(SubscribeRefusal::Disconnect(Disconnect::INVALID_TOKEN));
         }
         let bans = &context.node.bans;
-        match bans.judge(&self.user, bans.mark(claims.shown()), context.now_s()) {
+        match bans.judge(&self.user, bans.mark(claims.shown(), context.now_s()), context.now_s()) {
             None => Ok(claims),
             Some(reason) => {
                 context.because(reason.cause(), &claims.channel);

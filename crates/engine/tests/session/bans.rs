@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use touchline_engine::bans::{Ban, BanRefusal, Bans};
+use touchline_engine::hook::parse_answer;
 use touchline_engine::session::TransportMode;
 use touchline_protocol::fact::FactChange;
 use touchline_registry::HashSeed;
@@ -70,6 +71,37 @@ fn bans_refuse_a_connect_for_good() {
     }
     let refused: u64 = story.node.bans.refused().map(|(_, count)| count).sum();
     assert_eq!(refused, cases.iter().filter(|(_, code)| *code != 0).count() as u64);
+}
+
+/// Who can connect can be banned.
+#[test]
+fn what_no_ban_could_name_is_refused() {
+    let mut story = story();
+    let (long, longer) = ("x".repeat(1_024), "x".repeat(1_025));
+    let cases = [
+        (format!("{{'sub':'{long}','jti':'{long}'}}"), 0),
+        (format!("{{'sub':'{longer}'}}"), 3500),
+        (format!("{{'sub':'ann','jti':'{longer}'}}"), 3500),
+        ("{'sub':'ann','jti':''}".to_owned(), 0),
+        ("{'sub':'ann','jti':'a\u{85}b'}".to_owned(), 3500),
+    ];
+    for (number, (claims, expected)) in cases.into_iter().enumerate() {
+        let name = format!("client-{number}");
+        assert_eq!(story.code(&name, &connect(&claims)), expected, "{claims}");
+    }
+}
+
+/// A time that has not come would make a token younger than every ban.
+#[test]
+fn an_iat_that_cannot_be_counts_as_absent() {
+    let mut story = story();
+    story.ban(&early("ann", START_S as u32), 0);
+    for (number, iat) in [START_S * 1_000, u64::from(u32::MAX), START_S + 61].into_iter().enumerate() {
+        let claims = format!("{{'sub':'ann','iat':{iat}}}");
+        assert_eq!(story.code(&format!("client-{number}"), &connect(&claims)), 3500, "{claims}");
+    }
+    let soon = format!("{{'sub':'ann','iat':{}}}", START_S + 60);
+    assert_eq!(story.code("soon", &connect(&soon)), 0, "clocks differ a little");
 }
 
 #[test]
@@ -144,6 +176,37 @@ fn a_refresh_waits_while_nobody_is_let_in() {
     assert_eq!(story.code("ann", refresh), 100);
     story.node.bans.replace(&[], START_S);
     assert_eq!(story.code("ann", refresh), 0);
+}
+
+/// Nor does a backend prolong a connection then: it is asked again.
+#[test]
+fn a_refresh_by_the_backend_waits_too() {
+    let mut story = Story::with(|settings| {
+        calm(settings);
+        settings.client.proxy.connect.enabled = true;
+        settings.client.proxy.refresh.enabled = true;
+    });
+    story.node.bans = Arc::new(Bans::new(HashSeed::repeatable(7), true));
+    story.node.bans.replace(&[], START_S);
+    story.open("ann", TransportMode::Duplex);
+    story.say("ann", r#"{"id":1,"connect":{}}"#);
+    let answer = |story: &mut Story, until_s: u64| {
+        let kind = story.questions[0].1.request.kind();
+        let json = format!(r#"{{"result":{{"user":"ann","expire_at":{until_s}}}}}"#);
+        let outcome = parse_answer(kind, json.as_bytes(), &Default::default()).expect("it can be read");
+        story.answer_question(0, outcome);
+    };
+    answer(&mut story, START_S + 10);
+    story.node.bans.cut_off();
+    story.at(20_000);
+    answer(&mut story, START_S + 1_000);
+    story.at(25_000);
+    assert_eq!(story.questions.len(), 1, "it is asked again soon, because the connection was not prolonged");
+    story.node.bans.replace(&[], START_S);
+    answer(&mut story, START_S + 1_000);
+    story.at(500_000);
+    assert_eq!(story.questions.len(), 0, "it was prolonged");
+    assert_eq!(story.code("ann", r#"{"id":9,"rpc":{"method":"none"}}"#), 104);
 }
 
 #[test]

@@ -39,7 +39,13 @@ const CASES: [(&str, &str, u32, &str, &str); 40] = [
         "",
         "a subscription token was shown where a connection token is wanted",
     ),
-    ("", r#""connect":{"token":"{'sub':'\\u0007'}"}"#, 3500, "", "sub of the token has control characters"),
+    (
+        "",
+        r#""connect":{"token":"{'sub':'\\u0007'}"}"#,
+        3500,
+        "",
+        "sub of the token is too long or has control characters",
+    ),
     (
         "",
         r#""connect":{"token":"{'channels':['shut:a','shut:b']}"}"#,

@@ -1,5 +1,6 @@
 //! The router: which handler serves a request.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -186,12 +187,19 @@ fn health(node: &Node) -> HttpResponse {
             "the primary database fails: durable channels can't be published to\n",
         );
     }
+    let mut information = serde_json::Map::new();
     let open = node.hooks.as_ref().map_or(Vec::new(), |hooks| hooks.metrics.open_backends());
-    if open.is_empty() {
-        return respond::body(StatusCode::OK, JSON, "{}");
+    if !open.is_empty() {
+        // Another node would not reach it either.
+        information.insert("backends_not_asked".to_owned(), open.into());
     }
-    // A backend that fails is information: another node would not reach it either.
-    respond::body(StatusCode::OK, JSON, serde_json::json!({ "backends_not_asked": open }).to_string())
+    let elsewhere = node.facts_elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+    if !elsewhere.is_empty() {
+        // Nodes are so while the place is changed on one after the other: each of them can serve.
+        let nodes: Vec<&str> = elsewhere.iter().map(|node| &**node).collect();
+        information.insert("nodes_with_other_bans".to_owned(), nodes.into());
+    }
+    respond::body(StatusCode::OK, JSON, serde_json::Value::Object(information).to_string())
 }
 
 /// The node's metrics: as OpenMetrics for clients that accept it, else in the text format 0.0.4 of Prometheus.
@@ -256,12 +264,17 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
 fn log_refused_operation(origin: &Origin, caller: &ApiCaller, operation: &str, refusal: &OperationError) {
     let cause = match refusal.error {
         Error::UNKNOWN_CHANNEL => "server API: the namespace of the channel is not in channel.namespaces",
+        Error::NOT_AVAILABLE if refusal.field.is_some() => {
+            "server API: the operation cannot do what the field asks for"
+        }
         Error::NOT_AVAILABLE => {
             "server API: what the operation needs is not switched on (for the namespace, or in [store])"
         }
         Error::METHOD_NOT_FOUND => "server API: there is no operation of this name",
         _ if refusal.denied.is_some() => "server API: the key may not use the operation, or not in this channel",
-        Error::BAD_REQUEST => "server API: a field is missing, empty, too long or contradicts another one",
+        Error::BAD_REQUEST => {
+            "server API: a field is missing, empty, too long, out of range or contradicts another one"
+        }
         _ => return,
     };
     let (code, address) = (refusal.error.code, Some(origin.remote.address));

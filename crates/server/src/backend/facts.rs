@@ -3,8 +3,9 @@
 use std::sync::{Arc, PoisonError};
 
 use touchline_config::Settings;
-use touchline_engine::bans::BanScope;
+use touchline_engine::bans::{BanKnowledge, BanScope, Bans};
 use touchline_protocol::fact::FactsEvent;
+use touchline_store::DatabaseUrl;
 
 use crate::node::Node;
 use crate::runtime::mailbox::Message;
@@ -31,11 +32,34 @@ impl FactBackend {
     }
 }
 
-/// Begins with no facts where nothing has to be loaded.
+/// Begins with no facts where nothing has to be loaded, and warns of those that are left in a file: they do not move.
 pub(crate) fn begin(node: &Node) {
-    if FactBackend::of(&node.settings) == FactBackend::Memory {
+    let backend = FactBackend::of(&node.settings);
+    if backend == FactBackend::Memory {
         apply(node, FactsEvent::Loaded { facts: Vec::new(), revision: 0 });
     }
+    let url = &node.settings.store.primary.url;
+    let left = url.parse::<DatabaseUrl>().map_or(0, |url| url.facts_in_file());
+    if backend != FactBackend::Primary && left > 0 {
+        tracing::warn!(
+            bans = left,
+            "there are bans in {url}, and this node keeps bans elsewhere: those in the file do not hold"
+        );
+    }
+}
+
+/// Notes the nodes of the cluster that keep facts in another place, and says so.
+pub(crate) fn note_elsewhere(node: &Node, nodes: Vec<Arc<str>>) {
+    if nodes.is_empty() {
+        tracing::info!("all nodes of the cluster keep bans in one place again");
+    } else {
+        tracing::warn!(
+            nodes = nodes.join(" "),
+            "these nodes keep bans in another place than this one, so neither has the bans of the other: give all \
+             nodes the same store.primary.url"
+        );
+    }
+    *node.facts_elsewhere.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
 }
 
 /// Does what follows from an event of the backend: connections end that bans concern.
@@ -44,6 +68,7 @@ pub(crate) fn apply(node: &Node, event: FactsEvent) {
     let now_s = node.clock.now_ms() / 1_000;
     // One event at a time: the shards are told in the order in which the bans change.
     let mut known = node.facts_known.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = bans.knowledge();
     let scope = match event {
         FactsEvent::Loaded { facts, revision } => {
             *known = revision;
@@ -64,9 +89,48 @@ pub(crate) fn apply(node: &Node, event: FactsEvent) {
         // It is the newest change of its fact unless a later one was reported already.
         FactsEvent::Written { change, revision } if revision > *known => bans.change(&[change], now_s),
         FactsEvent::Written { .. } => return,
-        FactsEvent::CutOff => return bans.cut_off(),
+        FactsEvent::CutOff => {
+            bans.cut_off();
+            BanScope::default()
+        }
+        FactsEvent::Unsupported => {
+            bans.unsupported();
+            tracing::warn!(
+                "NATS has no JetStream, where bans are kept: this node does not know what is banned; switch JetStream \
+                 on, or let store.primary.url be PostgreSQL"
+            );
+            BanScope::default()
+        }
     };
+    tell_of(before, bans);
     look_at(node, scope);
+}
+
+/// Says when a node is cut off from the bans, and when it is back. `before`: what it knew before an event.
+fn tell_of(before: BanKnowledge, bans: &Bans) {
+    let now = bans.knowledge();
+    if now == BanKnowledge::CutOff && before != now {
+        for key in bans.unreadable() {
+            tracing::warn!(
+                kind = &*key.kind,
+                name = &*key.name,
+                "a ban cannot be read: it is damaged, or a later version has written it; this node counts as cut off \
+                 until it is written again or removed"
+            );
+        }
+    }
+    match (before, now) {
+        (BanKnowledge::Current, BanKnowledge::CutOff) if bans.holds_back().is_some() => {
+            tracing::warn!("cut off from the bans: nobody is let in (security.when_cut_off)");
+        }
+        (BanKnowledge::Current, BanKnowledge::CutOff) => {
+            tracing::warn!("cut off from the bans: clients are judged by those that are known");
+        }
+        (BanKnowledge::CutOff, BanKnowledge::Current) => {
+            tracing::info!(bans = bans.counts().total(), "the bans are known again");
+        }
+        _ => {}
+    }
 }
 
 /// Lets the shards look at the connections that bans may concern.

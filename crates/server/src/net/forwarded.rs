@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hyper::header::{COOKIE, HeaderName, HeaderValue};
 
-use touchline_protocol::data::is_plain_text;
+use touchline_protocol::fact::is_name;
 
 use super::headers::Headers;
 use super::proxies::Proxies;
@@ -50,7 +50,7 @@ fn only_value(name: &HeaderName, headers: &impl Headers) -> Option<String> {
     let (first, second) = (values.next()?, values.next());
     // Only what is no part of a field's value (RFC 9110 section 5.5) goes: other white space may be a part of the user.
     let user = std::str::from_utf8(first).ok()?.trim_matches([' ', '\t']);
-    (second.is_none() && !user.is_empty() && is_plain_text(user)).then(|| user.to_owned())
+    (second.is_none() && is_name(user)).then(|| user.to_owned())
 }
 
 /// The fields of these names, all values of each. None = the request has none of them.

@@ -10,7 +10,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, NoServerSessionStorage, WebPkiClientVerifier};
 use touchline_config::{ClientAuth, ClientUser, TlsSettings};
-use touchline_protocol::data::is_plain_text;
+use touchline_protocol::fact::is_name;
 use x509_cert::der::Decode;
 
 use super::acme::Acme;
@@ -157,13 +157,12 @@ fn user_of(wanted: ClientUser, certificate: &[u8]) -> Option<String> {
     }
     let certificate = x509_cert::Certificate::from_der(certificate).ok()?;
     let subject = &certificate.tbs_certificate.subject;
-    let is_user = |name: &str| !name.is_empty() && is_plain_text(name);
     if wanted == ClientUser::Subject {
-        return Some(subject.to_string()).filter(|subject| is_user(subject));
+        return Some(subject.to_string()).filter(|subject| is_name(subject));
     }
     let parts = subject.0.iter().flat_map(|part| part.0.iter());
     let name = parts
         .filter(|part| part.oid.to_string() == "2.5.4.3")
         .find_map(|part| std::str::from_utf8(part.value.value()).ok());
-    name.filter(|name| is_user(name)).map(str::to_owned)
+    name.filter(|name| is_name(name)).map(str::to_owned)
 }

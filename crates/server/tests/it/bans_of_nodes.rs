@@ -184,6 +184,81 @@ fn a_node_waits_for_nats() {
     a_node_waits_for_the_bans(&link, in_cluster, || nats.again());
 }
 
+fn strict(settings: &mut Settings, link: &Link) {
+    in_cluster(settings, link);
+    settings.security.when_cut_off = WhenCutOff::RefuseNew;
+    // Nothing else of the cluster needs JetStream.
+    settings.channel.namespaces.retain(|namespace| namespace.options.history_size == 0);
+}
+
+/// A server that does not answer for a while, over a connection that lasts, is an outage that ends.
+#[test]
+fn a_nats_that_stands_still_is_a_cut_that_ends() {
+    let nats = Nats::start("pause", true);
+    let link = Link::to(nats.port);
+    let server = node("pause", &link, strict);
+    done(&server, "block_user", json!({"user": "ann"}));
+    for _ in 0..2 {
+        until("the bans are known", || is_current(&server));
+        nats.stand_still(true);
+        until("the node counts as cut off", || !is_current(&server));
+        assert_eq!(refusal(&server, json!({"sub": "eve"})), 100);
+        nats.stand_still(false);
+        until("it is back", || is_current(&server));
+        assert_eq!((refusal(&server, json!({"sub": "eve"})), refusal(&server, json!({"sub": "ann"}))), (0, 3503));
+    }
+}
+
+/// That there is no JetStream does not say that nobody is banned.
+#[test]
+fn a_nats_that_loses_jetstream_takes_no_ban_away() {
+    let mut nats = Nats::start("lost-jetstream", true);
+    let link = Link::to(nats.port);
+    let lenient = |settings: &mut Settings, link: &Link| {
+        strict(settings, link);
+        settings.security.when_cut_off = WhenCutOff::Allow;
+    };
+    let (one, two) = (node("one", &link, lenient), node("two", &link, strict));
+    done(&one, "block_user", json!({"user": "ann"}));
+    until("both know it", || [&one, &two].iter().all(|server| refusal(server, json!({"sub": "ann"})) == 3503));
+    nats.again_with(false);
+    let late = TestServer::with(|settings| strict(settings, &link));
+    let plain = node("plain", &link, lenient);
+    until("the nodes are in the cluster again", || health(&one) == 200);
+    assert_eq!((refusal(&one, json!({"sub": "ann"})), refusal(&one, json!({"sub": "eve"}))), (3503, 0));
+    assert_eq!((refusal(&two, json!({"sub": "ann"})), refusal(&two, json!({"sub": "eve"}))), (100, 100));
+    assert_eq!((health(&late), refusal(&late, json!({"sub": "eve"}))), (503, 100), "it knows nothing, and may not");
+    assert_eq!((refusal(&plain, json!({"sub": "ann"})), is_current(&plain)), (0, false), "it cannot know");
+    nats.again_with(true);
+    for server in [&one, &two, &late, &plain] {
+        until("the bans are known", || is_current(server));
+        until("and hold", || refusal(server, json!({"sub": "ann"})) == 3503);
+    }
+}
+
+/// Nodes that keep bans in different places do not have each other's: they say so, and serve.
+#[test]
+fn nodes_that_keep_bans_in_different_places_say_so() {
+    let (nats, scratch) = (Nats::start("places", true), Scratch::new("bans-places"));
+    let postgres = Postgres::start(&scratch.0);
+    let links = [Link::to(nats.port), Link::to(port_of(&postgres))];
+    let one = node("one", &links[0], in_cluster);
+    let mut two = TestServer::with(|settings| {
+        in_cluster(settings, &links[0]);
+        on_postgres(settings, &links[1]);
+    });
+    let others = |server: &TestServer| {
+        let (status, body) = server.http("GET", "/readyz", "", "");
+        let information: Value = serde_json::from_str(&body).unwrap_or_default();
+        (status, information["nodes_with_other_bans"].as_array().map_or(0, Vec::len))
+    };
+    for server in [&one, &two] {
+        until("it names the other one", || others(server) == (200, 1));
+    }
+    two.stop();
+    until("the other one has gone", || others(&one) == (200, 0));
+}
+
 /// Who needs no bans needs no JetStream for them.
 #[test]
 fn a_cluster_without_jetstream_has_no_bans_and_serves() {

@@ -45,6 +45,21 @@ impl Nats {
         }
     }
 
+    /// Lets it stand still, or go on. Its connections stay.
+    pub(crate) fn stand_still(&self, is_still: bool) {
+        let process = self.process.as_ref().expect("it runs");
+        let signal = if is_still { "-STOP" } else { "-CONT" };
+        let sent = Command::new("kill").args([signal, &process.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "the signal is sent");
+    }
+
+    /// Starts it again with JetStream, or without.
+    pub(crate) fn again_with(&mut self, has_jetstream: bool) {
+        self.stop();
+        self.has_jetstream = has_jetstream;
+        self.again();
+    }
+
     /// Ends it at once.
     pub(crate) fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {

@@ -2,9 +2,12 @@
 //!
 //! Changes are committed in the order of their revisions, so who has seen a revision has seen all before it.
 
-use tokio_postgres::{Client, Error, Row};
-use touchline_protocol::fact::{Fact, FactChange, FactKey, FactsEvent};
+use std::time::{Duration, Instant};
 
+use tokio_postgres::{Client, Error, Row};
+use touchline_protocol::fact::{AGE_MAX, Fact, FactChange, FactKey, FactsEvent};
+
+use super::connection::with_timeout;
 use super::failure::PostgresError;
 use crate::events::{EventSink, StoreEvent};
 use crate::rows::readable;
@@ -33,70 +36,82 @@ pub(super) async fn expire(client: &Client, limit: u64) -> Result<u64, Error> {
 /// What a connection has read of the facts.
 #[derive(Default)]
 pub(super) struct FactFollower {
-    /// The last revision that is known; none = nothing is.
-    known: Option<i64>,
+    /// The last revision that is known, and when all changes before were; none = nothing is.
+    known: Option<(i64, Instant)>,
 }
 
 impl FactFollower {
-    /// Reads what has changed, or everything if that is needed, and reports it.
-    pub(super) async fn follow(&mut self, client: &Client, events: &EventSink) -> Result<(), PostgresError> {
-        let head = client.query_opt("SELECT revision, forgotten FROM touchline.fact_head", &[]).await?;
-        let (revision, forgotten): (i64, i64) = head.map_or((0, 0), |head| (head.get(0), head.get(1)));
-        match self.known {
-            Some(known) if known == revision => Ok(()),
-            // Behind the known revision nothing is forgotten, and the database was not set back.
-            Some(known) if (forgotten..revision).contains(&known) => {
-                self.read_changes(known, revision, client, events).await
-            }
-            _ => self.load(revision, client, events).await,
-        }
-    }
-
-    async fn load(&mut self, revision: i64, client: &Client, events: &EventSink) -> Result<(), PostgresError> {
-        let select = "SELECT kind, name, value, expires_s, revision, format FROM touchline.fact \
-             WHERE value IS NOT NULL AND (kind, name) > ($1, $2) ORDER BY kind, name LIMIT $3";
-        let mut facts: Vec<Fact> = Vec::new();
-        loop {
-            let (kind, name) = facts.last().map_or(("", ""), |last| (&*last.key.kind, &*last.key.name));
-            let rows = client.query(select, &[&kind, &name, &PAGE_ROWS]).await?;
-            for row in &rows {
-                if let FactChange::Put(fact) = change_of(row)? {
-                    facts.push(fact);
-                }
-            }
-            if (rows.len() as i64) < PAGE_ROWS {
-                break;
-            }
-        }
-        self.known = Some(revision);
-        events(StoreEvent::Facts(FactsEvent::Loaded { facts, revision: revision as u64 }));
-        Ok(())
-    }
-
-    /// Reads the changes behind a revision, at least up to another one.
-    async fn read_changes(
+    /// Reads what has changed, or everything if that is needed, and reports it. `timeout`: of each answer.
+    ///
+    /// # Errors
+    /// PostgreSQL's reason, or no answer came in time: what is known may not become older than [`AGE_MAX`].
+    pub(super) async fn follow(
         &mut self,
-        mut known: i64,
-        until: i64,
         client: &Client,
+        timeout: Duration,
         events: &EventSink,
     ) -> Result<(), PostgresError> {
-        let select = "SELECT kind, name, value, expires_s, revision, format FROM touchline.fact \
-             WHERE revision > $1 ORDER BY revision LIMIT $2";
-        loop {
-            let rows = client.query(select, &[&known, &PAGE_ROWS]).await?;
-            let changes = rows.iter().map(change_of).collect::<Result<Vec<_>, _>>()?;
-            known = rows.last().map_or(known, |last| last.get(4));
-            let is_last = (rows.len() as i64) < PAGE_ROWS;
-            if is_last {
-                // The removal of what was not there has left no row.
-                known = known.max(until);
+        let began = Instant::now();
+        let left = self.known.map_or(timeout, |(_, at)| (at + AGE_MAX).saturating_duration_since(began).min(timeout));
+        let head = "SELECT revision, forgotten FROM touchline.fact_head";
+        let head = with_timeout(left, async { Ok(client.query_opt(head, &[]).await?) }).await?;
+        let (revision, forgotten): (i64, i64) = head.map_or((0, 0), |head| (head.get(0), head.get(1)));
+        match self.known {
+            Some((known, _)) if known == revision => self.known = Some((revision, began)),
+            // Behind the known revision nothing is forgotten, and the database was not set back.
+            Some((known, _)) if (forgotten..revision).contains(&known) => {
+                let left = left.saturating_sub(began.elapsed());
+                let known = with_timeout(left, read_changes(known, revision, client, events)).await?;
+                self.known = Some((known, began));
             }
-            self.known = Some(known);
-            events(StoreEvent::Facts(FactsEvent::Changed { changes, revision: known as u64 }));
-            if is_last {
-                return Ok(());
+            _ => {
+                load(revision, client, timeout, events).await?;
+                // What has changed meanwhile follows at once: this node was notified of it.
+                self.known = Some((revision, Instant::now()));
             }
+        }
+        Ok(())
+    }
+}
+
+/// Loads all facts. `timeout`: of each page.
+async fn load(revision: i64, client: &Client, timeout: Duration, events: &EventSink) -> Result<(), PostgresError> {
+    let select = "SELECT kind, name, value, expires_s, revision, format FROM touchline.fact \
+         WHERE value IS NOT NULL AND (kind, name) > ($1, $2) ORDER BY kind, name LIMIT $3";
+    let mut facts: Vec<Fact> = Vec::new();
+    loop {
+        let (kind, name) = facts.last().map_or(("", ""), |last| (&*last.key.kind, &*last.key.name));
+        let page = async { Ok(client.query(select, &[&kind, &name, &PAGE_ROWS]).await?) };
+        let rows = with_timeout(timeout, page).await?;
+        for row in &rows {
+            if let FactChange::Put(fact) = change_of(row)? {
+                facts.push(fact);
+            }
+        }
+        if (rows.len() as i64) < PAGE_ROWS {
+            break;
+        }
+    }
+    events(StoreEvent::Facts(FactsEvent::Loaded { facts, revision: revision as u64 }));
+    Ok(())
+}
+
+/// Reads and reports the changes behind a revision, at least up to another one. Returns up to which.
+async fn read_changes(mut known: i64, until: i64, client: &Client, events: &EventSink) -> Result<i64, PostgresError> {
+    let select = "SELECT kind, name, value, expires_s, revision, format FROM touchline.fact \
+         WHERE revision > $1 ORDER BY revision LIMIT $2";
+    loop {
+        let rows = client.query(select, &[&known, &PAGE_ROWS]).await?;
+        let changes = rows.iter().map(change_of).collect::<Result<Vec<_>, _>>()?;
+        known = rows.last().map_or(known, |last| last.get(4));
+        let is_last = (rows.len() as i64) < PAGE_ROWS;
+        if is_last {
+            // The removal of what was not there has left no row.
+            known = known.max(until);
+        }
+        events(StoreEvent::Facts(FactsEvent::Changed { changes, revision: known as u64 }));
+        if is_last {
+            return Ok(known);
         }
     }
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
-use touchline_protocol::fact::FactsEvent;
+use touchline_protocol::fact::{AGE_MAX, FactsEvent};
 use touchline_protocol::stream::{Epoch, Offset, RunId, StreamPosition};
 
 use super::address::PostgresAddress;
-use super::connection::{PostgresClient, with_timeout};
+use super::connection::PostgresClient;
 use super::facts::FactFollower;
 use super::failure::PostgresError;
 use super::inbox;
@@ -21,8 +21,10 @@ const FACT: char = '!';
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// A failure is logged again if the connection had lasted this long.
 const STABLE: Duration = Duration::from_secs(20);
-/// Between two checks of the connection.
+/// Between two checks of the connection, and how long one may take.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+// After a check, what changed has time to be read before what is known of the facts is too old.
+const _: () = assert!(CHECK_INTERVAL.as_millis() * 2 < AGE_MAX.as_millis());
 // A connection that fails again and again at once is logged once, not at each attempt or check.
 const _: () =
     assert!(RETRY_INTERVAL.as_millis() < STABLE.as_millis() && CHECK_INTERVAL.as_millis() < STABLE.as_millis());
@@ -82,7 +84,7 @@ async fn listen(
     let mut facts = has_facts.then(FactFollower::default);
     loop {
         if let Some(facts) = &mut facts {
-            with_timeout(address.timeout, facts.follow(&link.client, &events)).await?;
+            facts.follow(&link.client, address.timeout, &events).await?;
         }
         // Facts that have changed are read at once, and looked for at each check.
         let _ = tokio::time::timeout(CHECK_INTERVAL, facts_changed.notified()).await;

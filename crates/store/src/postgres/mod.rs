@@ -23,7 +23,6 @@ pub(crate) use address::PostgresAddress;
 pub(crate) use connection::PostgresClient;
 pub use failure::PostgresError;
 
-use self::connection::with_timeout;
 use self::facts::FactFollower;
 use crate::batch::{ReadRequest, WriteRequest};
 use crate::errors::OpenError;
@@ -146,7 +145,7 @@ async fn begin(
     if settings.has_facts {
         // If it fails, the task that follows them loads them, or says why it cannot.
         let mut facts = FactFollower::default();
-        let _ = with_timeout(address.timeout, facts.follow(&link.client, events)).await;
+        let _ = facts.follow(&link.client, address.timeout, events).await;
     }
     Ok(true)
 }

@@ -1,6 +1,8 @@
 //! Shared facts. No other process writes to the file, so nothing has to be followed.
 
-use rusqlite::{Connection, params};
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags, params};
 use touchline_protocol::fact::{Fact, FactChange, FactKey};
 
 use super::failure::unreadable;
@@ -30,6 +32,13 @@ pub(super) fn load(connection: &Connection) -> rusqlite::Result<Vec<Fact>> {
         Ok(Fact { key, value: row.get(2)?, expires_s: row.get(3)? })
     })?;
     rows.collect()
+}
+
+/// How many facts a file has that nobody need have opened.
+pub(crate) fn count(path: &Path) -> rusqlite::Result<u64> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.query_row("SELECT count(*) FROM fact", [], |row| row.get(0))
 }
 
 /// Deletes facts that do not hold any more, at most `limit`; returns how many.

@@ -4,7 +4,7 @@
 mod channel_rows;
 pub(crate) mod connection;
 mod directory;
-mod facts;
+pub(crate) mod facts;
 pub(crate) mod failure;
 pub(crate) mod files;
 mod inbox;

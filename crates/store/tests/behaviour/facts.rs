@@ -3,7 +3,7 @@
 use std::sync::mpsc::channel;
 
 use touchline_protocol::fact::{Fact, FactChange, FactKey, FactsEvent};
-use touchline_store::{PrimaryOptions, Store, StoreEvent, StoreRefusal};
+use touchline_store::{DatabaseUrl, PrimaryOptions, Store, StoreEvent, StoreRefusal};
 
 use crate::stage::{Stage, TIMEOUT, execute, now_ms, on_both, on_postgres, settings, tells};
 
@@ -209,5 +209,19 @@ fn facts_of_a_later_format_are_not_misread() {
                 store.close();
             }
         }
+    });
+}
+
+/// Who keeps facts elsewhere can say that there are some here.
+#[test]
+fn facts_that_are_left_in_a_file_are_counted() {
+    on_both("left-facts", |settings| {
+        assert_eq!(settings.url.facts_in_file(), 0, "nothing is there yet");
+        let stage = node("one", settings);
+        change(&stage, put("ann"));
+        let expected = u64::from(matches!(settings.url, DatabaseUrl::Sqlite(_)));
+        assert_eq!(settings.url.facts_in_file(), expected, "while it is open");
+        stage.store.close();
+        assert_eq!(settings.url.facts_in_file(), expected);
     });
 }

@@ -3,12 +3,12 @@
 use serde::Deserialize;
 use touchline_engine::bans::Ban;
 use touchline_protocol::Error;
-use touchline_protocol::fact::{FactChange, NAME_LEN_MAX};
+use touchline_protocol::fact::{FactChange, is_name};
 
 use crate::api::description::OperationScope;
 use crate::api::json::EmptyReply;
 use crate::api::operation::{Operation, OperationError};
-use crate::api::params::{nullable, plain};
+use crate::api::params::nullable;
 use crate::backend::fact_changes;
 use crate::node::Node;
 
@@ -21,11 +21,7 @@ const ERRORS: &[Error] =
 /// # Errors
 /// 107 if it is empty, too long, or has control characters. `field`: where it stands.
 fn name(field: &'static str, name: String) -> Result<Box<str>, OperationError> {
-    if name.is_empty() || name.len() > NAME_LEN_MAX {
-        return Err(OperationError::bad(field));
-    }
-    plain(field, [&name])?;
-    Ok(name.into())
+    if is_name(&name) { Ok(name.into()) } else { Err(OperationError::bad(field)) }
 }
 
 /// A time, Unix seconds. One in milliseconds is beyond the range, and so refused.

@@ -1,0 +1,273 @@
+//! What a follower knows of the bucket of shared facts, and what its node is told. Pure: what looks have found goes in,
+//! what is to be read and [`FactsEvent`]s come out.
+//!
+//! Two things hold. After a failure the next event of a good look is [`FactsEvent::Loaded`], which ends the cut. Only
+//! an answer of JetStream makes the known facts fewer: that there is no JetStream does not say that there are no facts.
+
+use touchline_protocol::fact::{FactChange, FactsEvent};
+
+use crate::fact_bucket::{BucketMessage, BucketState};
+
+/// What is known of the bucket.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum KnownBucket {
+    /// Nothing: there was no look yet, or the last one has failed.
+    #[default]
+    Unknown,
+    /// NATS has no JetStream.
+    NoJetStream,
+    /// JetStream says that there is no bucket.
+    Missing,
+    /// There is one, and what was stored up to a sequence is known.
+    Followed {
+        /// What was seen of it last.
+        seen: BucketState,
+        /// The largest number of messages that was seen in it since all was read.
+        messages_max: u64,
+    },
+}
+
+/// What of a bucket is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BucketPart {
+    /// Nothing has changed.
+    Nothing,
+    /// What is behind this sequence.
+    Behind(u64),
+    /// All of it.
+    Everything,
+}
+
+impl KnownBucket {
+    /// Whether all facts were known at the last look.
+    pub(crate) fn is_complete(&self) -> bool {
+        matches!(self, KnownBucket::Missing | KnownBucket::Followed { .. })
+    }
+
+    /// A look has failed: what was known may be old, and is read anew.
+    pub(crate) fn failed(&mut self) -> FactsEvent {
+        *self = KnownBucket::Unknown;
+        FactsEvent::CutOff
+    }
+
+    /// NATS has no JetStream. `None` = the node was told.
+    pub(crate) fn no_jetstream(&mut self) -> Option<FactsEvent> {
+        self.turns(KnownBucket::NoJetStream).then_some(FactsEvent::Unsupported)
+    }
+
+    /// JetStream says that there is no bucket. `None` = the node was told.
+    pub(crate) fn missing(&mut self) -> Option<FactsEvent> {
+        self.turns(KnownBucket::Missing).then(|| FactsEvent::Loaded { facts: Vec::new(), revision: 0 })
+    }
+
+    fn turns(&mut self, into: KnownBucket) -> bool {
+        std::mem::replace(self, into) != into
+    }
+
+    /// What has to be read of the bucket as it is now. All of it, if it is another one, was set back, or has lost half
+    /// of its messages without a word: somebody has purged it. Half, because expired facts go one by one without a word
+    /// too, and few loads are to follow from that.
+    pub(crate) fn wanted(&self, now: BucketState) -> BucketPart {
+        match *self {
+            KnownBucket::Followed { seen, messages_max }
+                if seen.made_ns == now.made_ns && seen.last <= now.last && now.messages >= messages_max.div_ceil(2) =>
+            {
+                if seen.last < now.last {
+                    BucketPart::Behind(seen.last)
+                } else {
+                    BucketPart::Nothing
+                }
+            }
+            _ => BucketPart::Everything,
+        }
+    }
+
+    /// A part of the bucket was read. `None` = there is nothing to tell.
+    pub(crate) fn read(
+        &mut self,
+        part: BucketPart,
+        now: BucketState,
+        messages: Vec<BucketMessage>,
+    ) -> Option<FactsEvent> {
+        let last = messages.last().map_or(now.last, |last| last.sequence.max(now.last));
+        let messages_before = match *self {
+            KnownBucket::Followed { messages_max, .. } if part != BucketPart::Everything => messages_max,
+            _ => 0,
+        };
+        let messages_max = messages_before.max(now.messages);
+        *self = KnownBucket::Followed { seen: BucketState { last, ..now }, messages_max };
+        let changes = messages.into_iter().map(|message| message.change);
+        match part {
+            BucketPart::Nothing => None,
+            BucketPart::Behind(_) => Some(FactsEvent::Changed { changes: changes.collect(), revision: last }),
+            BucketPart::Everything => {
+                let facts = changes.filter_map(|change| match change {
+                    FactChange::Put(fact) => Some(fact),
+                    FactChange::Remove(_) => None,
+                });
+                Some(FactsEvent::Loaded { facts: facts.collect(), revision: last })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use touchline_protocol::fact::{Fact, FactKey};
+
+    use super::*;
+
+    /// A bucket as JetStream has it.
+    #[derive(Default)]
+    struct Bucket {
+        made: i128,
+        last: u64,
+        /// The last message of each name: its sequence, and whether the fact holds.
+        messages: BTreeMap<u64, (u64, bool)>,
+    }
+
+    impl Bucket {
+        fn change(&mut self, name: u64, holds: bool) {
+            self.last += 1;
+            self.messages.insert(name, (self.last, holds));
+        }
+
+        fn state(&self) -> BucketState {
+            BucketState { made_ns: self.made, last: self.last, messages: self.messages.len() as u64 }
+        }
+
+        fn read(&self, behind: u64) -> Vec<BucketMessage> {
+            let newer = self.messages.iter().filter(|(_, (sequence, _))| *sequence > behind);
+            let mut messages: Vec<_> =
+                newer.map(|(name, (sequence, holds))| message(*name, *sequence, *holds)).collect();
+            messages.sort_by_key(|message| message.sequence);
+            messages
+        }
+
+        fn facts(&self) -> BTreeSet<String> {
+            self.messages.iter().filter(|(_, (_, holds))| *holds).map(|(name, _)| name.to_string()).collect()
+        }
+    }
+
+    fn message(name: u64, sequence: u64, holds: bool) -> BucketMessage {
+        let key = FactKey { kind: "user_block".into(), name: name.to_string().into() };
+        let change = match holds {
+            true => FactChange::Put(Fact { key, value: "{}".into(), expires_s: 0 }),
+            false => FactChange::Remove(key),
+        };
+        BucketMessage { sequence, subject: name.to_string(), at_s: 1, change }
+    }
+
+    /// What a node makes of the events.
+    #[derive(Default)]
+    struct Told {
+        facts: BTreeSet<String>,
+        is_current: bool,
+    }
+
+    impl Told {
+        fn hear(&mut self, event: FactsEvent) {
+            match event {
+                FactsEvent::Loaded { facts, .. } => {
+                    self.facts = facts.into_iter().map(|fact| fact.key.name.into()).collect();
+                    self.is_current = true;
+                }
+                FactsEvent::Changed { changes, .. } => {
+                    for change in changes {
+                        let name = change.key().name.to_string();
+                        match change {
+                            FactChange::Put(_) => self.facts.insert(name),
+                            FactChange::Remove(_) => self.facts.remove(&name),
+                        };
+                    }
+                }
+                FactsEvent::CutOff | FactsEvent::Unsupported => self.is_current = false,
+                FactsEvent::Written { .. } => unreachable!("a follower reports no change of its own node"),
+            }
+        }
+    }
+
+    fn look(known: &mut KnownBucket, bucket: &Bucket, told: &mut Told) {
+        let event = match bucket.made {
+            0 => known.missing(),
+            _ => {
+                let part = known.wanted(bucket.state());
+                let behind = match part {
+                    BucketPart::Nothing => bucket.last,
+                    BucketPart::Behind(sequence) => sequence,
+                    BucketPart::Everything => 0,
+                };
+                known.read(part, bucket.state(), bucket.read(behind))
+            }
+        };
+        event.into_iter().for_each(|event| told.hear(event));
+    }
+
+    /// Whatever has happened: after a good look the node knows what the bucket has, and counts as current.
+    #[test]
+    fn a_good_look_ends_every_cut_and_only_jetstream_takes_facts_away() {
+        for seed in 0..2_000 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let (mut bucket, mut known, mut told) = (Bucket::default(), KnownBucket::default(), Told::default());
+            let mut makes = 0;
+            for _ in 0..60 {
+                let facts_before = told.facts.clone();
+                match random.u32(..10) {
+                    0 => told.hear(known.failed()),
+                    1 => {
+                        known.no_jetstream().into_iter().for_each(|event| told.hear(event));
+                        assert!(!told.is_current, "seed {seed}: nothing is known for sure");
+                    }
+                    2 if random.u32(..4) == 0 => {
+                        // Another bucket, or none.
+                        makes += 1;
+                        bucket = Bucket { made: if random.bool() { 0 } else { makes }, ..Bucket::default() };
+                    }
+                    2..=5 => {
+                        if bucket.made == 0 {
+                            makes += 1;
+                            bucket.made = makes;
+                        }
+                        (0..random.u32(1..4)).for_each(|_| bucket.change(random.u64(..8), random.bool()));
+                    }
+                    _ => {
+                        look(&mut known, &bucket, &mut told);
+                        assert!(told.is_current && known.is_complete(), "seed {seed}: a good look ends the cut");
+                        assert_eq!(told.facts, bucket.facts(), "seed {seed}");
+                        continue;
+                    }
+                }
+                assert_eq!(told.facts, facts_before, "seed {seed}: what is not an answer takes nothing away");
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_is_told_once_of_what_lasts() {
+        let mut known = KnownBucket::default();
+        assert_eq!(known.no_jetstream(), Some(FactsEvent::Unsupported));
+        assert_eq!(known.no_jetstream(), None);
+        assert!(matches!(known.missing(), Some(FactsEvent::Loaded { .. })));
+        assert_eq!(known.missing(), None);
+        assert_eq!((known.failed(), known.failed()), (FactsEvent::CutOff, FactsEvent::CutOff));
+        assert!(matches!(known.missing(), Some(FactsEvent::Loaded { .. })));
+    }
+
+    #[test]
+    fn a_purged_bucket_is_read_anew_and_a_cleaned_one_is_not() {
+        let mut bucket = Bucket { made: 1, ..Bucket::default() };
+        (0..8).for_each(|name| bucket.change(name, true));
+        let (mut known, mut told) = (KnownBucket::default(), Told::default());
+        look(&mut known, &bucket, &mut told);
+        bucket.messages.retain(|name, _| *name >= 4);
+        assert_eq!(known.wanted(bucket.state()), BucketPart::Nothing, "what has expired is cleaned");
+        bucket.messages.clear();
+        assert_eq!(known.wanted(bucket.state()), BucketPart::Everything);
+        bucket.change(9, true);
+        assert_eq!(known.wanted(bucket.state()), BucketPart::Everything, "a new ban does not hide it");
+        look(&mut known, &bucket, &mut told);
+        assert_eq!((told.facts.len(), known.wanted(bucket.state())), (1, BucketPart::Nothing));
+    }
+}
