@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -201,7 +202,7 @@ impl SubscribeOptions {
 }
 
 /// Options of one subscription that differ from its namespace's.
-#[derive(Debug, Default, Clone, Deserialize)]
+#[derive(Debug, Default, Clone, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Overrides {
     /// Take part in presence.
@@ -222,7 +223,7 @@ pub struct Overrides {
 }
 
 /// `{"value": true}`, as the server API writes an option that may be absent.
-#[derive(Debug, Default, Clone, Copy, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct BoolValue {
     /// The value.

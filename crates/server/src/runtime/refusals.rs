@@ -33,6 +33,8 @@ pub(crate) struct RefusalLine<'a> {
     pub(crate) field: &'a str,
     /// The name of the caller's key.
     pub(crate) key: &'a str,
+    /// The id of the request.
+    pub(crate) request_id: &'a str,
 }
 
 /// Decides which refusals get a line.
@@ -69,6 +71,7 @@ impl RefusalLog {
             operation = text(refused.operation),
             field = text(refused.field),
             key = text(refused.key),
+            request_id = text(refused.request_id),
             silent = (silent > 0).then_some(silent),
             "refused: {}",
             refused.cause

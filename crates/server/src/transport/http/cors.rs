@@ -30,7 +30,7 @@ pub(super) fn check(
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
     let host = text(HOST).or_else(|| uri.authority().map(|authority| authority.as_str()));
     if !node.origins.allow(text(ORIGIN), host) {
-        node.log_refused_request(peer, headers, StatusCode::FORBIDDEN, origin::NOT_ALLOWED);
+        node.log_refused_request(peer, headers, StatusCode::FORBIDDEN, origin::NOT_ALLOWED, "");
         return Err(respond::text(StatusCode::FORBIDDEN, "this origin is not in client.allowed_origins\n").into());
     }
     let is_named = node.origins.name(text(ORIGIN), host);
