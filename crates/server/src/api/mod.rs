@@ -9,6 +9,8 @@ mod description;
 mod documents;
 mod endpoint;
 mod json;
+#[cfg(test)]
+mod later;
 mod malformed;
 mod metrics_text;
 mod openapi;

@@ -37,6 +37,7 @@ pub(super) fn document(version: u16) -> Value {
     paths.insert("/api".to_owned(), json!({ "post": assembler.command() }));
     paths.insert("/api/errors".to_owned(), json!({ "get": assembler.errors() }));
     paths.insert("/api/openapi.json".to_owned(), json!({ "get": assembler.itself() }));
+    let responses = std::mem::take(&mut assembler.refusals);
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -51,6 +52,7 @@ pub(super) fn document(version: u16) -> Value {
         "paths": paths,
         "components": {
             "schemas": assembler.into_schemas(),
+            "responses": responses,
             "parameters": parameters(),
             "headers": { "X-Request-ID": request_id("The id of the request: the caller's, or a new one.") },
             "securitySchemes": security_schemes(),
@@ -105,6 +107,18 @@ fn type_name(operation: &str) -> String {
     operation.split('_').map(word).collect()
 }
 
+/// Takes the defaults away that say nothing: those of fields that a request must have, and `null`.
+fn without_needless_defaults(schema: &mut Value) {
+    let required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    for (name, property) in properties {
+        let Some(property) = property.as_object_mut() else { continue };
+        if property.get("default") == Some(&Value::Null) || required.contains(&name.as_str().into()) {
+            property.remove("default");
+        }
+    }
+}
+
 /// An error with one of these numbers.
 fn error_of(codes: &BTreeSet<u32>) -> Value {
     json!({ "allOf": [reference("Error"), { "properties": { "code": { "enum": codes } } }] })
@@ -121,6 +135,8 @@ struct Assembler {
     requests: SchemaGenerator,
     replies: SchemaGenerator,
     schemas: Map<String, Value>,
+    /// The answers that tell errors, by status and errors.
+    refusals: Map<String, Value>,
     /// The operations so far.
     names: Vec<&'static str>,
 }
@@ -138,6 +154,7 @@ impl Assembler {
             requests: requests.into_generator(),
             replies,
             schemas: Map::new(),
+            refusals: Map::new(),
             names: Vec::new(),
         }
     }
@@ -151,6 +168,8 @@ impl Assembler {
         };
         let request = with_example((operation.request_schema)(&mut self.requests), operation.example);
         let reply = with_example((operation.reply_schema)(&mut self.replies), operation.reply_example);
+        let mut request = request;
+        without_needless_defaults(&mut request);
         self.schemas.insert(format!("{name}Request"), request);
         self.schemas.insert(format!("{name}Reply"), reply);
         self.names.push(operation.name);
@@ -158,6 +177,7 @@ impl Assembler {
 
     fn into_schemas(mut self) -> Map<String, Value> {
         let mut all = self.requests.take_definitions(true);
+        all.values_mut().for_each(without_needless_defaults);
         all.extend(self.replies.take_definitions(true));
         all.extend(self.schemas);
         all
@@ -175,7 +195,7 @@ impl Assembler {
 
     /// The answers to a request: one with status 200 and this schema, and one for each status of an error. `common`:
     /// errors that no operation declares.
-    fn responses(&self, good: &Value, errors: &[Error], common: &[Error]) -> Value {
+    fn responses(&mut self, good: &Value, errors: &[Error], common: &[Error]) -> Value {
         let mut by_status: BTreeMap<u16, (Vec<String>, BTreeSet<u32>)> = BTreeMap::new();
         let of_operation = common
             .iter()
@@ -192,27 +212,33 @@ impl Assembler {
         let mut responses = Map::new();
         responses.insert("200".to_owned(), self.response("The result, or an error.", &in_body));
         for (status, (texts, codes)) in by_status {
-            let error = error_of(&codes);
-            let either = json!({ "anyOf": [error, inside(&error)] });
-            responses.insert(status.to_string(), self.response(&texts.join(" "), &either));
+            let name = codes.iter().fold(status.to_string(), |name, code| format!("{name}_{code}"));
+            responses.insert(status.to_string(), json!({ "$ref": format!("#/components/responses/{name}") }));
+            if !self.refusals.contains_key(&name) {
+                let error = error_of(&codes);
+                let either = json!({ "anyOf": [error, inside(&error)] });
+                let refusal = self.response(&texts.join(" "), &either);
+                self.refusals.insert(name, refusal);
+            }
         }
         Value::Object(responses)
     }
 
-    fn operation(&self, operation: &OperationDescription) -> Value {
+    fn operation(&mut self, operation: &OperationDescription) -> Value {
         let name = type_name(operation.name);
         let result = json!({
             "type": "object", "required": ["result"], "properties": { "result": reference(&format!("{name}Reply")) },
         });
         let again = if operation.is_idempotent { "may be sent again" } else { "may not be sent again blindly" };
         let errors: Vec<u32> = COMMON_ERRORS.iter().chain(operation.errors).map(|error| error.code).collect();
+        let responses = self.responses(&result, operation.errors, COMMON_ERRORS);
         json!({
             "operationId": operation.name,
             "summary": operation.summary,
             "description": format!("Runs on {}. A request without an answer {again}.", operation.scope.text()),
             "parameters": self.parameters(),
             "requestBody": self.body(&reference(&format!("{name}Request")), operation.example),
-            "responses": self.responses(&result, operation.errors, COMMON_ERRORS),
+            "responses": responses,
             "x-touchline-scope": operation.scope.name(),
             "x-touchline-idempotent": operation.is_idempotent,
             "x-touchline-errors": errors,
@@ -229,7 +255,7 @@ impl Assembler {
     }
 
     /// `POST /api/batch`.
-    fn batch(&self) -> Value {
+    fn batch(&mut self) -> Value {
         let each = |suffix: &str| -> Map<String, Value> {
             self.names
                 .iter()
@@ -250,18 +276,19 @@ impl Assembler {
             "type": "object", "required": ["replies"],
             "properties": { "replies": { "type": "array", "items": one_of(replies) } },
         });
+        let responses = self.responses(&reply, &[], &[Error::BAD_REQUEST]);
         json!({
             "operationId": BATCH,
             "summary": "Runs several operations in their order",
             "description": "All commands are decoded before the first is run. Each is checked and refused by itself.",
             "parameters": self.parameters(),
             "requestBody": self.body(&request, r#"{"commands": [{"publish": {"channel": "news", "data": 1}}, {"info": {}}]}"#),
-            "responses": self.responses(&reply, &[], &[Error::BAD_REQUEST]),
+            "responses": responses,
         })
     }
 
     /// `POST /api`.
-    fn command(&self) -> Value {
+    fn command(&mut self) -> Value {
         let methods =
             json!({ "anyOf": [{ "type": "string" }, { "type": "integer", "minimum": 0, "maximum": numbers() - 1 }] });
         let request = json!({
@@ -276,13 +303,14 @@ impl Assembler {
         let reply = json!({
             "type": "object", "properties": { "id": id, "result": { "type": "object" } },
         });
+        let responses = self.responses(&reply, Error::ALL, &[]);
         json!({
             "operationId": "command",
             "summary": "Runs the operation that the body names; the form of older libraries",
             "description": "The body may have several commands, one a line: the answer then has a line for each.",
             "parameters": self.parameters(),
             "requestBody": self.body(&request, r#"{"method": "publish", "params": {"channel": "news", "data": 1}}"#),
-            "responses": self.responses(&reply, Error::ALL, &[]),
+            "responses": responses,
         })
     }
 
@@ -293,18 +321,19 @@ impl Assembler {
     }
 
     /// `GET /api/openapi.json`.
-    fn itself(&self) -> Value {
+    fn itself(&mut self) -> Value {
         let schema = json!({ "type": "object", "required": ["openapi", "info", "paths", "components"] });
         self.read("openapi", "Reads this document", &schema)
     }
 
-    fn read(&self, id: &str, summary: &str, schema: &Value) -> Value {
+    fn read(&mut self, id: &str, summary: &str, schema: &Value) -> Value {
+        let responses = self.responses(schema, &[], &[]);
         json!({
             "operationId": id,
             "summary": summary,
             "description": "Any key may read it.",
             "parameters": [{ "$ref": "#/components/parameters/RequestId" }],
-            "responses": self.responses(schema, &[], &[]),
+            "responses": responses,
             "x-touchline-idempotent": true,
         })
     }

@@ -192,7 +192,6 @@ struct GroupShape {
 #[derive(JsonSchema)]
 pub(crate) struct ChangesShape {
     /// The offset of the last change.
-    #[schemars(extend("minimum" = 0))]
     offset: u64,
     /// The epoch that the offset belongs to.
     epoch: String,
@@ -275,7 +274,7 @@ pub(crate) enum CallShape {
 
 /// The answer of one member: `data`, or its own `error`.
 #[derive(JsonSchema)]
-#[schemars(rename = "MemberReply")]
+#[schemars(rename = "CallAnswer")]
 pub(crate) struct MemberReplyShape {
     /// The client id.
     client: String,

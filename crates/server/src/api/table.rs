@@ -7,6 +7,8 @@ use touchline_protocol::encode::ObjectWriter;
 use super::cluster::{run_everywhere, run_here};
 use super::description::{COMMON_ERRORS, OperationDescription};
 use super::json::{ErrorJson, WriteJson};
+#[cfg(test)]
+use super::later::LaterInfoOperation;
 use super::malformed::Malformed;
 use super::operation::{Operation, OperationError};
 use super::operations::bans::{
@@ -190,6 +192,8 @@ operations! {
     HistoryOperation boxed,
     HistoryRemoveOperation boxed,
     ChannelsOperation boxed,
+    #[cfg(test)]
+    LaterInfoOperation boxed,
     InfoOperation boxed,
     RegisterOperation boxed,
     UnregisterOperation boxed,

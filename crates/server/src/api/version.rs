@@ -120,10 +120,11 @@ fn weight(text: &str) -> Option<u16> {
     if rest.len() > 3 || !rest.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let rest: u16 = format!("{rest:0<3}").parse().ok()?;
+    let digits = rest.bytes().map(|digit| u16::from(digit - b'0')).chain([0; 3]).take(3);
+    let thousandths = digits.fold(0, |sum, digit| sum * 10 + digit);
     match whole {
-        "0" => Some(rest),
-        "1" if rest == 0 => Some(1_000),
+        "0" => Some(thousandths),
+        "1" if thousandths == 0 => Some(1_000),
         _ => None,
     }
 }
