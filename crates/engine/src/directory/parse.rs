@@ -187,7 +187,7 @@ params! {
         #[serde(borrow)]
         group: Cow<'a, str>,
     }
-    #[schemars(extend("required" = ["scope", "group"]))]
+    #[schemars(extend("required" = ["scope"]))]
     MembersParams {
         /// The scope.
         #[serde(borrow)]

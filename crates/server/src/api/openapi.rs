@@ -1,4 +1,6 @@
-//! The server API as an OpenAPI 3.1 document, made from the table of operations: <https://spec.openapis.org/oas/v3.1.1>.
+//! The server API as an OpenAPI 3.1 document, made from the table of operations.
+//!
+//! Source: <https://spec.openapis.org/oas/v3.1.1>.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -251,7 +253,11 @@ impl Assembler {
 
     fn body(&self, schema: &Value, example: &str) -> Value {
         let example: Value = serde_json::from_str(example).unwrap_or_default();
-        json!({ "required": true, "content": { JSON: { "schema": schema, "example": example } } })
+        // No body stands for an empty object.
+        let name = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next());
+        let own = name.and_then(|name| self.schemas.get(name)).unwrap_or(schema);
+        let is_required = own.get("required").is_some();
+        json!({ "required": is_required, "content": { JSON: { "schema": schema, "example": example } } })
     }
 
     /// `POST /api/batch`.
@@ -264,9 +270,13 @@ impl Assembler {
         };
         let mut replies = each("Reply");
         replies.insert("error".to_owned(), reference("Error"));
-        let one_of = |members: Map<String, Value>| json!({ "type": "object", "minProperties": 1, "maxProperties": 1, "properties": members });
+        let one_of = |members: Map<String, Value>| {
+            let mut one = json!({ "type": "object", "minProperties": 1, "maxProperties": 1 });
+            one["properties"] = Value::Object(members);
+            one
+        };
         let request = json!({
-            "type": "object", "required": ["commands"],
+            "type": "object",
             "properties": {
                 "commands": { "type": "array", "maxItems": COMMANDS_MAX, "items": one_of(each("Request")) },
                 "parallel": { "type": "boolean", "description": "Taken, and without effect: the order is the same." },
@@ -282,7 +292,7 @@ impl Assembler {
             "summary": "Runs several operations in their order",
             "description": "All commands are decoded before the first is run. Each is checked and refused by itself.",
             "parameters": self.parameters(),
-            "requestBody": self.body(&request, r#"{"commands": [{"publish": {"channel": "news", "data": 1}}, {"info": {}}]}"#),
+            "requestBody": self.body(&request, r#"{"commands": [{"info": {}}, {"channels": {}}]}"#),
             "responses": responses,
         })
     }

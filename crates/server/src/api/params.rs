@@ -67,7 +67,7 @@ pub(super) fn nullable_fields(schema: &mut Schema) {
     }
 }
 
-/// The schema of a payload: any JSON value but `null`, which stands for absence.
+/// The schema of a payload that must be there: any JSON value but `null`, which stands for absence.
 pub(super) fn any_json(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": ["array", "boolean", "number", "object", "string"] })
 }

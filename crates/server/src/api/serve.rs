@@ -15,8 +15,8 @@ use super::version::{self, V1};
 use crate::auth::ApiRights;
 use crate::node::Node;
 
-/// Serves `POST /api/<method>` for a caller with these rights, in a version of the server API. An empty method is the old form, whose body names the
-/// operation.
+/// Serves `POST /api/<method>` for a caller with these rights, in a version of the server API. An empty method is the
+/// old form, whose body names the operation.
 ///
 /// # Errors
 /// When the body is not JSON of the operation's shape.

@@ -1,5 +1,5 @@
-//! The shapes of results that the engine writes as JSON by itself. A test of the whole server compares real results with
-//! them.
+//! The shapes of results that the engine writes as JSON by itself. A test of the whole server compares real results
+//! with them.
 //!
 //! A field that may be absent says when it is not written.
 

@@ -119,7 +119,8 @@ macro_rules! operations {
         static TABLE: &[OperationRow] = &[$($(#[$only])? row::<$operation>()),*];
 
         impl<'a> Call<'a> {
-            /// Reads the parameters of an operation in a version of the server API. An unknown operation is read too: it is refused when it is run.
+            /// Reads the parameters of an operation in a version of the server API. An unknown operation is read too:
+            /// it is refused when it is run.
             ///
             /// # Errors
             /// When the parameters are not a JSON object, or not of the operation's shape.

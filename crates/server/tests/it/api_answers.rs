@@ -9,7 +9,8 @@ fn ask(server: &TestServer, method: &str, path: &str, headers: &str, body: &str)
     let length = body.len();
     let answer = server.raw(
         format!(
-            "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\
+             Content-Length: {length}\r\n\r\n{body}"
         )
         .as_bytes(),
     );

@@ -17,7 +17,7 @@ use touchline_protocol::{Disconnect, Error};
 use crate::api::description::OperationScope;
 use crate::api::json::EmptyReply;
 use crate::api::operation::{Operation, OperationError};
-use crate::api::params::{any_json, nullable, nullable_fields, payload, plain};
+use crate::api::params::{nullable, nullable_fields, payload, plain};
 use crate::auth::NamedChannels;
 use crate::node::Node;
 use crate::runtime::mailbox::UserAction;
@@ -87,7 +87,6 @@ pub(crate) struct SubscribeRequest<'a> {
     session: String,
     /// What others are shown of the subscription (`chan_info`).
     #[serde(borrow)]
-    #[schemars(schema_with = "any_json")]
     info: Option<&'a RawValue>,
     /// The same as base64 of JSON.
     #[serde(deserialize_with = "nullable")]
@@ -95,7 +94,6 @@ pub(crate) struct SubscribeRequest<'a> {
     b64info: String,
     /// What the client gets with the subscription.
     #[serde(borrow)]
-    #[schemars(schema_with = "any_json")]
     data: Option<&'a RawValue>,
     /// The same as base64 of JSON.
     #[serde(deserialize_with = "nullable")]
@@ -340,7 +338,6 @@ pub(crate) struct RefreshRequest<'a> {
     expire_at: i64,
     /// What others are shown of the connections from now on (`conn_info`).
     #[serde(borrow)]
-    #[schemars(schema_with = "any_json")]
     info: Option<&'a RawValue>,
 }
 

@@ -57,7 +57,8 @@ impl Operation for HistoryOperation {
         "Reads publications of a channel: `limit` 0 only the position, -1 all; from behind `since {offset, epoch}`";
     const RESULT: &'static str = "`publications`, `offset`, `epoch`, always there";
     const EXAMPLE: &'static str = r#"{"channel": "history:a", "limit": 10}"#;
-    const REPLY_EXAMPLE: &'static str = r#"{"publications": [{"data": {"n": 1}, "offset": 1, "time": 1764010800000}], "epoch": "aXk3bQpz", "offset": 1}"#;
+    const REPLY_EXAMPLE: &'static str =
+        r#"{"publications": [{"data": 1, "offset": 1}], "epoch": "aXk3bQpz", "offset": 1}"#;
     const ERRORS: &'static [Error] = &[
         Error::UNKNOWN_CHANNEL,
         Error::LIMIT_EXCEEDED,

@@ -127,8 +127,13 @@ impl Operation for InfoOperation {
     const RESULT: &'static str = "`nodes`: each with `uid`, `name`, `version`, `num_clients`, `num_users`, `num_subs`, \
                                   `num_channels`, `uptime`, `metrics`, `process`";
     const EXAMPLE: &'static str = "{}";
-    const REPLY_EXAMPLE: &'static str = r#"{"nodes": [{"uid": "8f1c", "version": "0.1.0", "num_clients": 2, "num_users": 1, "num_subs": 3, "num_channels": 1,
-            "uptime": 60, "metrics": {"interval": 60.0, "items": {"api_requests": 7}}, "process": {"cpu": 0.5, "rss": 9000000}}]}"#;
+    const REPLY_EXAMPLE: &'static str = r#"{
+        "nodes": [{
+            "uid": "8f1c", "version": "0.1.0", "num_clients": 2, "num_users": 1, "num_subs": 3, "num_channels": 1,
+            "uptime": 60, "metrics": {"interval": 60.0, "items": {"api_requests": 7}},
+            "process": {"cpu": 0.5, "rss": 9000000}
+        }]
+    }"#;
     const ERRORS: &'static [Error] = &[];
     const SCOPE: OperationScope = OperationScope::Gather;
     const IS_IDEMPOTENT: bool = true;

@@ -24,7 +24,11 @@ impl Operation for PresenceOperation {
                                   more clients than `client.presence_max_clients` a sample of them, with `sample` and \
                                   `num_clients`";
     const EXAMPLE: &'static str = r#"{"channel": "room:a"}"#;
-    const REPLY_EXAMPLE: &'static str = r#"{"presence": {"5b23579a-9066-444b-bfc3-000100000000": {"user": "42", "client": "5b23579a-9066-444b-bfc3-000100000000"}}}"#;
+    const REPLY_EXAMPLE: &'static str = r#"{
+        "presence": {
+            "5b23579a-9066-444b-bfc3-000100000000": {"user": "42", "client": "5b23579a-9066-444b-bfc3-000100000000"}
+        }
+    }"#;
     const ERRORS: &'static [Error] = PRESENCE_ERRORS;
     const SCOPE: OperationScope = OperationScope::AnyNode;
     const IS_IDEMPOTENT: bool = true;

@@ -23,7 +23,8 @@ const CHANNELS_MAX: usize = 10_000;
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
-#[schemars(extend("required" = ["channel"], "anyOf" = [{"required": ["data"]}, {"required": ["b64data"]}]), transform = nullable_fields)]
+#[schemars(extend("required" = ["channel"], "anyOf" = [{"required": ["data"]}, {"required": ["b64data"]}]))]
+#[schemars(transform = nullable_fields)]
 pub(crate) struct PublishRequest<'a> {
     /// The channel.
     #[serde(deserialize_with = "nullable")]
@@ -64,7 +65,8 @@ pub(crate) struct PublishRequest<'a> {
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
-#[schemars(extend("required" = ["channels"], "anyOf" = [{"required": ["data"]}, {"required": ["b64data"]}]), transform = nullable_fields)]
+#[schemars(extend("required" = ["channels"], "anyOf" = [{"required": ["data"]}, {"required": ["b64data"]}]))]
+#[schemars(transform = nullable_fields)]
 pub(crate) struct BroadcastRequest<'a> {
     /// The channels.
     #[serde(deserialize_with = "nullable")]
@@ -200,7 +202,12 @@ impl Operation for BroadcastOperation {
     const SUMMARY: &'static str = "Publishes the same into at most 10,000 channels, as `publish` does into one";
     const RESULT: &'static str = "`responses`, each with `result` or `error`";
     const EXAMPLE: &'static str = r#"{"channels": ["news", "sport"], "data": {"headline": "Kick-off"}}"#;
-    const REPLY_EXAMPLE: &'static str = r#"{"responses": [{"result": {"offset": 1, "epoch": "aXk3bQpz"}}, {"error": {"code": 102, "message": "unknown channel"}}]}"#;
+    const REPLY_EXAMPLE: &'static str = r#"{
+        "responses": [
+            {"result": {"offset": 1, "epoch": "aXk3bQpz"}},
+            {"error": {"code": 102, "message": "unknown channel"}}
+        ]
+    }"#;
     const ERRORS: &'static [Error] = &[];
     const SCOPE: OperationScope = OperationScope::AnyNode;
     const IS_IDEMPOTENT: bool = false;

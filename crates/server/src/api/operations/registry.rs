@@ -60,8 +60,8 @@ fn schema_of(method: RegistryMethod, generator: &mut SchemaGenerator) -> Schema 
     schema
 }
 
-/// Each line: the type, the engine's method, the shape of its result, whether it may be repeated, the fields of the result,
-/// errors, an example of the request and of the result, and what it does.
+/// Each line: the type, the engine's method, the shape of its result, whether it may be repeated, the fields of the
+/// result, errors, an example of the request and of the result, and what it does.
 macro_rules! registry_operations {
     ($($type:ident $method:ident $shape:ident $is_idempotent:literal $result:literal
         [$($error:ident)*] $example:literal $reply_example:literal $summary:literal;)*) => {
@@ -107,7 +107,7 @@ registry_operations! {
     RegisterOperation Register NameShape true
         "`name`, `client`, `node`, `meta`, `version`" [LIMIT_EXCEEDED NAME_TAKEN NOT_REGISTERED]
         r#"{"scope": "devices", "name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
-        r#"{"name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a", "version": "1764010800000.0"}"#
+        r#"{"name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a", "version": "17640.0"}"#
         "Gives a name to a client";
     UnregisterOperation Unregister EmptyShape true
         "" [NOT_REGISTERED]
@@ -117,17 +117,18 @@ registry_operations! {
     UpdateMetaOperation UpdateMeta NameShape true
         "as `register`" [NOT_REGISTERED CHANGED]
         r#"{"scope": "devices", "name": "bike-7", "meta": {}, "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
-        r#"{"name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a", "version": "1764010800000.0"}"#
+        r#"{"name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a", "version": "17640.0"}"#
         "Replaces the metadata of a name";
     LookupOperation Lookup NameShape true
         "as `register`" [NOT_REGISTERED]
         r#"{"scope": "devices", "name": "bike-7"}"#
-        r#"{"name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a", "version": "1764010800000.0"}"#
+        r#"{"name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a", "version": "17640.0"}"#
         "Tells which client has a name";
     NamesOperation Names NamesShape true
         "`names`, `cursor` (none: that was all)" []
         r#"{"scope": "devices"}"#
-        r#"{"names": [{"name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a", "version": "1764010800000.0"}]}"#
+        r#"{"names": [{"name": "a",
+            "client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a", "version": "17640.0"}]}"#
         "Lists the names of a scope";
     CountOperation Count CountShape true
         "`names`, `groups`, `members`, `nodes` with the `entries` of each" []

@@ -62,7 +62,7 @@ fn step_of(step: u64, range: Range, unit: u64) -> Result<u64, OperationError> {
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
-#[schemars(extend("required" = ["channel"]), transform = nullable_fields)]
+#[schemars(transform = nullable_fields)]
 pub(crate) struct AudienceRequest {
     /// The channel.
     #[serde(deserialize_with = "nullable")]
