@@ -206,6 +206,8 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("engine/src/channels/cache.rs", "BEHIND_GAP_MAX", "Publications that wait behind a gap in a cluster", "unsubscribe 2500: it recovers"),
     fixed("server/src/runtime/programs.rs", "PROGRAMS_MAX", "Names of client programs in the metrics of a shard", "nothing: it counts as `other`"),
     fixed("server/src/runtime/programs.rs", "NAME_MAX", "Bytes of such a name", "nothing: it is cut"),
+    fixed("server/src/api/request_id.rs", "REQUEST_ID_LEN_MAX", "Bytes of the `X-Request-ID` of a caller", "nothing: the answer has another id"),
+    fixed("server/src/api/malformed.rs", "TOLD_MAX", "Bytes of a malformed request that its refusal repeats", "nothing: the text is cut"),
     fixed("server/src/api/batch.rs", "COMMANDS_MAX", "Operations in a batch, or lines of `POST /api`", "error 107"),
     fixed("server/src/net/glob.rs", "PATTERN_MAX", "Bytes of a pattern of channels", "error 107"),
     fixed("server/src/api/operations/publish.rs", "CHANNELS_MAX", "Channels of a broadcast", "error 107"),

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -229,7 +230,7 @@ impl SubscribeOptions {
 }
 
 /// Options of one subscription that differ from its namespace's.
-#[derive(Debug, Default, Clone, Deserialize)]
+#[derive(Debug, Default, Clone, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Overrides {
     /// Take part in presence.
@@ -250,7 +251,7 @@ pub struct Overrides {
 }
 
 /// `{"value": true}`, as the server API writes an option that may be absent.
-#[derive(Debug, Default, Clone, Copy, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct BoolValue {
     /// The value.

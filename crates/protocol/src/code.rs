@@ -151,6 +151,9 @@ errors! {
     NOT_A_COMMAND = 4013, "bad request: expected one JSON command a line, first of all \
         {\"id\":1,\"connect\":{\"token\":\"...\"}}", false, 400, 3,
         "Send one JSON command a line, `connect` first.";
+    /// The server API is not spoken in a version that the caller accepts.
+    NO_SUCH_VERSION = 4014, "no such version", false, 406, 12,
+        "Accept a version that the server speaks: the answer lists them.";
 }
 
 /// Why the server ended a connection; on a WebSocket it is the close code and reason.
@@ -244,6 +247,11 @@ impl Unsubscribe {
     pub const EXPIRED: Unsubscribe = Unsubscribe { code: 2501, reason: "subscription expired" };
     /// Every unsubscribe code there is.
     pub const ALL: &'static [Unsubscribe] = &[Self::SERVER, Self::INSUFFICIENT_STATE, Self::EXPIRED];
+
+    /// Whether a client should subscribe again by itself after this code.
+    pub fn is_resubscribe(&self) -> bool {
+        self.code >= 2500
+    }
 }
 
 #[cfg(test)]

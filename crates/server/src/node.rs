@@ -560,6 +560,7 @@ impl Node {
         headers: &HeaderMap,
         status: StatusCode,
         cause: &'static str,
+        request_id: &str,
     ) {
         let remote = self.proxies.client(peer, headers).unwrap_or(peer);
         let origin = headers.value(&ORIGIN).and_then(|origin| std::str::from_utf8(origin).ok()).unwrap_or_default();
@@ -568,6 +569,7 @@ impl Node {
             code: status.as_u16().into(),
             address: Some(remote.address),
             origin,
+            request_id,
             ..RefusalLine::default()
         });
     }

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use touchline_protocol::{Error, data};
@@ -15,7 +16,7 @@ use super::method::RegistryMethod;
 use super::optional::given;
 use super::request::{DirectoryRequest, Listing, Target};
 use super::scope::{ScopeId, Scopes};
-use super::watch_position;
+use super::watch_position::{self, EPOCH_LEN_MAX};
 use crate::field_kinds::{FieldKind, field_kinds};
 use crate::field_names::field_names;
 
@@ -47,6 +48,20 @@ macro_rules! method_params {
         pub fn read(method: RegistryMethod, params: &str, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
             match method {
                 $($(RegistryMethod::$method)|+ => parsed::<$params<'_>>(params)?.request(method, scopes),)*
+            }
+        }
+
+        /// Whether a method can read parameters of these types (JSON): they may still be refused.
+        pub fn is_readable(method: RegistryMethod, params: &str) -> bool {
+            match method {
+                $($(RegistryMethod::$method)|+ => parsed::<$params<'_>>(params).is_ok(),)*
+            }
+        }
+
+        /// The schema of a method's parameters.
+        pub fn request_schema(method: RegistryMethod, generator: &mut SchemaGenerator) -> Schema {
+            match method {
+                $($(RegistryMethod::$method)|+ => $params::json_schema(generator),)*
             }
         }
 
@@ -90,8 +105,8 @@ fn parsed<'a, P: MethodParams<'a>>(params: &'a str) -> Result<P, Error> {
 /// Makes a type of parameters: each may be absent.
 macro_rules! params {
     ($($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $field:ident: $type:ty,)* })*) => {
-        $($(#[$doc])*
-        #[derive(Deserialize, Default)]
+        $(#[derive(Deserialize, Default, JsonSchema)]
+        $(#[$doc])*
         #[serde(default)]
         struct $name<'a> {
             $($(#[$of])* $field: $type,)*
@@ -100,71 +115,105 @@ macro_rules! params {
 }
 
 params! {
+    #[schemars(extend("required" = ["scope", "name"]))]
     RegisterParams {
+        /// The scope.
         #[serde(borrow)]
         scope: Cow<'a, str>,
+        /// The name.
         #[serde(borrow)]
         name: Cow<'a, str>,
+        /// Metadata, any JSON; `null` = none.
         #[serde(borrow, deserialize_with = "given")]
         meta: Option<&'a RawValue>,
-        /// `newest`: take the name over.
+        /// `newest`: take the name over, where the scope allows it; empty, `oldest`, `reject`: do not.
         #[serde(borrow)]
+        #[schemars(extend("enum" = ["", "newest", "oldest", "reject"]))]
         policy: Cow<'a, str>,
     }
+    #[schemars(extend("required" = ["scope", "name"]))]
     NameParams {
+        /// The scope.
         #[serde(borrow)]
         scope: Cow<'a, str>,
+        /// The name.
         #[serde(borrow)]
         name: Cow<'a, str>,
     }
+    #[schemars(extend("required" = ["scope", "name", "meta"]))]
     UpdateMetaParams {
+        /// The scope.
         #[serde(borrow)]
         scope: Cow<'a, str>,
+        /// The name.
         #[serde(borrow)]
         name: Cow<'a, str>,
+        /// Metadata, any JSON; `null` = none.
         #[serde(borrow, deserialize_with = "given")]
         meta: Option<&'a RawValue>,
         /// The version from a lookup's reply.
         #[serde(borrow)]
         version: Cow<'a, str>,
     }
+    #[schemars(extend("required" = ["scope"]))]
     ListingParams {
+        /// The scope.
         #[serde(borrow)]
         scope: Cow<'a, str>,
+        /// The beginning of the names; empty = all.
         #[serde(borrow)]
         prefix: Cow<'a, str>,
+        /// Entries of a page, 1,000 at most; 0 = 100.
         limit: usize,
+        /// Where the page begins: `cursor` of the page before; 0 = the first page.
         cursor: u32,
     }
+    #[schemars(extend("required" = ["scope"]))]
     ScopeParams {
+        /// The scope.
         #[serde(borrow)]
         scope: Cow<'a, str>,
     }
+    #[schemars(extend("required" = ["scope", "group"]))]
     JoinParams {
+        /// The scope.
         #[serde(borrow)]
         scope: Cow<'a, str>,
+        /// The group.
         #[serde(borrow)]
         group: Cow<'a, str>,
+        /// Metadata, any JSON; `null` = none.
         #[serde(borrow, deserialize_with = "given")]
         meta: Option<&'a RawValue>,
     }
+    #[schemars(extend("required" = ["scope", "group"]))]
     GroupParams {
+        /// The scope.
         #[serde(borrow)]
         scope: Cow<'a, str>,
+        /// The group.
         #[serde(borrow)]
         group: Cow<'a, str>,
     }
+    #[schemars(extend("required" = ["scope"]))]
     MembersParams {
+        /// The scope.
         #[serde(borrow)]
         scope: Cow<'a, str>,
+        /// The group.
         #[serde(borrow)]
         group: Cow<'a, str>,
+        /// Entries of a page, 1,000 at most; 0 = 100.
         limit: usize,
+        /// Where the page begins: `cursor` of the page before; 0 = the first page.
         cursor: u32,
     }
+    #[schemars(extend("required" = ["scope", "group"]))]
     MemberParams {
+        /// The scope.
         #[serde(borrow)]
         scope: Cow<'a, str>,
+        /// The group.
         #[serde(borrow)]
         group: Cow<'a, str>,
         /// A client id; empty = the requester.
@@ -172,49 +221,67 @@ params! {
         client: Cow<'a, str>,
     }
     /// `offset` and `epoch` are a position of the scope's changes.
+    #[schemars(extend("required" = ["scope"]))]
     ChangesParams {
+        /// The scope.
         #[serde(borrow)]
         scope: Cow<'a, str>,
+        /// The offset of the last change that is known.
         offset: u64,
+        /// The epoch that the offset belongs to; empty, with an offset of 0 = only the present position is asked for.
         #[serde(borrow)]
+        #[schemars(length(max = EPOCH_LEN_MAX))]
         epoch: Cow<'a, str>,
     }
+    #[schemars(extend("required" = ["scope", "data"], "anyOf" = [{"required": ["name"]}, {"required": ["group"]}]))]
     SendParams {
+        /// The scope.
         #[serde(borrow)]
         scope: Cow<'a, str>,
+        /// The name.
         #[serde(borrow)]
         name: Cow<'a, str>,
+        /// The group.
         #[serde(borrow)]
         group: Cow<'a, str>,
-        /// `null` is a value as any other.
+        /// The data, any JSON.
         #[serde(borrow, deserialize_with = "given")]
         data: Option<&'a RawValue>,
-        /// Seconds.
+        /// How long a message for a name is kept until its owner acknowledges it, seconds; 0 = not at all.
         store_for: u64,
     }
+    #[schemars(extend("required" = ["scope", "data"], "anyOf" = [{"required": ["name"]}, {"required": ["group"]}]))]
     CallParams {
+        /// The scope.
         #[serde(borrow)]
         scope: Cow<'a, str>,
+        /// The name.
         #[serde(borrow)]
         name: Cow<'a, str>,
+        /// The group.
         #[serde(borrow)]
         group: Cow<'a, str>,
-        /// `null` is a value as any other.
+        /// The data, any JSON.
         #[serde(borrow, deserialize_with = "given")]
         data: Option<&'a RawValue>,
+        /// How long the call waits, milliseconds; 0 = 5,000.
         timeout_ms: u64,
     }
     ReplyParams {
+        /// The number of the call.
         call: u64,
-        /// `null` is a value as any other.
+        /// The data, any JSON.
         #[serde(borrow, deserialize_with = "given")]
         data: Option<&'a RawValue>,
+        /// The client's own error, in place of the data.
         #[serde(borrow)]
         error: Option<&'a RawValue>,
     }
     AcknowledgeParams {
+        /// The id of one message.
         #[serde(borrow)]
         id: Cow<'a, str>,
+        /// The ids of messages.
         ids: Vec<String>,
     }
 }

@@ -2,6 +2,9 @@
 
 use touchline_protocol::Error;
 
+/// Longest epoch of a log of changes, bytes.
+pub(super) const EPOCH_LEN_MAX: usize = 16;
+
 /// The position of a watcher in a node's log of changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchPosition {
@@ -18,7 +21,7 @@ pub struct WatchPosition {
 pub(super) fn position(epoch: &str, offset: u64) -> Result<Option<WatchPosition>, Error> {
     match epoch {
         "" if offset == 0 => Ok(None),
-        epoch if (1..=16).contains(&epoch.len()) => Ok(Some(WatchPosition { epoch: epoch.into(), offset })),
+        epoch if (1..=EPOCH_LEN_MAX).contains(&epoch.len()) => Ok(Some(WatchPosition { epoch: epoch.into(), offset })),
         _ => Err(Error::BAD_REQUEST),
     }
 }

@@ -10,6 +10,7 @@ use touchline_protocol::Error;
 use touchline_protocol::encode::ObjectWriter;
 
 use super::json::{ErrorJson, WriteJson};
+use super::malformed::Malformed;
 use super::operation::{OperationError, yield_sometimes};
 use super::params::object;
 use super::reply::ApiReply;
@@ -18,7 +19,7 @@ use crate::auth::ApiRights;
 use crate::node::Node;
 
 /// Operations in one request.
-const COMMANDS_MAX: usize = 10_000;
+pub(super) const COMMANDS_MAX: usize = 10_000;
 
 /// Commands, each an object with one operation's name and its parameters. `parallel` is accepted; the order of replies
 /// is the same.
@@ -36,7 +37,7 @@ struct BatchRequest<'a> {
 ///
 /// # Errors
 /// When the body, or the parameters of any command, have another shape: then nothing has been done.
-pub(super) async fn batch(node: &Node, rights: &ApiRights, body: &[u8]) -> Result<ApiReply, serde_json::Error> {
+pub(super) async fn batch(node: &Node, rights: &ApiRights, body: &[u8], version: u16) -> Result<ApiReply, Malformed> {
     let request: BatchRequest<'_> = object(if body.trim_ascii().is_empty() { b"{}" } else { body })?;
     if request.commands.len() > COMMANDS_MAX {
         return Ok(too_many(node));
@@ -45,7 +46,7 @@ pub(super) async fn batch(node: &Node, rights: &ApiRights, body: &[u8]) -> Resul
     for command in &request.commands {
         let named = command.iter().next().filter(|_| command.len() == 1);
         calls.push(match named {
-            Some((method, params)) => Some((*method, Call::read(method, params.get().as_bytes())?)),
+            Some((method, params)) => Some((*method, Call::read(method, params.get().as_bytes(), version)?)),
             None => None,
         });
     }
@@ -110,7 +111,7 @@ impl BatchLine<'_> {
 ///
 /// # Errors
 /// When something in the body is not a command: then nothing has been done.
-pub(super) async fn lines(node: &Node, rights: &ApiRights, body: &[u8]) -> Result<ApiReply, serde_json::Error> {
+pub(super) async fn lines(node: &Node, rights: &ApiRights, body: &[u8], version: u16) -> Result<ApiReply, Malformed> {
     let values = serde_json::Deserializer::from_slice(body).into_iter::<&RawValue>();
     let mut lines = Vec::new();
     for value in values {
@@ -120,13 +121,13 @@ pub(super) async fn lines(node: &Node, rights: &ApiRights, body: &[u8]) -> Resul
         }
     }
     if lines.is_empty() {
-        return Err(serde_json::Error::custom("expected a command, found none"));
+        return Err(serde_json::Error::custom("expected a command, found none").into());
     }
     let mut reply = ApiReply::of_batch(Vec::new());
     let is_single = lines.len() == 1;
     for (index, line) in lines.iter().enumerate() {
         let method = line.operation();
-        let call = match Call::read(&method, line.params.map_or("{}", RawValue::get).as_bytes()) {
+        let call = match Call::read(&method, line.params.map_or("{}", RawValue::get).as_bytes(), version) {
             Err(malformed) if is_single => return Err(malformed),
             call => call,
         };

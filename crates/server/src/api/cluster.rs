@@ -9,12 +9,16 @@ use touchline_protocol::encode::ObjectWriter;
 use super::description::OperationScope;
 use super::json::WriteJson;
 use super::operation::{Operation, OperationError};
+use super::version::V1;
 use crate::node::Node;
 
 /// An operation that one node requests from others.
 #[derive(Deserialize)]
 pub(super) struct BroadcastMessage<'a> {
     pub(super) method: &'a str,
+    /// The first version of the server API that has the operation in this form; None = the first version of all.
+    #[serde(default)]
+    pub(super) version: Option<u16>,
     #[serde(borrow, default)]
     pub(super) params: Option<&'a RawValue>,
 }
@@ -23,10 +27,13 @@ pub(super) struct BroadcastMessage<'a> {
 const BROADCAST_OVERHEAD: usize = 64;
 
 /// Encodes an operation as a message to other nodes.
-fn broadcast_message(method: &str, params: &[u8]) -> Vec<u8> {
+fn broadcast_message(method: &str, since: u16, params: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(params.len() + BROADCAST_OVERHEAD);
     let mut object = ObjectWriter::open(&mut out);
     object.text("method", method);
+    if since > V1.number {
+        object.number("version", since.into());
+    }
     object.raw("params", (!params.is_empty()).then_some(params));
     object.close();
     out
@@ -71,14 +78,14 @@ pub(super) async fn run_everywhere<'a, O: Operation>(
     let outcome = O::run(node, request).await;
     let mut reply = match (outcome, &node.cluster) {
         (Err(refused), Some(_)) if O::SCOPE == OperationScope::ClientNode && refused.error == Error::NOT_REGISTERED => {
-            let result = Box::pin(ask_client_node(node, O::NAME, params)).await?;
+            let result = Box::pin(ask_client_node(node, broadcast_message(O::NAME, O::SINCE, params))).await?;
             object.key(key).extend_from_slice(&result);
             return Ok(());
         }
         (outcome, _) => outcome?,
     };
     match (O::SCOPE, &node.cluster) {
-        (OperationScope::Broadcast, Some(cluster)) => cluster.broadcast(broadcast_message(O::NAME, params)),
+        (OperationScope::Broadcast, Some(cluster)) => cluster.broadcast(broadcast_message(O::NAME, O::SINCE, params)),
         (OperationScope::Gather, Some(_)) => Box::pin(merge_others::<O>(node, params, &mut reply)).await,
         _ => {}
     }
@@ -102,7 +109,7 @@ pub(super) async fn run_here<'a, O: Operation>(
 
 /// Adds the results of all other nodes that answer in time to the one of this node.
 async fn merge_others<O: Operation>(node: &Node, params: &[u8], reply: &mut O::Reply) {
-    let (answers, _) = node.gather(broadcast_message(O::NAME, params), |_| false).await;
+    let (answers, _) = node.gather(broadcast_message(O::NAME, O::SINCE, params), |_| false).await;
     let results: Vec<&RawValue> = answers.iter().filter_map(result).collect();
     O::merge(reply, &results);
 }
@@ -115,8 +122,8 @@ fn result(answer: &Bytes) -> Option<&RawValue> {
 ///
 /// # Errors
 /// As [`first`].
-async fn ask_client_node(node: &Node, method: &str, params: &[u8]) -> Result<Vec<u8>, Error> {
-    let (answers, asked) = node.gather(broadcast_message(method, params), is_of_client).await;
+async fn ask_client_node(node: &Node, message: Vec<u8>) -> Result<Vec<u8>, Error> {
+    let (answers, asked) = node.gather(message, is_of_client).await;
     first(&answers, asked)
 }
 
@@ -165,10 +172,14 @@ mod tests {
 
     #[test]
     fn a_message_between_nodes_keeps_its_shape() {
-        assert_eq!(broadcast_message("info", b""), br#"{"method":"info"}"#);
-        let message = broadcast_message("refresh", br#"{"user":"a"}"#);
+        assert_eq!(broadcast_message("info", 1, b""), br#"{"method":"info"}"#);
+        let message = broadcast_message("refresh", 1, br#"{"user":"a"}"#);
         assert_eq!(message, br#"{"method":"refresh","params":{"user":"a"}}"#);
         let read: BroadcastMessage<'_> = serde_json::from_slice(&message).expect("a message");
         assert_eq!((read.method, read.params.map(RawValue::get)), ("refresh", Some(r#"{"user":"a"}"#)));
+        assert_eq!(read.version, None);
+        let later = broadcast_message("info", 2, b"");
+        assert_eq!(later, br#"{"method":"info","version":2}"#);
+        assert_eq!(serde_json::from_slice::<BroadcastMessage<'_>>(&later).expect("a message").version, Some(2));
     }
 }

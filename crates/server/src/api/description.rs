@@ -1,5 +1,6 @@
 //! What the table of operations says of each operation. Documentation and tests are made from it.
 
+use schemars::{Schema, SchemaGenerator};
 use touchline_engine::FieldKind;
 use touchline_protocol::Error;
 
@@ -17,6 +18,16 @@ pub enum OperationScope {
 }
 
 impl OperationScope {
+    /// The name of the scope.
+    pub fn name(self) -> &'static str {
+        match self {
+            OperationScope::AnyNode => "any_node",
+            OperationScope::Broadcast => "broadcast",
+            OperationScope::Gather => "gather",
+            OperationScope::ClientNode => "client_node",
+        }
+    }
+
     /// The scope in a sentence of the documentation.
     pub fn text(self) -> &'static str {
         match self {
@@ -43,6 +54,12 @@ pub struct OperationDescription {
     pub result: &'static str,
     /// A request, in JSON.
     pub example: &'static str,
+    /// A result, in JSON.
+    pub reply_example: &'static str,
+    /// The schema of the request.
+    pub(super) request_schema: fn(&mut SchemaGenerator) -> Schema,
+    /// The schema of the result.
+    pub(super) reply_schema: fn(&mut SchemaGenerator) -> Schema,
     /// The errors that the operation answers with, beside [`COMMON_ERRORS`].
     pub errors: &'static [Error],
     /// On which nodes it runs.

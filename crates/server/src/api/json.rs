@@ -1,10 +1,12 @@
 //! How a result becomes JSON.
 
 use std::borrow::Cow;
+use std::marker::PhantomData;
 
 use bytes::Bytes;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
-use touchline_protocol::Error;
+use touchline_protocol::{Error, ErrorEntry};
 
 use super::operation_error::OperationError;
 use crate::auth::Denied;
@@ -23,33 +25,90 @@ impl<T: Serialize> WriteJson for T {
 }
 
 /// JSON that the engine has written: it holds payloads, which are copied and not read again.
-pub(crate) struct WrittenJson(pub(crate) Bytes);
+/// `S`: the shape that it has.
+pub(crate) struct WrittenJson<S> {
+    json: Bytes,
+    shape: PhantomData<S>,
+}
 
-impl WriteJson for WrittenJson {
+impl<S> WrittenJson<S> {
+    pub(crate) fn of(json: impl Into<Bytes>) -> Self {
+        WrittenJson { json: json.into(), shape: PhantomData }
+    }
+}
+
+impl<S> WriteJson for WrittenJson<S> {
     fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0);
+        out.extend_from_slice(&self.json);
+    }
+}
+
+impl<S: JsonSchema> JsonSchema for WrittenJson<S> {
+    fn schema_name() -> Cow<'static, str> {
+        S::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        S::json_schema(generator)
     }
 }
 
 /// The result of an operation that has nothing to tell: `{}`.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct EmptyReply {}
 
-/// An error as the server API writes it.
-#[derive(Serialize)]
+/// An error of the server API.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Error")]
 pub(crate) struct ErrorJson {
+    /// The number.
+    #[schemars(with = "ErrorCode")]
     code: u32,
+    /// The text; more may stand behind the one of the catalogue.
     message: Cow<'static, str>,
+    /// The field of the request that is the cause; None = no single one is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    field: Option<&'static str>,
+}
+
+/// The number of an error, in the schema.
+struct ErrorCode;
+
+impl JsonSchema for ErrorCode {
+    fn schema_name() -> Cow<'static, str> {
+        "ErrorCode".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let codes: Vec<_> = Error::CATALOGUE
+            .iter()
+            .map(|ErrorEntry { error, name, remedy }| {
+                let again = if error.temporary { " It may succeed later." } else { "" };
+                let text = format!("{}.{again} {remedy}", error.message);
+                serde_json::json!({ "const": error.code, "title": name, "description": text })
+            })
+            .collect();
+        json_schema!({ "type": "integer", "description": "The number of an error.", "oneOf": codes })
+    }
+}
+
+impl ErrorJson {
+    /// The same error with this behind its text.
+    pub(crate) fn with_detail(self, detail: Option<&str>) -> Self {
+        let Some(detail) = detail else { return self };
+        ErrorJson { message: format!("{}: {detail}", self.message).into(), ..self }
+    }
 }
 
 impl From<Error> for ErrorJson {
     fn from(error: Error) -> Self {
-        ErrorJson { code: error.code, message: error.message.into() }
+        ErrorJson { code: error.code, message: error.message.into(), field: None }
     }
 }
 
 impl From<OperationError> for ErrorJson {
-    fn from(OperationError { error, denied, .. }: OperationError) -> Self {
+    fn from(OperationError { error, field, denied }: OperationError) -> Self {
         let message = match denied {
             None => error.message.into(),
             Some((Denied::Operation, name)) => format!("{}: the key may not use {name}", error.message).into(),
@@ -57,6 +116,6 @@ impl From<OperationError> for ErrorJson {
                 format!("{}: the key may not use {name} in this channel", error.message).into()
             }
         };
-        ErrorJson { code: error.code, message }
+        ErrorJson { code: error.code, message, field }
     }
 }

@@ -3,20 +3,30 @@
 //! router, and what a shard asks for (`services`).
 
 mod batch;
+mod catalogue;
 mod cluster;
 mod description;
+mod documents;
+mod endpoint;
 mod json;
+#[cfg(test)]
+mod later;
+mod malformed;
 mod metrics_text;
+mod openapi;
 mod operation;
 mod operation_error;
 mod operations;
 mod params;
 mod reply;
+mod request_id;
 mod router;
 mod scrape;
 mod serve;
 pub(crate) mod services;
+mod shapes;
 mod table;
+mod version;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -50,7 +60,9 @@ pub(crate) fn user_of(node: Arc<Node>, client: OwnerId) -> Pin<Box<dyn Future<Ou
     }
     Box::pin(async move {
         let params = serde_json::json!({ "client": client_text(client) }).to_string();
-        let reply = serve::serve(&node, &ApiRights::ALL, "client_user", params.as_bytes()).await.ok()?;
+        let reply = serve::serve(&node, &ApiRights::ALL, "client_user", params.as_bytes(), version::NEWEST.number)
+            .await
+            .ok()?;
         serde_json::from_slice::<Answer>(&reply.into_body(reply::ErrorMode::Inside))
             .ok()
             .map(|answer| answer.result.user)

@@ -1,5 +1,6 @@
 //! What an operation of the server API is.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use touchline_engine::{FieldKind, field_kinds, field_names};
@@ -22,6 +23,8 @@ pub(crate) trait Operation {
     const RESULT: &'static str = "";
     /// A request, in JSON, that a test can send.
     const EXAMPLE: &'static str;
+    /// A result, in JSON.
+    const REPLY_EXAMPLE: &'static str = "{}";
     /// The errors that it answers with, beside [`COMMON_ERRORS`](super::description::COMMON_ERRORS).
     const ERRORS: &'static [Error];
     /// On which nodes it runs.
@@ -31,10 +34,13 @@ pub(crate) trait Operation {
     /// The number that older libraries send instead of the name; None = it has none.
     const NUMBER: Option<usize> = None;
 
+    /// The first version of the server API in which the operation has this form.
+    const SINCE: u16 = 1;
+
     /// The parameters. They may borrow from the body: payloads are not copied before they are checked.
-    type Request<'a>: Deserialize<'a>;
+    type Request<'a>: Deserialize<'a> + JsonSchema;
     /// The result.
-    type Reply: WriteJson;
+    type Reply: WriteJson + JsonSchema;
 
     /// The channels that a request names: a key of the server API may be limited to some.
     fn channels<'r>(_request: &'r Self::Request<'_>) -> NamedChannels<'r> {
@@ -59,6 +65,11 @@ pub(crate) trait Operation {
     /// What the request's fields take, in the order of [`Self::request_fields`].
     fn request_kinds() -> Vec<FieldKind> {
         field_kinds::<Self::Request<'static>>()
+    }
+
+    /// The schema of the request.
+    fn request_schema(generator: &mut SchemaGenerator) -> Schema {
+        Self::Request::json_schema(generator)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::auth::Denied;
 pub(crate) struct OperationError {
     /// What the caller is told.
     pub(crate) error: Error,
-    /// The field of the request that is the cause, for the log; None = no single one is.
+    /// The field of the request that is the cause; None = no single one is.
     pub(crate) field: Option<&'static str>,
     /// What the key of the caller lacks, and the operation; None = another reason.
     pub(crate) denied: Option<(Denied, &'static str)>,

@@ -1,8 +1,10 @@
 //! Reads and checks the parameters of operations.
 
 use bytes::Bytes;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error as _};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use touchline_protocol::Error;
 use touchline_protocol::data::is_plain_text;
@@ -11,11 +13,14 @@ use super::operation::OperationError;
 use crate::auth::NamedChannels;
 
 /// A request about one channel.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(extend("required" = ["channel"]), transform = nullable_fields)]
 pub(crate) struct OneChannelRequest {
+    /// The channel.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(length(min = 1))]
     pub(super) channel: String,
 }
 
@@ -44,6 +49,27 @@ where
     T: Default + DeserializeOwned,
 {
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Lets every field of a request's schema be `null`, which stands for absence, but those that are required.
+pub(super) fn nullable_fields(schema: &mut Schema) {
+    let required = schema.get("required").cloned().unwrap_or_default();
+    let is_required = |name: &String| required.as_array().is_some_and(|names| names.contains(&name.as_str().into()));
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    for (_, property) in properties.iter_mut().filter(|(name, _)| !is_required(name)) {
+        let Some(kind) = property.get_mut("type") else { continue };
+        if kind.is_string() {
+            *kind = Value::Array(vec![kind.take(), "null".into()]);
+        }
+        if let Some(values) = property.get_mut("enum").and_then(Value::as_array_mut) {
+            values.push(Value::Null);
+        }
+    }
+}
+
+/// The schema of a payload that must be there: any JSON value but `null`, which stands for absence.
+pub(super) fn any_json(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": ["array", "boolean", "number", "object", "string"] })
 }
 
 /// Refuses texts with control characters: a database can't store NUL, and these texts may end in one. `field`: where

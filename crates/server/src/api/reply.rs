@@ -22,8 +22,10 @@ pub(crate) struct ApiReply {
     pub(crate) refusal: Option<OperationError>,
     /// The commands of a batch that were refused, each with its operation, for the log: the first few.
     pub(crate) refused: Vec<(String, OperationError)>,
-    /// The path names no operation.
-    pub(super) is_unknown: bool,
+    /// What stands behind the text of the refusal.
+    detail: Option<Box<str>>,
+    /// The status tells the refusal in either mode.
+    pub(super) is_told: bool,
 }
 
 /// Commands of one batch that the log may name.
@@ -32,16 +34,31 @@ const REFUSED_MAX: usize = 16;
 impl ApiReply {
     /// The reply to a batch; the errors of its commands stand in the body.
     pub(super) fn of_batch(body: Vec<u8>) -> Self {
-        ApiReply { body, refusal: None, refused: Vec::new(), is_unknown: false }
+        ApiReply { body, refusal: None, refused: Vec::new(), detail: None, is_told: false }
+    }
+
+    /// The reply of one operation, which may have refused. `is_unknown`: the path names no operation.
+    pub(super) fn of_operation(body: Vec<u8>, refusal: Option<OperationError>, is_unknown: bool) -> Self {
+        ApiReply { body, refusal, refused: Vec::new(), detail: None, is_told: is_unknown }
     }
 
     /// The reply to a request that is refused as a whole.
     pub(super) fn of_refusal(refusal: OperationError) -> Self {
+        Self::with_detail(refusal, None, false)
+    }
+
+    /// The reply to a request that never reaches an operation: its status says so in either mode. `detail`: what is
+    /// wrong.
+    pub(crate) fn turned_away(refusal: OperationError, detail: impl Into<Box<str>>) -> Self {
+        Self::with_detail(refusal, Some(detail.into()), true)
+    }
+
+    fn with_detail(refusal: OperationError, detail: Option<Box<str>>, is_told: bool) -> Self {
         let mut body = Vec::new();
         let mut object = ObjectWriter::open(&mut body);
-        ErrorJson::from(refusal).write(object.key("error"));
+        ErrorJson::from(refusal).with_detail(detail.as_deref()).write(object.key("error"));
         object.close();
-        ApiReply { body, refusal: Some(refusal), refused: Vec::new(), is_unknown: false }
+        ApiReply { body, refusal: Some(refusal), refused: Vec::new(), detail, is_told }
     }
 
     /// Notes what became of a command of a batch.
@@ -56,7 +73,7 @@ impl ApiReply {
         match (self.refusal, mode) {
             (Some(refusal), ErrorMode::Transport) => {
                 let mut body = Vec::new();
-                ErrorJson::from(refusal).write(&mut body);
+                ErrorJson::from(refusal).with_detail(self.detail.as_deref()).write(&mut body);
                 body
             }
             _ => self.body,
@@ -66,7 +83,7 @@ impl ApiReply {
     /// The HTTP status of the reply.
     pub(crate) fn status(&self, mode: ErrorMode) -> StatusCode {
         let is_told = |refusal: &OperationError| {
-            self.is_unknown || refusal.error.is_overload() || refusal.denied.is_some() || mode == ErrorMode::Transport
+            self.is_told || refusal.error.is_overload() || refusal.denied.is_some() || mode == ErrorMode::Transport
         };
         match self.refusal {
             Some(refusal @ OperationError { error, .. }) if is_told(&refusal) => {
@@ -110,7 +127,16 @@ mod tests {
 
     #[test]
     fn a_path_without_an_operation_is_not_found_in_either_mode() {
-        let reply = ApiReply { is_unknown: true, ..ApiReply::of_refusal(Error::METHOD_NOT_FOUND.into()) };
+        let reply = ApiReply::of_operation(Vec::new(), Some(Error::METHOD_NOT_FOUND.into()), true);
         assert_eq!([reply.status(ErrorMode::Inside), reply.status(ErrorMode::Transport)], [StatusCode::NOT_FOUND; 2]);
+    }
+
+    #[test]
+    fn what_never_reaches_an_operation_says_what_is_wrong_and_where() {
+        let reply = || ApiReply::turned_away(OperationError::bad("channel"), "a number");
+        assert_eq!([ErrorMode::Inside, ErrorMode::Transport].map(|mode| reply().status(mode)), [400; 2]);
+        let text = r#"{"code":107,"message":"bad request: a number","field":"channel"}"#;
+        assert_eq!(reply().into_body(ErrorMode::Transport), text.as_bytes());
+        assert_eq!(reply().into_body(ErrorMode::Inside), format!(r#"{{"error":{text}}}"#).as_bytes());
     }
 }

@@ -4,23 +4,16 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use hyper::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName};
+use hyper::header::{ACCEPT, HeaderMap};
 use hyper::{Method, Request, StatusCode, Version};
-use touchline_engine::TokenError;
 use touchline_engine::bans::BanRefusal;
-use touchline_protocol::Error;
 
+use super::endpoint;
 use super::metrics_text::text_format;
-use super::operation::OperationError;
-use super::operations::publish::is_publish;
-use super::reply::ErrorMode;
 use super::scrape::Scrape;
-use super::serve::serve;
-use crate::auth::ApiCaller;
 use crate::net::host::{self, HostRefusal};
 use crate::node::Node;
 use crate::runtime::mailbox::Inspection;
-use crate::runtime::refusals::RefusalLine;
 use crate::transport::handshake;
 use crate::transport::http::body::RequestBody;
 use crate::transport::http::respond::{self, HttpResponse, JSON};
@@ -28,9 +21,6 @@ use crate::transport::http::{Origin, Routed, Router, emulation, stream, upgrade}
 
 /// How long a shard may take to answer a liveness probe.
 const TURN_TIME: Duration = Duration::from_secs(5);
-
-static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
-static X_CENTRIFUGO_ERROR_MODE: HeaderName = HeaderName::from_static("x-centrifugo-error-mode");
 
 /// The router of a node's ports.
 pub(crate) struct NodeRouter;
@@ -49,7 +39,7 @@ async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
     let is_needed = request.version() == Version::HTTP_11;
     if let Err(refusal) = host::check(request.headers(), target, is_needed, &node.settings.http_server.allowed_hosts) {
         if refusal == HostRefusal::NotAllowed {
-            node.log_refused_request(peer, request.headers(), StatusCode::MISDIRECTED_REQUEST, host::NOT_ALLOWED);
+            node.log_refused_request(peer, request.headers(), StatusCode::MISDIRECTED_REQUEST, host::NOT_ALLOWED, "");
         }
         return Routed::Answer(respond::refuse_host(refusal));
     }
@@ -73,7 +63,7 @@ async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
         };
     }
     if is_api(origin, path) {
-        return Routed::Answer(api(origin, request).await);
+        return Routed::Answer(endpoint::answer(origin, request).await);
     }
     Routed::Answer(Box::pin(plain(origin, request)).await)
 }
@@ -98,7 +88,7 @@ async fn plain(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
 async fn inner(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
     let (node, path) = (&origin.node, request.uri().path());
     if is_api(origin, path) {
-        return api(origin, request).await;
+        return endpoint::answer(origin, request).await;
     }
     match probe_of(origin, path) {
         None => respond::text(StatusCode::NOT_FOUND, "not found\n"),
@@ -212,166 +202,4 @@ fn metrics(node: &Node, headers: &HeaderMap) -> HttpResponse {
         return respond::body(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text);
     }
     respond::body(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text_format(&text))
-}
-
-/// Answers a request of the server API.
-async fn api(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
-    let Origin { node, shard, pass, .. } = origin;
-    let started_us = node.clock.elapsed_us();
-    let metrics = &node.shards[usize::from(*shard)].metrics;
-    if node.settings.http_api.disabled {
-        return respond::text(StatusCode::NOT_FOUND, "not found\n");
-    }
-    if *request.method() != Method::POST {
-        return respond::method_not_allowed("POST");
-    }
-    let caller = match authorize(node, &request) {
-        Ok(caller) => caller,
-        Err(refusal) => return refuse_caller(origin, request.headers(), refusal),
-    };
-    pass.settle();
-    caller.requests.fetch_add(1, Relaxed);
-    let mode = match request.headers().get(&X_CENTRIFUGO_ERROR_MODE).map(|mode| mode.as_bytes()) {
-        Some(b"transport") => ErrorMode::Transport,
-        _ => ErrorMode::Inside,
-    };
-    let method = request.uri().path().strip_prefix("/api").unwrap_or_default().trim_start_matches('/').to_owned();
-    let (body, _budget) = match request.into_body().read(node.settings.http_api.body_size_limit).await {
-        Ok(read) => read,
-        Err(status) => {
-            return respond::text(status, "the body is larger than http_api.body_size_limit, or broken off\n");
-        }
-    };
-    match serve(node, &caller.rights, &method, &body).await {
-        Ok(reply) => {
-            if is_publish(&method) {
-                metrics.publish_latency.observe_us(node.clock.elapsed_us().saturating_sub(started_us));
-            }
-            let of_path = reply.refusal.iter().filter(|_| reply.refused.is_empty()).map(|refusal| (&method, refusal));
-            let of_batch = reply.refused.iter().map(|(operation, refusal)| (operation, refusal));
-            for (operation, refusal) in of_path.chain(of_batch) {
-                log_refused_operation(origin, caller, operation, refusal);
-            }
-            respond::body(reply.status(mode), JSON, reply.into_body(mode))
-        }
-        Err(malformed) => {
-            respond::body(StatusCode::BAD_REQUEST, respond::TEXT, format!("malformed request: {malformed}\n"))
-        }
-    }
-}
-
-/// Logs why the server API refused an operation, where the caller or the configuration is the cause.
-fn log_refused_operation(origin: &Origin, caller: &ApiCaller, operation: &str, refusal: &OperationError) {
-    let cause = match refusal.error {
-        Error::UNKNOWN_CHANNEL => "server API: the namespace of the channel is not in channel.namespaces",
-        Error::NOT_AVAILABLE if refusal.field.is_some() => {
-            "server API: the operation cannot do what the field asks for"
-        }
-        Error::NOT_AVAILABLE => {
-            "server API: what the operation needs is not switched on (for the namespace, or in [store])"
-        }
-        Error::METHOD_NOT_FOUND => "server API: there is no operation of this name",
-        _ if refusal.denied.is_some() => "server API: the key may not use the operation, or not in this channel",
-        Error::BAD_REQUEST => {
-            "server API: a field is missing, empty, too long, out of range or contradicts another one"
-        }
-        _ => return,
-    };
-    let (code, address) = (refusal.error.code, Some(origin.remote.address));
-    origin.node.log_refusal(&RefusalLine {
-        cause,
-        code,
-        address,
-        operation: operation.get(..32).unwrap_or(operation),
-        field: refusal.field.unwrap_or_default(),
-        key: &caller.name,
-        ..RefusalLine::default()
-    });
-}
-
-/// Why a caller is not served.
-enum CallerRefusal {
-    /// It has shown no key, or a wrong one: why, for the log, and what it is told.
-    Unauthorized(&'static str, &'static str),
-    /// Nobody can tell yet whether its token is good.
-    Unavailable(&'static str),
-}
-
-/// Finds who sends a request, by a key or a token of the server API in it.
-///
-/// # Errors
-/// Why neither is accepted.
-fn authorize<'n>(node: &'n Node, request: &Request<RequestBody>) -> Result<&'n ApiCaller, CallerRefusal> {
-    let access = &node.access.api;
-    if let Some(anybody) = access.anybody() {
-        return Ok(anybody);
-    }
-    let headers = request.headers();
-    if let Some(caller) = headers.get(&X_API_KEY).and_then(|shown| access.of_key(shown.as_bytes())) {
-        return Ok(caller);
-    }
-    let in_authorization = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(7));
-    let mut is_shown = headers.contains_key(&X_API_KEY);
-    let mut refused_token = None;
-    if let Some((scheme, shown)) = in_authorization {
-        is_shown = true;
-        if scheme.eq_ignore_ascii_case(b"apikey ")
-            && let Some(caller) = access.of_key(shown)
-        {
-            return Ok(caller);
-        }
-        if scheme.eq_ignore_ascii_case(b"bearer ")
-            && let Some(found) = by_token(node, shown)
-        {
-            match found {
-                Ok(caller) => return Ok(caller),
-                Err(refusal) => refused_token = Some(refusal),
-            }
-        }
-    }
-    let query = request.uri().query().unwrap_or_default();
-    for (_, shown) in form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "api_key") {
-        is_shown = true;
-        if let Some(caller) = access.of_key(shown.as_bytes()) {
-            return Ok(caller);
-        }
-    }
-    if let Some(refusal) = refused_token {
-        return Err(refusal);
-    }
-    Err(if is_shown {
-        CallerRefusal::Unauthorized(
-            "server API: the key that was sent is none of http_api.key and http_api.keys",
-            "unauthorized: the key that was sent is none of http_api.key and http_api.keys\n",
-        )
-    } else {
-        CallerRefusal::Unauthorized(
-            "server API: no key was sent (header X-API-Key)",
-            "unauthorized: send the key of http_api.key as X-API-Key\n",
-        )
-    })
-}
-
-/// The caller who shows a token; None = tokens are not taken.
-fn by_token<'n>(node: &'n Node, shown: &[u8]) -> Option<Result<&'n ApiCaller, CallerRefusal>> {
-    let token = std::str::from_utf8(shown.trim_ascii()).unwrap_or_default();
-    let found = node.access.api.of_token(token, node.clock.now_ms() / 1_000)?;
-    let text = "unauthorized: the token that was sent is not good for http_api.jwks\n";
-    Some(found.map_err(|error| match error {
-        TokenError::Expired => CallerRefusal::Unauthorized("server API: exp of the token has passed", text),
-        TokenError::Invalid(cause) => CallerRefusal::Unauthorized(cause, text),
-        TokenError::Unavailable(cause) => CallerRefusal::Unavailable(cause),
-    }))
-}
-
-/// Answers a caller who is not served, and logs why.
-fn refuse_caller(origin: &Origin, headers: &HeaderMap, refusal: CallerRefusal) -> HttpResponse {
-    let (status, cause, text) = match refusal {
-        CallerRefusal::Unauthorized(cause, text) => (StatusCode::UNAUTHORIZED, cause, text),
-        CallerRefusal::Unavailable(cause) => {
-            (StatusCode::SERVICE_UNAVAILABLE, cause, "the keys of http_api.jwks cannot be had now: try again\n")
-        }
-    };
-    origin.node.log_refused_request(origin.remote, headers, status, cause);
-    respond::text(status, text)
 }

@@ -8,13 +8,15 @@ use touchline_protocol::encode::ObjectWriter;
 
 use super::batch::{batch, lines};
 use super::cluster::BroadcastMessage;
+use super::malformed::Malformed;
 use super::reply::ApiReply;
 use super::table::{BATCH, Call};
+use super::version::{self, V1};
 use crate::auth::ApiRights;
 use crate::node::Node;
 
-/// Serves `POST /api/<method>` for a caller with these rights. An empty method is the old form, whose body names the
-/// operation.
+/// Serves `POST /api/<method>` for a caller with these rights, in a version of the server API. An empty method is the
+/// old form, whose body names the operation.
 ///
 /// # Errors
 /// When the body is not JSON of the operation's shape.
@@ -23,18 +25,19 @@ pub(crate) async fn serve(
     rights: &ApiRights,
     method: &str,
     body: &[u8],
-) -> Result<ApiReply, serde_json::Error> {
+    version: u16,
+) -> Result<ApiReply, Malformed> {
     match method {
-        "" => Box::pin(lines(node, rights, body)).await,
-        BATCH => Box::pin(batch(node, rights, body)).await,
+        "" => Box::pin(lines(node, rights, body, version)).await,
+        BATCH => Box::pin(batch(node, rights, body, version)).await,
         _ => {
-            let call = Call::read(method, body)?;
+            let call = Call::read(method, body, version)?;
             let is_unknown = call.is_unknown();
             let mut body = Vec::with_capacity(64);
             let mut object = ObjectWriter::open(&mut body);
             let refusal = call.run(node, rights, &mut object, "result").await;
             object.close();
-            Ok(ApiReply { body, refusal, refused: Vec::new(), is_unknown })
+            Ok(ApiReply::of_operation(body, refusal, is_unknown))
         }
     }
 }
@@ -45,7 +48,8 @@ pub(crate) fn serve_node(node: &Arc<Node>, message: Bytes, reply: Option<Box<dyn
     tokio::task::spawn_local(async move {
         let Ok(broadcast) = serde_json::from_slice::<BroadcastMessage<'_>>(&message) else { return };
         let params = broadcast.params.map_or("{}", RawValue::get).as_bytes();
-        let Ok(call) = Call::read(broadcast.method, params) else { return };
+        let Some(version) = version::known(broadcast.version.unwrap_or(V1.number)) else { return };
+        let Ok(call) = Call::read(broadcast.method, params, version.number) else { return };
         let mut out = Vec::new();
         let mut object = ObjectWriter::open(&mut out);
         call.run_here(&node, &mut object, "result").await;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::reply::ErrorMode;
 use super::router::NodeRouter;
 use super::serve::{serve, serve_node};
+use super::version::NEWEST;
 use crate::auth::ApiRights;
 use crate::net::port::Port;
 use crate::node::Node;
@@ -33,7 +34,7 @@ impl ShardServices for ApiServices {
     fn run_operation(&self, node: &Arc<Node>, operation: Box<str>, params: Bytes, reply: EmbedderReplySink) {
         let node = Arc::clone(node);
         tokio::task::spawn_local(async move {
-            let answer = serve(&node, &ApiRights::ALL, &operation, &params).await;
+            let answer = serve(&node, &ApiRights::ALL, &operation, &params, NEWEST.number).await;
             reply(answer.ok().map(|answer| answer.into_body(ErrorMode::Inside)));
         });
     }

@@ -1,11 +1,15 @@
 //! The table of all operations. Calls by HTTP, by batches and by other nodes, and the documentation, come from it.
 
+use schemars::JsonSchema;
 use touchline_protocol::Error;
 use touchline_protocol::encode::ObjectWriter;
 
 use super::cluster::{run_everywhere, run_here};
 use super::description::{COMMON_ERRORS, OperationDescription};
 use super::json::{ErrorJson, WriteJson};
+#[cfg(test)]
+use super::later::LaterInfoOperation;
+use super::malformed::Malformed;
 use super::operation::{Operation, OperationError};
 use super::operations::bans::{
     BlockUserOperation, InvalidateUserTokensOperation, RevokeTokenOperation, UnblockUserOperation,
@@ -29,6 +33,7 @@ use super::operations::registry::{
 use super::operations::rpc::RpcOperation;
 use super::operations::stats::{StatsAudienceOperation, StatsEventsOperation, StatsTopOperation};
 use super::params::object;
+use super::version::NEWEST;
 use crate::auth::ApiRights;
 use crate::node::Node;
 
@@ -47,6 +52,7 @@ pub(super) struct Call<'a> {
 struct OperationRow {
     description: OperationDescription,
     number: Option<usize>,
+    since: u16,
 }
 
 const fn row<O: Operation>() -> OperationRow {
@@ -58,11 +64,15 @@ const fn row<O: Operation>() -> OperationRow {
             request_kinds: O::request_kinds,
             result: O::RESULT,
             example: O::EXAMPLE,
+            reply_example: O::REPLY_EXAMPLE,
+            request_schema: O::request_schema,
+            reply_schema: O::Reply::json_schema,
             errors: O::ERRORS,
             scope: O::SCOPE,
             is_idempotent: O::IS_IDEMPOTENT,
         },
         number: O::NUMBER,
+        since: O::SINCE,
     }
 }
 
@@ -95,28 +105,34 @@ macro_rules! wait {
     };
 }
 
-/// Makes everything from the list of operations: each with the way in which it is waited for (see [`wait`]).
+/// Makes everything from the list of operations: each with the way in which it is waited for (see [`wait`]). Of an
+/// operation that has several forms the newest stands first: a version of the server API has the first one that is not
+/// newer than itself.
 macro_rules! operations {
-    ($($operation:ident $wait:ident,)*) => {
+    ($($(#[$only:meta])? $operation:ident $wait:ident,)*) => {
         /// The parameters, by operation.
         enum CallRequest<'a> {
-            $($operation(<$operation as Operation>::Request<'a>),)*
+            $($(#[$only])? $operation(<$operation as Operation>::Request<'a>),)*
             /// No operation has this name.
             Unknown,
         }
 
-        static TABLE: &[OperationRow] = &[$(row::<$operation>()),*];
+        static TABLE: &[OperationRow] = &[$($(#[$only])? row::<$operation>()),*];
 
         impl<'a> Call<'a> {
-            /// Reads the parameters of an operation. An unknown operation is read too: it is refused when it is run.
+            /// Reads the parameters of an operation in a version of the server API. An unknown operation is read too:
+            /// it is refused when it is run.
             ///
             /// # Errors
             /// When the parameters are not a JSON object, or not of the operation's shape.
-            pub(super) fn read(method: &str, params: &'a [u8]) -> Result<Self, serde_json::Error> {
+            pub(super) fn read(method: &str, params: &'a [u8], version: u16) -> Result<Self, Malformed> {
                 let params = params.trim_ascii();
                 let params = if params.is_empty() { b"{}" } else { params };
                 let request = match method {
-                    $(<$operation as Operation>::NAME => CallRequest::$operation(object(params)?),)*
+                    $($(#[$only])? <$operation as Operation>::NAME if $operation::SINCE <= version => {
+                        let read = object(params).map_err(|cause| Malformed::of::<$operation>(params, cause));
+                        CallRequest::$operation(read?)
+                    })*
                     _ => CallRequest::Unknown,
                 };
                 Ok(Call { params, request })
@@ -132,7 +148,7 @@ macro_rules! operations {
                 key: &str,
             ) -> Option<OperationError> {
                 let outcome = match self.request {
-                    $(CallRequest::$operation(request) => {
+                    $($(#[$only])? CallRequest::$operation(request) => {
                         if let Err(refusal) = permitted::<$operation>(rights, &request) {
                             return Some(refuse(node, object, refusal));
                         }
@@ -148,7 +164,7 @@ macro_rules! operations {
             /// becomes the member `error`, and is counted by the node that asks.
             pub(super) async fn run_here(self, node: &'a Node, object: &mut ObjectWriter<'_>, key: &str) {
                 let outcome = match self.request {
-                    $(CallRequest::$operation(request) => {
+                    $($(#[$only])? CallRequest::$operation(request) => {
                         Box::pin(run_here::<$operation>(node, request, object, key)).await
                     })*
                     CallRequest::Unknown => Err(Error::METHOD_NOT_FOUND.into()),
@@ -178,6 +194,8 @@ operations! {
     HistoryOperation boxed,
     HistoryRemoveOperation boxed,
     ChannelsOperation boxed,
+    #[cfg(test)]
+    LaterInfoOperation boxed,
     InfoOperation boxed,
     RegisterOperation boxed,
     UnregisterOperation boxed,
@@ -215,6 +233,11 @@ impl Call<'_> {
 /// The operation that older libraries call by this number; None = no operation has it.
 pub(super) fn numbered(number: usize) -> Option<&'static str> {
     TABLE.iter().find(|row| row.number == Some(number)).map(|row| row.description.name)
+}
+
+/// How many operations older libraries call by a number.
+pub(super) fn numbers() -> usize {
+    TABLE.iter().filter(|row| row.number.is_some()).count()
 }
 
 /// The groups that a key of the server API may be given, besides single operations: each with what is in it.
@@ -281,9 +304,23 @@ pub(crate) fn operations_named(word: &str) -> Option<Vec<&'static str>> {
     group.or_else(|| operations().find(|operation| operation.name == word).map(|operation| vec![operation.name]))
 }
 
-/// Describes every operation of the server API, in the order of the documentation.
-pub fn operations() -> impl ExactSizeIterator<Item = &'static OperationDescription> {
-    TABLE.iter().map(|row| &row.description)
+/// Describes every operation of the newest stable version of the server API, in the order of the documentation.
+pub fn operations() -> impl Iterator<Item = &'static OperationDescription> {
+    operations_of(NEWEST.number)
+}
+
+/// Describes every operation of a version.
+pub(super) fn operations_of(version: u16) -> impl Iterator<Item = &'static OperationDescription> {
+    let is_in = move |row: &&OperationRow| row.since <= version;
+    TABLE
+        .iter()
+        .enumerate()
+        .filter(move |(index, row)| {
+            // The first of a name is the newest.
+            is_in(row)
+                && !TABLE[..*index].iter().any(|newer| is_in(&newer) && newer.description.name == row.description.name)
+        })
+        .map(|(_, row)| &row.description)
 }
 
 #[cfg(test)]
@@ -295,16 +332,17 @@ mod tests {
     #[test]
     fn every_operation_has_a_name_of_its_own_a_summary_and_an_example_that_it_reads() {
         let names: BTreeSet<&str> = operations().map(|operation| operation.name).collect();
-        assert_eq!(names.len(), operations().len());
+        assert_eq!(names.len(), operations().count());
         assert!(!names.contains(BATCH));
         for operation in operations() {
             let name = operation.name;
             assert!(!operation.summary.is_empty() && !operation.summary.ends_with('.'), "{name}");
             assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
-            let call = Call::read(name, operation.example.as_bytes()).expect("the example is of the operation's shape");
+            let call =
+                Call::read(name, operation.example.as_bytes(), 1).expect("the example is of the operation's shape");
             assert!(!call.is_unknown(), "{name}");
         }
-        assert!(Call::read("nothing", b"{}").is_ok_and(|call| call.is_unknown()));
+        assert!(Call::read("nothing", b"{}", 1).is_ok_and(|call| call.is_unknown()));
     }
 
     #[test]
@@ -355,10 +393,10 @@ mod tests {
     #[test]
     fn parameters_of_another_shape_are_refused_when_they_are_read() {
         for operation in operations() {
-            assert!(Call::read(operation.name, b"[]").is_err(), "{}", operation.name);
-            assert!(Call::read(operation.name, b"{").is_err(), "{}", operation.name);
+            assert!(Call::read(operation.name, b"[]", 1).is_err(), "{}", operation.name);
+            assert!(Call::read(operation.name, b"{", 1).is_err(), "{}", operation.name);
         }
-        assert!(Call::read("publish", b"{\"channel\":7}").is_err());
-        assert!(Call::read("publish", b" ").is_ok(), "no body stands for an empty object");
+        assert!(Call::read("publish", b"{\"channel\":7}", 1).is_err());
+        assert!(Call::read("publish", b" ", 1).is_ok(), "no body stands for an empty object");
     }
 }

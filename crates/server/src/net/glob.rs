@@ -3,7 +3,7 @@
 use regex::{Regex, RegexBuilder};
 
 /// Longest pattern, bytes.
-const PATTERN_MAX: usize = 1_024;
+pub(crate) const PATTERN_MAX: usize = 1_024;
 /// Memory that a compiled pattern may take, bytes.
 const COMPILED_SIZE: usize = 1 << 20;
 

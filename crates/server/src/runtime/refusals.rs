@@ -33,6 +33,8 @@ pub(crate) struct RefusalLine<'a> {
     pub(crate) field: &'a str,
     /// The name of the caller's key.
     pub(crate) key: &'a str,
+    /// The id of the request.
+    pub(crate) request_id: &'a str,
 }
 
 /// Decides which refusals get a line.
@@ -67,6 +69,7 @@ impl RefusalLog {
             operation = text(refused.operation),
             field = text(refused.field),
             key = text(refused.key),
+            request_id = text(refused.request_id),
             silent,
             "refused: {}",
             refused.cause

@@ -1,6 +1,7 @@
 //! The server as its users see it: over real sockets, by clients that share no code with it.
 
 mod addresses;
+mod api_answers;
 mod api_keys;
 mod backend;
 mod bad_input;

@@ -1,9 +1,10 @@
-//! The tables of `docs/server-api.md` that are made from the table of operations and the table of errors.
+//! The pages that are made from the table of operations and the table of errors: `docs/server-api.md` and
+//! `docs/reference/errors.md`.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-use touchline_protocol::Error;
+use touchline_protocol::{Disconnect, Error, Unsubscribe};
 use touchline_server::{COMMON_ERRORS, OperationDescription, operation_groups, operations};
 
 /// Tells this test to write the page instead of comparing it.
@@ -13,7 +14,7 @@ const WRITE_DOCS: &str = "TOUCHLINE_WRITE_DOCS";
 fn the_tables_of_the_server_api_are_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/server-api.md");
     let found = std::fs::read_to_string(&path).expect("the page is there");
-    let page = [("operations", operations_table()), ("groups", groups_table()), ("statuses", statuses_table())]
+    let page = [("operations", operations_table()), ("groups", groups_table())]
         .into_iter()
         .fold(found.clone(), |page, (place, table)| with_table(&page, place, &table));
     if std::env::var_os(WRITE_DOCS).is_some() {
@@ -67,12 +68,48 @@ fn groups_table() -> String {
     table
 }
 
-fn statuses_table() -> String {
-    let mut table = String::from("| error | status | may succeed later |\n|---|---|---|\n");
-    for Error { code, message, temporary, http_status, .. } in Error::ALL {
+#[test]
+fn the_page_of_errors_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/errors.md");
+    let page = errors_page();
+    if std::env::var_os(WRITE_DOCS).is_some() {
+        return std::fs::write(&path, page).expect("the page is writable");
+    }
+    assert!(
+        std::fs::read_to_string(&path).is_ok_and(|found| found == page),
+        "docs/reference/errors.md is stale: run `{WRITE_DOCS}=1 cargo test --workspace --test it up_to_date`"
+    );
+}
+
+fn errors_page() -> String {
+    let answer = |is_yes: bool| if is_yes { "yes" } else { "no" };
+    let mut page = String::from(
+        "# Errors\n\n\
+         *Made from the tables in `crates/protocol/src/code.rs`; edit those, then run \
+         `TOUCHLINE_WRITE_DOCS=1 cargo test --workspace up_to_date`.*\n\n\
+         `GET /api/errors` has the same as JSON.\n\
+         [protocol.md](../protocol.md) says when a client meets each code.\n\n\
+         ## Errors of commands and operations\n\n\
+         HTTP and gRPC are the statuses where the caller of the server API asks for statuses.\n\
+         What may succeed later can be sent again as it is.\n\n\
+         | number | name | message | HTTP | gRPC | may succeed later | what to do |\n|---|---|---|---|---|---|---|\n",
+    );
+    for entry in Error::CATALOGUE {
+        let Error { code, message, temporary, http_status, grpc_status } = entry.error;
+        let (name, remedy) = (entry.name, entry.remedy);
         // What stands behind a colon is help for a person at a terminal.
         let message = message.split(':').next().unwrap_or_default();
-        let _ = writeln!(table, "| {code} {message} | {http_status} | {} |", if *temporary { "yes" } else { "no" });
+        let later = answer(temporary);
+        let _ =
+            writeln!(page, "| {code} | `{name}` | {message} | {http_status} | {grpc_status} | {later} | {remedy} |");
     }
-    table
+    page.push_str("\n## Ends of connections\n\n| code | reason | the client connects again |\n|---|---|---|\n");
+    for known in Disconnect::ALL {
+        let _ = writeln!(page, "| {} | {} | {} |", known.code, known.reason, answer(known.is_reconnect()));
+    }
+    page.push_str("\n## Ends of subscriptions\n\n| code | reason | the client subscribes again |\n|---|---|---|\n");
+    for known in Unsubscribe::ALL {
+        let _ = writeln!(page, "| {} | {} | {} |", known.code, known.reason, answer(known.is_resubscribe()));
+    }
+    page
 }

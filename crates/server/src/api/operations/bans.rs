@@ -1,14 +1,15 @@
 //! `block_user`, `unblock_user`, `revoke_token`, `invalidate_user_tokens`: who is not let in.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use touchline_engine::bans::Ban;
 use touchline_protocol::Error;
-use touchline_protocol::fact::{FactChange, is_name};
+use touchline_protocol::fact::{FactChange, NAME_LEN_MAX, is_name};
 
 use crate::api::description::OperationScope;
 use crate::api::json::EmptyReply;
 use crate::api::operation::{Operation, OperationError};
-use crate::api::params::nullable;
+use crate::api::params::{nullable, nullable_fields};
 use crate::backend::fact_changes;
 use crate::node::Node;
 
@@ -47,13 +48,18 @@ async fn put(node: &Node, ban: Ban, expire_at: i64) -> Result<EmptyReply, Operat
 }
 
 /// Blocks a user.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(extend("required" = ["user"]), transform = nullable_fields)]
 pub(crate) struct BlockUserRequest {
+    /// The user.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(length(min = 1, max = NAME_LEN_MAX))]
     user: String,
+    /// When the ban ends, Unix seconds; 0 = it does not end.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(range(min = 0, max = u32::MAX))]
     expire_at: i64,
 }
 
@@ -78,11 +84,14 @@ impl Operation for BlockUserOperation {
 }
 
 /// Lets a user in again.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(extend("required" = ["user"]), transform = nullable_fields)]
 pub(crate) struct UnblockUserRequest {
+    /// The user.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(length(min = 1, max = NAME_LEN_MAX))]
     user: String,
 }
 
@@ -108,13 +117,18 @@ impl Operation for UnblockUserOperation {
 }
 
 /// Revokes one token.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(extend("required" = ["uid"]), transform = nullable_fields)]
 pub(crate) struct RevokeTokenRequest {
+    /// The `jti` of the token.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(length(min = 1, max = NAME_LEN_MAX))]
     uid: String,
+    /// When the ban ends, Unix seconds; 0 = it does not end.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(range(min = 0, max = u32::MAX))]
     expire_at: i64,
 }
 
@@ -139,16 +153,24 @@ impl Operation for RevokeTokenOperation {
 }
 
 /// Invalidates the tokens of a user that were issued before a time.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(extend("required" = ["user"]), transform = nullable_fields)]
 pub(crate) struct InvalidateUserTokensRequest {
+    /// The user.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(length(min = 1, max = NAME_LEN_MAX))]
     user: String,
+    /// Tokens issued before this are not taken, Unix seconds; 0 = now.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(range(min = 0, max = u32::MAX))]
     issued_before: i64,
+    /// When the ban ends, Unix seconds; 0 = it does not end.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(range(min = 0, max = u32::MAX))]
     expire_at: i64,
+    /// Not supported: a channel is refused with 108.
     #[serde(deserialize_with = "nullable")]
     channel: String,
 }

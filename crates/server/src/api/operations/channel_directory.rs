@@ -1,6 +1,7 @@
 //! `channel_set`, `channel_get`, `channel_remove`, `channels_search`, `channels_similar`: descriptions of channels, a
 //! search in them, and similar channels.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use touchline_protocol::Error;
@@ -9,7 +10,7 @@ use touchline_store::{ChannelDescription, Search, SearchResult, Store, StoreRefu
 use crate::api::description::OperationScope;
 use crate::api::json::EmptyReply;
 use crate::api::operation::{Operation, OperationError};
-use crate::api::params::{nullable, plain};
+use crate::api::params::{nullable, nullable_fields, plain};
 use crate::auth::NamedChannels;
 use crate::backend::store::refused;
 use crate::node::Node;
@@ -26,18 +27,30 @@ const PAGE_MAX: usize = 100;
 const OFFSET_MAX: usize = 10_000;
 
 /// The new description of a channel.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(extend("required" = ["channel"]), transform = nullable_fields)]
 pub(crate) struct SetRequest {
+    /// The channel.
+    #[serde(deserialize_with = "nullable")]
+    #[schemars(length(min = 1))]
     channel: String,
+    /// The title.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(length(max = TEXT_MAX))]
     title: String,
+    /// What the channel is about; it may have line breaks.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(length(max = DESCRIPTION_MAX))]
     description: String,
+    /// What kind of channel it is.
     #[serde(rename = "type", deserialize_with = "nullable")]
+    #[schemars(length(max = TEXT_MAX))]
     kind: String,
+    /// Words that the channel is found by.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(length(max = TAGS_MAX), inner(length(max = TEXT_MAX)))]
     tags: Vec<String>,
 }
 
@@ -109,16 +122,21 @@ impl Operation for ChannelRemoveOperation {
 }
 
 /// A channel with its description.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct DescribedChannel {
+    /// The channel.
     #[serde(skip_serializing_if = "String::is_empty")]
     channel: String,
+    /// The title.
     #[serde(skip_serializing_if = "String::is_empty")]
     title: String,
+    /// What the channel is about.
     #[serde(skip_serializing_if = "String::is_empty")]
     description: String,
+    /// What kind of channel it is.
     #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
     kind: String,
+    /// Words that the channel is found by.
     tags: Vec<String>,
     /// How well it fits; None = it was not searched for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -140,6 +158,7 @@ impl Operation for ChannelGetOperation {
     const SUMMARY: &'static str = "Reads the description of a channel";
     const RESULT: &'static str = "`channel`, `title`, `description`, `type`, `tags`";
     const EXAMPLE: &'static str = r#"{"channel": "match:42"}"#;
+    const REPLY_EXAMPLE: &'static str = r#"{"channel": "match:42", "title": "Rovers v United", "tags": ["football"]}"#;
     const ERRORS: &'static [Error] =
         &[Error::NOT_AVAILABLE, Error::TOO_MANY_REQUESTS, Error::STORE_UNAVAILABLE, Error::CHANNEL_NOT_DESCRIBED];
     const SCOPE: OperationScope = OperationScope::AnyNode;
@@ -160,31 +179,45 @@ impl Operation for ChannelGetOperation {
 }
 
 /// Names the channel whose description is read or removed.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(extend("required" = ["channel"]), transform = nullable_fields)]
 pub(crate) struct DescriptionRequest {
+    /// The channel.
+    #[serde(deserialize_with = "nullable")]
     channel: String,
 }
 
 /// The query of a search, and the page of its results.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(transform = nullable_fields)]
 pub(crate) struct SearchRequest {
+    /// Words that must all be there; empty = all channels, by name.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(length(max = TEXT_MAX))]
     query: String,
+    /// Only channels of this kind; empty = of all.
     #[serde(rename = "type", deserialize_with = "nullable")]
     kind: String,
+    /// Only channels with this tag; empty = with any.
     #[serde(deserialize_with = "nullable")]
     tag: String,
+    /// Channels in the answer, 100 at most; 0 = 10.
+    #[serde(deserialize_with = "nullable")]
     limit: usize,
+    /// Channels that are left out at the beginning.
+    #[serde(deserialize_with = "nullable")]
+    #[schemars(range(max = OFFSET_MAX))]
     offset: usize,
 }
 
 /// Channels that were found, the best first.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct FoundReply {
+    /// The channels, the best first.
     channels: Vec<DescribedChannel>,
 }
 
@@ -197,6 +230,8 @@ impl Operation for ChannelsSearchOperation {
         "Finds channels that have all words of a query, the best first; without a query all, by name";
     const RESULT: &'static str = "`channels`, each as `channel_get` with its `score`";
     const EXAMPLE: &'static str = r#"{"query": "rovers"}"#;
+    const REPLY_EXAMPLE: &'static str =
+        r#"{"channels": [{"channel": "match:42", "title": "Rovers v United", "tags": ["football"], "score": 1.5}]}"#;
     const ERRORS: &'static [Error] = &[Error::NOT_AVAILABLE, Error::TOO_MANY_REQUESTS, Error::STORE_UNAVAILABLE];
     const SCOPE: OperationScope = OperationScope::AnyNode;
     const IS_IDEMPOTENT: bool = true;
@@ -220,11 +255,16 @@ impl Operation for ChannelsSearchOperation {
 }
 
 /// Asks for channels that are like one.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(extend("required" = ["channel"]), transform = nullable_fields)]
 pub(crate) struct SimilarRequest {
+    /// The channel that the others are compared with.
+    #[serde(deserialize_with = "nullable")]
     channel: String,
+    /// Channels in the answer, 100 at most; 0 = 10.
+    #[serde(deserialize_with = "nullable")]
     limit: usize,
 }
 
@@ -236,6 +276,8 @@ impl Operation for ChannelsSimilarOperation {
     const SUMMARY: &'static str = "Finds the channels that have most in common with one, the most similar first";
     const RESULT: &'static str = "as `channels_search`";
     const EXAMPLE: &'static str = r#"{"channel": "match:42"}"#;
+    const REPLY_EXAMPLE: &'static str =
+        r#"{"channels": [{"channel": "match:42", "title": "Rovers v United", "tags": ["football"], "score": 1.5}]}"#;
     const ERRORS: &'static [Error] =
         &[Error::NOT_AVAILABLE, Error::TOO_MANY_REQUESTS, Error::STORE_UNAVAILABLE, Error::CHANNEL_NOT_DESCRIBED];
     const SCOPE: OperationScope = OperationScope::AnyNode;

@@ -3,36 +3,42 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use touchline_protocol::Error;
 
 use crate::api::description::OperationScope;
 use crate::api::operation::{Operation, OperationError};
-use crate::api::params::nullable;
-use crate::net::glob::Glob;
+use crate::api::params::{nullable, nullable_fields};
+use crate::net::glob::{Glob, PATTERN_MAX};
 use crate::node::Node;
 use crate::runtime::mailbox::Inspection;
 
 /// Asks for channels that have subscribers.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(transform = nullable_fields)]
 pub(crate) struct ChannelsRequest {
-    /// See [`Glob`]; empty = every channel.
+    /// A glob that the names must match; empty = every channel.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(length(max = PATTERN_MAX))]
     pattern: String,
 }
 
 /// Channels that have subscribers, each once.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct ChannelsReply {
+    /// The channels, by name.
     #[serde(serialize_with = "as_object")]
+    #[schemars(with = "BTreeMap<String, ClientCount>")]
     channels: Vec<(Box<str>, ClientCount)>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 struct ClientCount {
+    /// Connections that subscribe to the channel.
     num_clients: u64,
 }
 
@@ -56,6 +62,7 @@ impl Operation for ChannelsOperation {
     const SUMMARY: &'static str = "Lists channels that have subscribers, with the number of these";
     const RESULT: &'static str = "`channels`: name → `{num_clients}`";
     const EXAMPLE: &'static str = r#"{"pattern": "news*"}"#;
+    const REPLY_EXAMPLE: &'static str = r#"{"channels": {"news": {"num_clients": 2}}}"#;
     const ERRORS: &'static [Error] = &[];
     const SCOPE: OperationScope = OperationScope::Gather;
     const IS_IDEMPOTENT: bool = true;

@@ -2,6 +2,7 @@
 //!
 //! `user` always selects (empty = the anonymous user); `client` and `session` narrow within that user.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use touchline_engine::claims::Overrides;
@@ -16,7 +17,7 @@ use touchline_protocol::{Disconnect, Error};
 use crate::api::description::OperationScope;
 use crate::api::json::EmptyReply;
 use crate::api::operation::{Operation, OperationError};
-use crate::api::params::{nullable, payload, plain};
+use crate::api::params::{nullable, nullable_fields, payload, plain};
 use crate::auth::NamedChannels;
 use crate::node::Node;
 use crate::runtime::mailbox::UserAction;
@@ -66,39 +67,58 @@ impl Selection {
 }
 
 /// Subscribes the user's connections to a channel.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(extend("required" = ["channel"]), transform = nullable_fields)]
 pub(crate) struct SubscribeRequest<'a> {
+    /// The user; empty = the anonymous user.
     #[serde(deserialize_with = "nullable")]
     user: String,
+    /// The channel.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(length(min = 1))]
     channel: String,
+    /// Only this connection of the user, by its client id; empty = all.
     #[serde(deserialize_with = "nullable")]
     client: String,
+    /// Only this connection of the user, by its session; empty = all.
     #[serde(deserialize_with = "nullable")]
     session: String,
+    /// What others are shown of the subscription (`chan_info`).
     #[serde(borrow)]
     info: Option<&'a RawValue>,
+    /// The same as base64 of JSON.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(extend("contentEncoding" = "base64"))]
     b64info: String,
+    /// What the client gets with the subscription.
     #[serde(borrow)]
     data: Option<&'a RawValue>,
+    /// The same as base64 of JSON.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(extend("contentEncoding" = "base64"))]
     b64data: String,
+    /// The position from which the client gets what it missed.
     #[serde(deserialize_with = "object")]
     recover_since: Option<RecoverSince>,
+    /// When the subscription ends, Unix seconds; 0 = it does not end.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(range(min = 0, max = u32::MAX))]
     expire_at: i64,
+    /// Options of the subscription that differ from those of its namespace.
     #[serde(rename = "override", deserialize_with = "object_or_default")]
+    #[schemars(with = "Option<Overrides>")]
     overrides: Overrides,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 struct RecoverSince {
+    /// The offset of the last publication that is known; 0 = none.
     offset: u64,
+    /// The epoch that the offset belongs to.
     epoch: String,
 }
 
@@ -140,16 +160,21 @@ impl Operation for SubscribeOperation {
 }
 
 /// Ends the user's subscriptions to a channel; without a channel, all of them.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(transform = nullable_fields)]
 pub(crate) struct UnsubscribeRequest {
+    /// The user; empty = the anonymous user.
     #[serde(deserialize_with = "nullable")]
     user: String,
+    /// The channel; empty = all.
     #[serde(deserialize_with = "nullable")]
     channel: String,
+    /// Only this connection of the user, by its client id; empty = all.
     #[serde(deserialize_with = "nullable")]
     client: String,
+    /// Only this connection of the user, by its session; empty = all.
     #[serde(deserialize_with = "nullable")]
     session: String,
 }
@@ -182,27 +207,38 @@ impl Operation for UnsubscribeOperation {
 }
 
 /// Ends the user's connections.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(transform = nullable_fields)]
 pub(crate) struct DisconnectRequest {
+    /// The user; empty = the anonymous user.
     #[serde(deserialize_with = "nullable")]
     user: String,
+    /// Only this connection of the user, by its client id; empty = all.
     #[serde(deserialize_with = "nullable")]
     client: String,
+    /// Only this connection of the user, by its session; empty = all.
     #[serde(deserialize_with = "nullable")]
     session: String,
+    /// Client ids of connections that are not ended.
     #[serde(deserialize_with = "nullable")]
     whitelist: Vec<String>,
+    /// What the clients are told; absent = 3503.
     #[serde(deserialize_with = "object")]
     disconnect: Option<DisconnectReason>,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(extend("required" = ["code"]))]
 struct DisconnectReason {
+    /// The code: 3500–3999 and 4500–4999 are final, after any other the client comes back.
+    #[schemars(range(min = 3000, max = 4999))]
     code: u16,
+    /// The text, in bytes at most 123.
+    #[schemars(length(max = CLOSE_REASON_MAX))]
     reason: String,
 }
 
@@ -237,17 +273,21 @@ impl Operation for DisconnectOperation {
 }
 
 /// A client of this node or of another one.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(extend("required" = ["client"]), transform = nullable_fields)]
 pub(crate) struct ClientUserRequest {
+    /// The client id.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(extend("format" = "uuid"))]
     client: String,
 }
 
 /// The user of a client.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct ClientUserReply {
+    /// The user; empty = the anonymous user.
     user: Box<str>,
 }
 
@@ -259,6 +299,7 @@ impl Operation for ClientUserOperation {
     const SUMMARY: &'static str = "Tells the user of a connected client";
     const RESULT: &'static str = "`user`, empty for an anonymous client";
     const EXAMPLE: &'static str = r#"{"client": "9336a229-2400-4ebc-8c50-0a643d22e8a0"}"#;
+    const REPLY_EXAMPLE: &'static str = r#"{"user": "42"}"#;
     const ERRORS: &'static [Error] = &[Error::NOT_REGISTERED, Error::CLUSTER_UNREACHABLE];
     const SCOPE: OperationScope = OperationScope::ClientNode;
     const IS_IDEMPOTENT: bool = true;
@@ -274,20 +315,28 @@ impl Operation for ClientUserOperation {
 }
 
 /// Prolongs the user's connections, or ends them as expired; `info` replaces what other clients see of them.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(transform = nullable_fields)]
 pub(crate) struct RefreshRequest<'a> {
+    /// The user; empty = the anonymous user.
     #[serde(deserialize_with = "nullable")]
     user: String,
+    /// Only this connection of the user, by its client id; empty = all.
     #[serde(deserialize_with = "nullable")]
     client: String,
+    /// Only this connection of the user, by its session; empty = all.
     #[serde(deserialize_with = "nullable")]
     session: String,
+    /// End the connections as expired.
     #[serde(deserialize_with = "nullable")]
     expired: bool,
+    /// When the connections end, Unix seconds; 0 = they do not end.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(range(min = 0))]
     expire_at: i64,
+    /// What others are shown of the connections from now on (`conn_info`).
     #[serde(borrow)]
     info: Option<&'a RawValue>,
 }

@@ -1,5 +1,6 @@
 //! `history` and `history_remove`.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use touchline_engine::request::ClientPosition;
 use touchline_engine::request::History;
@@ -11,30 +12,39 @@ use touchline_protocol::{Error, encode};
 use crate::api::description::OperationScope;
 use crate::api::json::{EmptyReply, WrittenJson};
 use crate::api::operation::{Operation, OperationError};
-use crate::api::params::{OneChannelRequest, nullable};
+use crate::api::params::{OneChannelRequest, nullable, nullable_fields};
+use crate::api::shapes::HistoryShape;
 use crate::auth::NamedChannels;
 use crate::node::Node;
 
 /// Asks for publications of a channel.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(extend("required" = ["channel"]), transform = nullable_fields)]
 pub(crate) struct HistoryRequest {
+    /// The channel.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(length(min = 1))]
     channel: String,
+    /// Publications in the answer: 0 = none, only the position; below 0 = all.
     #[serde(deserialize_with = "nullable")]
     limit: i64,
+    /// Only publications behind this position.
     #[serde(deserialize_with = "object")]
     since: Option<HistorySince>,
+    /// The newest first.
     #[serde(deserialize_with = "nullable")]
     reverse: bool,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 struct HistorySince {
+    /// The offset of the last publication that is known; 0 = none.
     offset: u64,
+    /// The epoch that the offset belongs to.
     epoch: String,
 }
 
@@ -47,6 +57,8 @@ impl Operation for HistoryOperation {
         "Reads publications of a channel: `limit` 0 only the position, -1 all; from behind `since {offset, epoch}`";
     const RESULT: &'static str = "`publications`, `offset`, `epoch`, always there";
     const EXAMPLE: &'static str = r#"{"channel": "history:a", "limit": 10}"#;
+    const REPLY_EXAMPLE: &'static str =
+        r#"{"publications": [{"data": 1, "offset": 1}], "epoch": "aXk3bQpz", "offset": 1}"#;
     const ERRORS: &'static [Error] = &[
         Error::UNKNOWN_CHANNEL,
         Error::LIMIT_EXCEEDED,
@@ -61,13 +73,13 @@ impl Operation for HistoryOperation {
     const NUMBER: Option<usize> = Some(6);
 
     type Request<'a> = HistoryRequest;
-    type Reply = WrittenJson;
+    type Reply = WrittenJson<HistoryShape>;
 
     fn channels<'r>(request: &'r HistoryRequest) -> NamedChannels<'r> {
         NamedChannels::One(&request.channel)
     }
 
-    async fn run(node: &Node, request: HistoryRequest) -> Result<WrittenJson, OperationError> {
+    async fn run(node: &Node, request: HistoryRequest) -> Result<WrittenJson<HistoryShape>, OperationError> {
         let history = History {
             limit: usize::try_from(request.limit).ok(),
             since: request
@@ -81,7 +93,7 @@ impl Operation for HistoryOperation {
                 let mut out = Vec::new();
                 let publications = publications.iter().map(|publication| &**publication);
                 encode::history(&mut out, publications, position.epoch.as_str(), position.offset.0);
-                Ok(WrittenJson(out.into()))
+                Ok(WrittenJson::of(out))
             }
             Response::Refused(error) => Err(error.into()),
             _ => Err(Error::INTERNAL.into()),

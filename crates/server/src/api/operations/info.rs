@@ -1,7 +1,11 @@
 //! `info`.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use touchline_protocol::Error;
 
@@ -11,9 +15,30 @@ use crate::node::Node;
 use crate::runtime::mailbox::Inspection;
 use crate::runtime::process;
 
+/// Asks for nothing: whatever stands in its place is ignored.
+pub(crate) struct InfoRequest;
+
+impl<'de> Deserialize<'de> for InfoRequest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(deserializer).map(|_| InfoRequest)
+    }
+}
+
+impl JsonSchema for InfoRequest {
+    fn schema_name() -> Cow<'static, str> {
+        "InfoRequest".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object", "description": "Asks for nothing." })
+    }
+}
+
 /// The nodes of the cluster, that is asked first.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct InfoReply {
+    /// The nodes.
+    #[schemars(with = "Vec<OwnInfo>")]
     nodes: Vec<NodeInfo>,
 }
 
@@ -25,32 +50,46 @@ enum NodeInfo {
     Other(Box<RawValue>),
 }
 
-#[derive(Serialize)]
+/// A node.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "NodeInfo")]
 struct OwnInfo {
+    /// The id; each start of a node has another one.
     uid: String,
+    /// The name (`node.name`).
     #[serde(skip_serializing_if = "String::is_empty")]
     name: String,
+    /// The version of the server.
     version: &'static str,
+    /// Connections.
     num_clients: u64,
+    /// Users that are connected to this node.
     num_users: u64,
+    /// Subscriptions.
     num_subs: u64,
+    /// Channels with subscribers.
     num_channels: u64,
-    /// Seconds.
+    /// Seconds since the node started.
     uptime: u64,
+    /// What the node has counted.
     metrics: InfoMetrics,
+    /// What the process uses.
     process: InfoProcess,
 }
 
-#[derive(Serialize)]
+/// The counters of a node.
+#[derive(Serialize, JsonSchema)]
 struct InfoMetrics {
     /// Seconds since the node started.
     interval: f64,
     /// Counts since the start.
     #[serde(serialize_with = "as_object")]
+    #[schemars(with = "BTreeMap<String, u64>")]
     items: Vec<(&'static str, u64)>,
 }
 
-#[derive(Serialize)]
+/// The use of the process.
+#[derive(Serialize, JsonSchema)]
 struct InfoProcess {
     /// Percent of one processor since the node started.
     cpu: f64,
@@ -88,16 +127,22 @@ impl Operation for InfoOperation {
     const RESULT: &'static str = "`nodes`: each with `uid`, `name`, `version`, `num_clients`, `num_users`, `num_subs`, \
                                   `num_channels`, `uptime`, `metrics`, `process`";
     const EXAMPLE: &'static str = "{}";
+    const REPLY_EXAMPLE: &'static str = r#"{
+        "nodes": [{
+            "uid": "8f1c", "version": "0.1.0", "num_clients": 2, "num_users": 1, "num_subs": 3, "num_channels": 1,
+            "uptime": 60, "metrics": {"interval": 60.0, "items": {"api_requests": 7}},
+            "process": {"cpu": 0.5, "rss": 9000000}
+        }]
+    }"#;
     const ERRORS: &'static [Error] = &[];
     const SCOPE: OperationScope = OperationScope::Gather;
     const IS_IDEMPOTENT: bool = true;
     const NUMBER: Option<usize> = Some(9);
 
-    /// It asks for nothing, so whatever stands in its place is ignored.
-    type Request<'a> = IgnoredAny;
+    type Request<'a> = InfoRequest;
     type Reply = InfoReply;
 
-    async fn run(node: &Node, _: IgnoredAny) -> Result<InfoReply, OperationError> {
+    async fn run(node: &Node, _: InfoRequest) -> Result<InfoReply, OperationError> {
         let num_channels = node.inspect(|reply| Inspection::ActiveChannels { reply }).await.iter().sum();
         let up_s = node.clock.elapsed_us() as f64 / 1e6;
         let own = OwnInfo {

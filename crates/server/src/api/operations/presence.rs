@@ -9,6 +9,7 @@ use crate::api::description::OperationScope;
 use crate::api::json::WrittenJson;
 use crate::api::operation::{Operation, OperationError};
 use crate::api::params::OneChannelRequest;
+use crate::api::shapes::{PresenceShape, PresenceStatsShape};
 use crate::auth::NamedChannels;
 use crate::node::Node;
 
@@ -23,19 +24,25 @@ impl Operation for PresenceOperation {
                                   more clients than `client.presence_max_clients` a sample of them, with `sample` and \
                                   `num_clients`";
     const EXAMPLE: &'static str = r#"{"channel": "room:a"}"#;
+    const REPLY_EXAMPLE: &'static str = r#"{
+        "presence": {
+            "5b23579a-9066-444b-bfc3-000100000000": {"user": "42", "client": "5b23579a-9066-444b-bfc3-000100000000"}
+        }
+    }"#;
     const ERRORS: &'static [Error] = PRESENCE_ERRORS;
     const SCOPE: OperationScope = OperationScope::AnyNode;
     const IS_IDEMPOTENT: bool = true;
     const NUMBER: Option<usize> = Some(4);
 
     type Request<'a> = OneChannelRequest;
-    type Reply = WrittenJson;
+    type Reply = WrittenJson<PresenceShape>;
 
     fn channels<'r>(request: &'r OneChannelRequest) -> NamedChannels<'r> {
         request.named()
     }
 
-    async fn run(node: &Node, OneChannelRequest { channel }: OneChannelRequest) -> Result<WrittenJson, OperationError> {
+    async fn run(node: &Node, request: OneChannelRequest) -> Result<Self::Reply, OperationError> {
+        let OneChannelRequest { channel } = request;
         let limit = node.settings.client.presence_max_clients;
         ask(node, &channel, DirectoryRequest::Presence { channel: channel.as_str().into(), limit }).await
     }
@@ -49,32 +56,34 @@ impl Operation for PresenceStatsOperation {
     const SUMMARY: &'static str = "Counts the clients and users in a channel";
     const RESULT: &'static str = "`num_clients`, `num_users`";
     const EXAMPLE: &'static str = r#"{"channel": "room:a"}"#;
+    const REPLY_EXAMPLE: &'static str = r#"{"num_clients": 2, "num_users": 1}"#;
     const ERRORS: &'static [Error] = PRESENCE_ERRORS;
     const SCOPE: OperationScope = OperationScope::AnyNode;
     const IS_IDEMPOTENT: bool = true;
     const NUMBER: Option<usize> = Some(5);
 
     type Request<'a> = OneChannelRequest;
-    type Reply = WrittenJson;
+    type Reply = WrittenJson<PresenceStatsShape>;
 
     fn channels<'r>(request: &'r OneChannelRequest) -> NamedChannels<'r> {
         request.named()
     }
 
-    async fn run(node: &Node, OneChannelRequest { channel }: OneChannelRequest) -> Result<WrittenJson, OperationError> {
+    async fn run(node: &Node, request: OneChannelRequest) -> Result<Self::Reply, OperationError> {
+        let OneChannelRequest { channel } = request;
         ask(node, &channel, DirectoryRequest::PresenceStats { channel: channel.as_str().into() }).await
     }
 }
 
 const PRESENCE_ERRORS: &[Error] = &[Error::UNKNOWN_CHANNEL, Error::NOT_AVAILABLE];
 
-async fn ask(node: &Node, channel: &str, request: DirectoryRequest) -> Result<WrittenJson, OperationError> {
+async fn ask<S>(node: &Node, channel: &str, request: DirectoryRequest) -> Result<WrittenJson<S>, OperationError> {
     if !node.session.namespaces.resolve(channel)?.presence {
         return Err(Error::NOT_AVAILABLE.into());
     }
     let requester = Requester { owner: OwnerId([0; 16]), user: Box::default(), is_backend: true };
     match node.request_directory(requester, request).await {
-        Response::Directory(reply) => Ok(WrittenJson(reply.json())),
+        Response::Directory(reply) => Ok(WrittenJson::of(reply.json())),
         Response::Refused(error) => Err(error.into()),
         _ => Err(Error::INTERNAL.into()),
     }

@@ -1,5 +1,6 @@
 //! `publish` and `broadcast`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use touchline_engine::request::Publish;
@@ -11,7 +12,7 @@ use touchline_protocol::stream::{Epoch, StreamPosition};
 use crate::api::description::OperationScope;
 use crate::api::json::ErrorJson;
 use crate::api::operation::{Operation, OperationError, yield_sometimes};
-use crate::api::params::{nullable, payload, plain};
+use crate::api::params::{any_json, nullable, nullable_fields, payload, plain};
 use crate::auth::NamedChannels;
 use crate::node::Node;
 
@@ -19,27 +20,40 @@ use crate::node::Node;
 const CHANNELS_MAX: usize = 10_000;
 
 /// Publishes into one channel.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(extend("required" = ["channel"], "anyOf" = [{"required": ["data"]}, {"required": ["b64data"]}]))]
+#[schemars(transform = nullable_fields)]
 pub(crate) struct PublishRequest<'a> {
+    /// The channel.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(length(min = 1))]
     channel: String,
+    /// The publication.
     #[serde(borrow)]
+    #[schemars(schema_with = "any_json")]
     data: Option<&'a RawValue>,
+    /// The same as base64 of JSON.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(extend("contentEncoding" = "base64"))]
     b64data: String,
+    /// Deliver the publication and do not keep it.
     #[serde(deserialize_with = "nullable")]
     skip_history: bool,
+    /// Labels, for filters of subscribers.
     #[serde(deserialize_with = "nullable")]
     tags: Tags,
+    /// Within five minutes the same key publishes once; `channel.idempotency_key_max_length` bytes at most.
     #[serde(deserialize_with = "nullable")]
     idempotency_key: String,
+    /// A publication with a version at or below the newest one is dropped; 0 = it has none.
     #[serde(deserialize_with = "nullable")]
     version: u64,
+    /// What the versions count in; another one begins a new count.
     #[serde(deserialize_with = "nullable")]
     version_epoch: String,
-    /// Seconds; 0 = it does not expire.
+    /// Seconds until nobody is given the publication any more; 0 = it does not expire.
     #[serde(deserialize_with = "nullable")]
     expires_in: u64,
 }
@@ -48,37 +62,53 @@ pub(crate) struct PublishRequest<'a> {
 ///
 /// Its fields but the first are those of [`PublishRequest`]: in a struct of their own they would have to be flattened,
 /// and serde then reads every publication into a map first.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(extend("required" = ["channels"], "anyOf" = [{"required": ["data"]}, {"required": ["b64data"]}]))]
+#[schemars(transform = nullable_fields)]
 pub(crate) struct BroadcastRequest<'a> {
+    /// The channels.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(length(min = 1, max = CHANNELS_MAX))]
     channels: Vec<String>,
+    /// The publication.
     #[serde(borrow)]
+    #[schemars(schema_with = "any_json")]
     data: Option<&'a RawValue>,
+    /// The same as base64 of JSON.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(extend("contentEncoding" = "base64"))]
     b64data: String,
+    /// Deliver the publication and do not keep it.
     #[serde(deserialize_with = "nullable")]
     skip_history: bool,
+    /// Labels, for filters of subscribers.
     #[serde(deserialize_with = "nullable")]
     tags: Tags,
+    /// Within five minutes the same key publishes once; `channel.idempotency_key_max_length` bytes at most.
     #[serde(deserialize_with = "nullable")]
     idempotency_key: String,
+    /// A publication with a version at or below the newest one is dropped; 0 = it has none.
     #[serde(deserialize_with = "nullable")]
     version: u64,
+    /// What the versions count in; another one begins a new count.
     #[serde(deserialize_with = "nullable")]
     version_epoch: String,
-    /// Seconds; 0 = it does not expire.
+    /// Seconds until nobody is given the publication any more; 0 = it does not expire.
     #[serde(deserialize_with = "nullable")]
     expires_in: u64,
 }
 
 /// The position of a publication; empty in a channel without history.
-#[derive(Serialize, Default)]
+#[derive(Serialize, Default, JsonSchema)]
 pub(crate) struct PublishReply {
+    /// The number of the publication in the channel's log.
     #[serde(skip_serializing_if = "is_zero")]
     offset: u64,
+    /// The log that the offset belongs to.
     #[serde(skip_serializing_if = "is_empty", serialize_with = "text")]
+    #[schemars(with = "String")]
     epoch: Epoch,
 }
 
@@ -108,6 +138,7 @@ impl Operation for PublishOperation {
     const SUMMARY: &'static str = "Publishes into a channel; with an `idempotency_key` it may be repeated";
     const RESULT: &'static str = "`offset`, `epoch` in a channel with history";
     const EXAMPLE: &'static str = r#"{"channel": "news", "data": {"headline": "Kick-off"}}"#;
+    const REPLY_EXAMPLE: &'static str = r#"{"offset": 1, "epoch": "aXk3bQpz"}"#;
     const ERRORS: &'static [Error] = PUBLISH_ERRORS;
     const SCOPE: OperationScope = OperationScope::AnyNode;
     const IS_IDEMPOTENT: bool = false;
@@ -149,12 +180,14 @@ const PUBLISH_ERRORS: &[Error] = &[
 ];
 
 /// The outcome of a broadcast in each channel, in the order of the request.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct BroadcastReply {
+    /// The outcomes.
     responses: Vec<ChannelOutcome>,
 }
 
-#[derive(Serialize)]
+/// The outcome in one channel.
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum ChannelOutcome {
     Result(PublishReply),
@@ -169,6 +202,12 @@ impl Operation for BroadcastOperation {
     const SUMMARY: &'static str = "Publishes the same into at most 10,000 channels, as `publish` does into one";
     const RESULT: &'static str = "`responses`, each with `result` or `error`";
     const EXAMPLE: &'static str = r#"{"channels": ["news", "sport"], "data": {"headline": "Kick-off"}}"#;
+    const REPLY_EXAMPLE: &'static str = r#"{
+        "responses": [
+            {"result": {"offset": 1, "epoch": "aXk3bQpz"}},
+            {"error": {"code": 102, "message": "unknown channel"}}
+        ]
+    }"#;
     const ERRORS: &'static [Error] = &[];
     const SCOPE: OperationScope = OperationScope::AnyNode;
     const IS_IDEMPOTENT: bool = false;

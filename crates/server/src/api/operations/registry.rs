@@ -2,9 +2,13 @@
 //! `names`, `count`, `members`, `groups`; `send`, `call` and `multi_call` to names and groups. The engine reads the
 //! parameters, because clients send the same to it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use touchline_engine::directory::{self, DirectoryRequest, RegistryMethod, Requester, client_from_text};
 use touchline_engine::{FieldKind, Response, field_kinds, field_names};
@@ -14,12 +18,19 @@ use touchline_registry::OwnerId;
 use crate::api::description::OperationScope;
 use crate::api::json::WrittenJson;
 use crate::api::operation::{Operation, OperationError};
+use crate::api::shapes::{
+    CallShape, ChangesShape, CountShape, EmptyShape, GroupsShape, MemberShape, MembersShape, NameShape, NamesShape,
+    SentShape,
+};
 use crate::node::Node;
 
-#[derive(Deserialize, Default)]
+/// What a backend says more than a client.
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 struct ForClient {
+    /// The id of the client that the backend acts for.
+    #[schemars(extend("format" = "uuid"))]
     client: String,
 }
 
@@ -40,11 +51,26 @@ fn kinds_of(method: RegistryMethod) -> Vec<FieldKind> {
     [directory::request_kinds(method), client].concat()
 }
 
-/// Each line: the type, the engine's method, whether it may be repeated, the fields of the result, errors, an example,
-/// and what it does.
+/// The schema of a method's request, as [`fields_of`].
+fn schema_of(method: RegistryMethod, generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = directory::request_schema(method, generator);
+    if method.acts_for_client()
+        && let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut)
+    {
+        let client = ForClient::json_schema(generator);
+        properties.extend(client.get("properties").and_then(Value::as_object).cloned().unwrap_or_default());
+        if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+            required.push("client".into());
+        }
+    }
+    schema
+}
+
+/// Each line: the type, the engine's method, the shape of its result, whether it may be repeated, the fields of the
+/// result, errors, an example of the request and of the result, and what it does.
 macro_rules! registry_operations {
-    ($($type:ident $method:ident $is_idempotent:literal $result:literal
-        [$($error:ident)*] $example:literal $summary:literal;)*) => {
+    ($($type:ident $method:ident $shape:ident $is_idempotent:literal $result:literal
+        [$($error:ident)*] $example:literal $reply_example:literal $summary:literal;)*) => {
         $(
             #[doc = concat!("[`RegistryMethod::", stringify!($method), "`] as an operation.")]
             pub(crate) struct $type;
@@ -54,13 +80,14 @@ macro_rules! registry_operations {
                 const SUMMARY: &'static str = $summary;
                 const RESULT: &'static str = $result;
                 const EXAMPLE: &'static str = $example;
+                const REPLY_EXAMPLE: &'static str = $reply_example;
                 const ERRORS: &'static [Error] =
                     &[$(Error::$error,)* Error::NO_SUCH_SCOPE, Error::CLUSTER_UNREACHABLE];
                 const SCOPE: OperationScope = scope_of(RegistryMethod::$method);
                 const IS_IDEMPOTENT: bool = $is_idempotent;
 
                 type Request<'a> = &'a RawValue;
-                type Reply = WrittenJson;
+                type Reply = WrittenJson<$shape>;
 
                 fn request_fields() -> Vec<&'static str> {
                     fields_of(RegistryMethod::$method)
@@ -70,7 +97,11 @@ macro_rules! registry_operations {
                     kinds_of(RegistryMethod::$method)
                 }
 
-                async fn run<'a>(node: &'a Node, request: &'a RawValue) -> Result<WrittenJson, OperationError> {
+                fn request_schema(generator: &mut SchemaGenerator) -> Schema {
+                    schema_of(RegistryMethod::$method, generator)
+                }
+
+                async fn run<'a>(node: &'a Node, request: &'a RawValue) -> Result<Self::Reply, OperationError> {
                     run(node, RegistryMethod::$method, request.get()).await
                 }
             }
@@ -83,69 +114,85 @@ macro_rules! registry_operations {
 }
 
 registry_operations! {
-    RegisterOperation Register true
+    RegisterOperation Register NameShape true
         "`name`, `client`, `node`, `meta`, `version`" [LIMIT_EXCEEDED NAME_TAKEN NOT_REGISTERED]
         r#"{"scope": "devices", "name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
+        r#"{"name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a", "version": "17640.0"}"#
         "Gives a name to a client";
-    UnregisterOperation Unregister true
+    UnregisterOperation Unregister EmptyShape true
         "" [NOT_REGISTERED]
         r#"{"scope": "devices", "name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
+        r#"{}"#
         "Takes a name from a client";
-    UpdateMetaOperation UpdateMeta true
+    UpdateMetaOperation UpdateMeta NameShape true
         "as `register`" [NOT_REGISTERED CHANGED]
         r#"{"scope": "devices", "name": "bike-7", "meta": {}, "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
+        r#"{"name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a", "version": "17640.0"}"#
         "Replaces the metadata of a name";
-    LookupOperation Lookup true
+    LookupOperation Lookup NameShape true
         "as `register`" [NOT_REGISTERED]
         r#"{"scope": "devices", "name": "bike-7"}"#
+        r#"{"name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a", "version": "17640.0"}"#
         "Tells which client has a name";
-    NamesOperation Names true
+    NamesOperation Names NamesShape true
         "`names`, `cursor` (none: that was all)" []
         r#"{"scope": "devices"}"#
+        r#"{"names": [{"name": "a",
+            "client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a", "version": "17640.0"}]}"#
         "Lists the names of a scope";
-    CountOperation Count true
+    CountOperation Count CountShape true
         "`names`, `groups`, `members`, `nodes` with the `entries` of each" []
         r#"{"scope": "devices"}"#
+        r#"{"names": 1, "groups": 0, "members": 0, "nodes": [{"node": "a", "entries": 1}]}"#
         "Counts the entries of a scope";
-    JoinOperation Join true
+    JoinOperation Join EmptyShape true
         "" [LIMIT_EXCEEDED NOT_REGISTERED]
         r#"{"scope": "devices", "group": "bikes", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
+        r#"{}"#
         "Puts a client into a group";
-    LeaveOperation Leave true
+    LeaveOperation Leave EmptyShape true
         "" [NOT_REGISTERED]
         r#"{"scope": "devices", "group": "bikes", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
+        r#"{}"#
         "Takes a client out of a group";
-    MembersOperation Members true
+    MembersOperation Members MembersShape true
         "`members`, `count` (exact), `sample` (there are more than `members_limit`); of a page `cursor`"
         []
         r#"{"scope": "devices", "group": "bikes"}"#
+        r#"{"members": [{"client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a"}], "count": 1}"#
         "Lists the members of a group";
-    MemberOperation Member true
+    MemberOperation Member MemberShape true
         "`client`, `node`, `meta`" [NOT_REGISTERED]
         r#"{"scope": "devices", "group": "bikes", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
+        r#"{"client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a"}"#
         "Tells what a group knows of one member";
-    GroupsOperation Groups true
+    GroupsOperation Groups GroupsShape true
         "`groups` with `count`, `cursor` (none: that was all)" []
         r#"{"scope": "devices"}"#
+        r#"{"groups": [{"group": "bikes", "count": 2}]}"#
         "Lists the groups of a scope";
-    ChangesOperation Changes true
+    ChangesOperation Changes ChangesShape true
         "`changes`, `offset`, `epoch`, `more`, or `list`" [NOT_AVAILABLE]
         r#"{"scope": "devices"}"#
+        r#"{"offset": 0, "epoch": "4f1c0a7e", "changes": []}"#
         "Reads what has changed in a scope since a position";
-    SendOperation Send false
+    SendOperation Send SentShape false
         "`sent` (to how many); with `store_for`: `id`, `expires_at` (Unix milliseconds)"
         [NOT_AVAILABLE TOO_MANY_REQUESTS NOT_REGISTERED CALLEE_GONE STORE_UNAVAILABLE INBOX_FULL]
         r#"{"scope": "devices", "name": "bike-7", "data": {"unlock": true}}"#
+        r#"{"sent": 1}"#
         "Sends a message to a name or a group";
-    CallOperation Call false
+    CallOperation Call CallShape false
         "`data`, or the client's own `error`; of a group `replies`, `silent`"
         [NOT_REGISTERED CALL_TIMEOUT CALLEE_GONE TOO_MANY_CALLS]
         r#"{"scope": "devices", "name": "bike-7", "data": {"where": true}}"#
+        r#"{"data": {"at": "depot"}}"#
         "Calls a name or a group and waits for the answer";
-    MultiCallOperation MultiCall false
+    MultiCallOperation MultiCall CallShape false
         "as `call`"
         [NOT_REGISTERED CALL_TIMEOUT CALLEE_GONE TOO_MANY_CALLS]
         r#"{"scope": "devices", "group": "bikes", "data": {"where": true}}"#
+        r#"{"replies": [{"client": "5b23579a-9066-444b-bfc3-000100000000", "data": {"at": "depot"}}], "silent": []}"#
         "Is another name of `call`";
 }
 
@@ -159,7 +206,7 @@ fn longest_call_ms(request_timeout: Duration) -> u64 {
 ///
 /// # Errors
 /// Those of the operation; 4009 while the entries of other nodes have not arrived, when one of them may be the answer.
-async fn run(node: &Node, method: RegistryMethod, params: &str) -> Result<WrittenJson, OperationError> {
+async fn run<S>(node: &Node, method: RegistryMethod, params: &str) -> Result<WrittenJson<S>, OperationError> {
     let is_unsettled = node.is_unsettled();
     if is_unsettled && method.reads_all_nodes() {
         return Err(Error::CLUSTER_UNREACHABLE.into());
@@ -168,16 +215,31 @@ async fn run(node: &Node, method: RegistryMethod, params: &str) -> Result<Writte
     if is_unsettled && answer.as_ref().is_err_and(|error| *error == Error::NOT_REGISTERED) {
         return Err(Error::CLUSTER_UNREACHABLE.into());
     }
-    Ok(answer?)
+    match answer {
+        Ok(json) => Ok(WrittenJson::of(json)),
+        Err(error) if error == Error::BAD_REQUEST => {
+            Err(OperationError { field: misread(method, params), ..error.into() })
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
-async fn run_directory(node: &Node, method: RegistryMethod, params: &str) -> Result<WrittenJson, Error> {
+/// The field of a request that is of another type; None = no single one is.
+fn misread(method: RegistryMethod, params: &str) -> Option<&'static str> {
+    let members: BTreeMap<&str, &RawValue> = serde_json::from_str(params).unwrap_or_default();
+    directory::request_fields(method).iter().copied().find(|name| {
+        let alone = members.get(name).and_then(|value| serde_json::to_string(&BTreeMap::from([(name, value)])).ok());
+        alone.is_some_and(|alone| !directory::is_readable(method, &alone))
+    })
+}
+
+async fn run_directory(node: &Node, method: RegistryMethod, params: &str) -> Result<Bytes, Error> {
     let mut request = directory::read(method, params, &node.session.scopes)?;
     if let DirectoryRequest::Call { timeout_ms, .. } = &mut request {
         *timeout_ms = (*timeout_ms).min(longest_call_ms(node.settings.http_server.request_timeout));
     }
     if let Some(answer) = node.session.scopes.answer(&request) {
-        return answer.map(|json| WrittenJson(json.into()));
+        return answer.map(Bytes::from);
     }
     let response = if method.acts_for_client() {
         let ForClient { client } = serde_json::from_str(params).map_err(|_| Error::BAD_REQUEST)?;
@@ -188,7 +250,7 @@ async fn run_directory(node: &Node, method: RegistryMethod, params: &str) -> Res
         node.request_directory(requester, request).await
     };
     match response {
-        Response::Directory(reply) => Ok(WrittenJson(reply.json())),
+        Response::Directory(reply) => Ok(reply.json()),
         Response::Refused(error) => Err(error),
         _ => Err(Error::INTERNAL),
     }

@@ -1,19 +1,22 @@
 //! `rpc`: applications define its methods, and this server has none yet.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use touchline_protocol::Error;
 
 use crate::api::description::OperationScope;
 use crate::api::json::EmptyReply;
 use crate::api::operation::{Operation, OperationError};
-use crate::api::params::nullable;
+use crate::api::params::{nullable, nullable_fields};
 use crate::node::Node;
 
 /// Calls a method of the application.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(extend("required" = ["method"]), transform = nullable_fields)]
 pub(crate) struct RpcRequest {
+    /// The method.
     #[serde(deserialize_with = "nullable")]
     method: String,
 }

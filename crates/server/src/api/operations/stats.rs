@@ -1,5 +1,6 @@
 //! `stats_audience`, `stats_top`, `stats_events`: statistics of the past. Times are Unix seconds.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
@@ -9,7 +10,7 @@ use touchline_store::stats::{Curve, EventCount, Range, RankBy, RankedItem, Stats
 
 use crate::api::description::OperationScope;
 use crate::api::operation::{Operation, OperationError};
-use crate::api::params::{nullable, plain};
+use crate::api::params::{nullable, nullable_fields, plain};
 use crate::auth::NamedChannels;
 use crate::backend::store::refused;
 use crate::node::Node;
@@ -58,29 +59,47 @@ fn step_of(step: u64, range: Range, unit: u64) -> Result<u64, OperationError> {
 }
 
 /// Asks for the audience of a channel.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(transform = nullable_fields)]
 pub(crate) struct AudienceRequest {
+    /// The channel.
     #[serde(deserialize_with = "nullable")]
     channel: String,
+    /// Where the range begins, Unix seconds; 0 = an hour before its end.
+    #[serde(deserialize_with = "nullable")]
     from: u64,
+    /// Where the range ends, Unix seconds, exclusive; 0 = now. It is at most 366 days long.
+    #[serde(deserialize_with = "nullable")]
     to: u64,
+    /// Seconds of a point, a multiple of 60; 0 = 60.
+    #[serde(deserialize_with = "nullable")]
+    #[schemars(range(max = STEP_MAX))]
     step: u64,
 }
 
-#[derive(Serialize)]
+/// The audience of a channel by time.
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct AudienceReply {
+    /// The steps.
     points: Vec<AudiencePoint>,
+    /// The most connections at one time.
     peak: u64,
+    /// Different users, about.
     users: u64,
 }
 
-#[derive(Serialize)]
+/// The audience in one step.
+#[derive(Serialize, JsonSchema)]
 struct AudiencePoint {
+    /// When the step begins, Unix seconds.
     time: u64,
+    /// Connections at the end of the step.
     current: u64,
+    /// The most connections at one time.
     peak: u64,
+    /// Different users, about.
     users: u64,
 }
 
@@ -92,6 +111,8 @@ impl Operation for StatsAudienceOperation {
     const SUMMARY: &'static str = "Tells the audience of a channel by time, in steps of minutes";
     const RESULT: &'static str = "`points`: `time`, `current`, `peak`, `users`; `peak`, `users`";
     const EXAMPLE: &'static str = r#"{"channel": "match:42", "from": 1764010800, "to": 1764018000}"#;
+    const REPLY_EXAMPLE: &'static str =
+        r#"{"points": [{"time": 1764010800, "current": 2, "peak": 3, "users": 2}], "peak": 3, "users": 2}"#;
     const ERRORS: &'static [Error] = STATS_ERRORS;
     const SCOPE: OperationScope = OperationScope::AnyNode;
     const IS_IDEMPOTENT: bool = true;
@@ -122,25 +143,35 @@ impl Operation for StatsAudienceOperation {
 }
 
 /// Asks for a ranking.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(transform = nullable_fields)]
 pub(crate) struct TopRequest {
     /// What is ranked; empty = channels.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(extend("enum" = ["", "channels", "namespaces", "events", "transports", "agents", "codes"]))]
     of: String,
+    /// Where the range begins, Unix seconds; 0 = an hour before its end.
+    #[serde(deserialize_with = "nullable")]
     from: u64,
+    /// Where the range ends, Unix seconds, exclusive; 0 = now. It is at most 366 days long.
+    #[serde(deserialize_with = "nullable")]
     to: u64,
+    /// Lines of the ranking, 1,000 at most; 0 = 10.
+    #[serde(deserialize_with = "nullable")]
     limit: usize,
 }
 
-#[derive(Serialize)]
+/// A ranking.
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct TopReply {
+    /// The lines, the most first.
     top: Vec<TopLine>,
 }
 
 /// A line of a ranking; the fields depend on what is ranked.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 enum TopLine {
     Channel { channel: String, peak: u64, minutes: u64 },
@@ -173,6 +204,7 @@ impl Operation for StatsTopOperation {
         "Ranks `of`: `channels`, `namespaces`, `events`, `transports`, `agents` or `codes`, the most first";
     const RESULT: &'static str = "`top`, each with the name and two figures";
     const EXAMPLE: &'static str = r#"{"of": "channels", "limit": 10}"#;
+    const REPLY_EXAMPLE: &'static str = r#"{"top": [{"channel": "match:42", "peak": 3, "minutes": 120}]}"#;
     const ERRORS: &'static [Error] = STATS_ERRORS;
     const SCOPE: OperationScope = OperationScope::AnyNode;
     const IS_IDEMPOTENT: bool = true;
@@ -200,9 +232,10 @@ impl Operation for StatsTopOperation {
 }
 
 /// Asks for the events that clients have reported.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
+#[schemars(transform = nullable_fields)]
 pub(crate) struct EventsRequest {
     /// The name of the events; empty = all.
     #[serde(deserialize_with = "nullable")]
@@ -210,24 +243,37 @@ pub(crate) struct EventsRequest {
     /// A property that the events are counted by; empty = none.
     #[serde(deserialize_with = "nullable")]
     by: String,
+    /// Where the range begins, Unix seconds; 0 = an hour before its end.
+    #[serde(deserialize_with = "nullable")]
     from: u64,
+    /// Where the range ends, Unix seconds, exclusive; 0 = now. It is at most 366 days long.
+    #[serde(deserialize_with = "nullable")]
     to: u64,
+    /// Seconds of a point; 0 = 60.
+    #[serde(deserialize_with = "nullable")]
+    #[schemars(range(max = STEP_MAX))]
     step: u64,
 }
 
-#[derive(Serialize)]
+/// Events by time.
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct EventsReply {
+    /// The counts.
     points: Vec<EventPoint>,
 }
 
-#[derive(Serialize)]
+/// How many events of one kind there were in one step.
+#[derive(Serialize, JsonSchema)]
 struct EventPoint {
+    /// When the step begins, Unix seconds.
     time: u64,
+    /// The name of the events.
     #[serde(skip_serializing_if = "String::is_empty")]
     event: String,
     /// None = no property was asked for; `Some(None)` = these events don't have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<Option<Box<RawValue>>>,
+    /// How many there were.
     count: u64,
 }
 
@@ -239,6 +285,8 @@ impl Operation for StatsEventsOperation {
     const SUMMARY: &'static str = "Counts the events that clients have reported, by time and by a property";
     const RESULT: &'static str = "`points`: `time`, `event`, `value`, `count`";
     const EXAMPLE: &'static str = r#"{"event": "goal_seen", "by": "team"}"#;
+    const REPLY_EXAMPLE: &'static str =
+        r#"{"points": [{"time": 1764010800, "event": "goal_seen", "value": "home", "count": 7}]}"#;
     const ERRORS: &'static [Error] = STATS_ERRORS;
     const SCOPE: OperationScope = OperationScope::AnyNode;
     const IS_IDEMPOTENT: bool = true;

@@ -37,7 +37,7 @@ pub(super) fn check(
         None => node.origins.allow_unnamed(text(SEC_FETCH_SITE)),
     };
     if !is_allowed {
-        node.log_refused_request(peer, headers, StatusCode::FORBIDDEN, origin::NOT_ALLOWED);
+        node.log_refused_request(peer, headers, StatusCode::FORBIDDEN, origin::NOT_ALLOWED, "");
         return Err(respond::text(StatusCode::FORBIDDEN, "this origin is not in client.allowed_origins\n").into());
     }
     let is_named = node.origins.name(text(ORIGIN), host);

@@ -89,7 +89,7 @@ fn log_and_refuse(
     refusal: HandshakeRefusal,
 ) -> RefusalResponse {
     if refusal == HandshakeRefusal::Origin {
-        node.log_refused_request(peer, request.headers(), StatusCode::FORBIDDEN, origin::NOT_ALLOWED);
+        node.log_refused_request(peer, request.headers(), StatusCode::FORBIDDEN, origin::NOT_ALLOWED, "");
     }
     refuse(refusal)
 }

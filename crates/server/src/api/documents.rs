@@ -1,0 +1,43 @@
+//! What the server API says of itself: `GET /api/openapi.json` and `GET /api/errors`.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+
+use super::catalogue::Catalogue;
+use super::openapi;
+use super::version::VERSIONS;
+
+/// A document that a caller can read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Document {
+    /// `openapi.json`: every operation, of one version.
+    OpenApi,
+    /// `errors`: every error, and the codes of disconnects and unsubscribes.
+    Errors,
+}
+
+impl Document {
+    /// The document of this path, behind `/api/`; None = there is none.
+    pub(super) fn named(path: &str) -> Option<Self> {
+        match path {
+            "openapi.json" => Some(Document::OpenApi),
+            "errors" => Some(Document::Errors),
+            _ => None,
+        }
+    }
+
+    /// The document, as JSON. It is written when it is first asked for, and kept.
+    pub(super) fn text(self, version: u16) -> Bytes {
+        static OPEN_API: [OnceLock<Bytes>; VERSIONS.len()] = [const { OnceLock::new() }; VERSIONS.len()];
+        static ERRORS: OnceLock<Bytes> = OnceLock::new();
+        let json = |value: &dyn Fn() -> serde_json::Value| Bytes::from(value().to_string());
+        match self {
+            Document::OpenApi => {
+                let index = VERSIONS.iter().position(|known| known.number == version).unwrap_or_default();
+                OPEN_API[index].get_or_init(|| json(&|| openapi::document(version))).clone()
+            }
+            Document::Errors => ERRORS.get_or_init(|| json(&|| serde_json::json!(Catalogue::new()))).clone(),
+        }
+    }
+}

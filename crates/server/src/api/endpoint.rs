@@ -1,0 +1,255 @@
+//! What answers `/api`: who calls, in which version, by which operation or document; how each refusal looks.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use hyper::header::{ALLOW, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request, StatusCode};
+use touchline_engine::TokenError;
+use touchline_protocol::Error;
+
+use super::documents::Document;
+use super::operation::OperationError;
+use super::operations::publish::is_publish;
+use super::reply::{ApiReply, ErrorMode};
+use super::request_id::{X_REQUEST_ID, request_id};
+use super::serve::serve;
+use super::version::{Negotiated, UNNAMED, VERSIONS, negotiate};
+use crate::auth::ApiCaller;
+use crate::node::Node;
+use crate::runtime::refusals::RefusalLine;
+use crate::transport::http::Origin;
+use crate::transport::http::body::RequestBody;
+use crate::transport::http::respond::{self, HttpResponse};
+
+static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+static X_CENTRIFUGO_ERROR_MODE: HeaderName = HeaderName::from_static("x-centrifugo-error-mode");
+
+/// What one request asks for, and how it wants to be answered.
+struct Asked<'a> {
+    mode: ErrorMode,
+    form: Negotiated,
+    id: &'a HeaderValue,
+}
+
+impl Asked<'_> {
+    fn id(&self) -> &str {
+        self.id.to_str().unwrap_or_default()
+    }
+
+    /// An answer in the caller's form.
+    fn answer(&self, reply: ApiReply) -> HttpResponse {
+        respond::body(reply.status(self.mode), self.form.content_type, reply.into_body(self.mode))
+    }
+
+    /// The answer to a request that never reaches an operation.
+    fn turn_away(&self, status: StatusCode, refusal: impl Into<OperationError>, detail: &str) -> HttpResponse {
+        let mut response = self.answer(ApiReply::turned_away(refusal.into(), detail));
+        *response.status_mut() = status;
+        response
+    }
+}
+
+/// Answers a request of the server API.
+pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
+    if origin.node.settings.http_api.disabled {
+        return respond::text(StatusCode::NOT_FOUND, "not found\n");
+    }
+    let id = request_id(request.headers());
+    let mut response = answer_as(origin, request, &id).await;
+    response.headers_mut().insert(X_REQUEST_ID.clone(), id);
+    response
+}
+
+/// Answers a request that has this id.
+async fn answer_as(origin: &Origin, request: Request<RequestBody>, id: &HeaderValue) -> HttpResponse {
+    let Origin { node, pass, .. } = origin;
+    let started_us = node.clock.elapsed_us();
+    let mode = match request.headers().get(&X_CENTRIFUGO_ERROR_MODE).map(|mode| mode.as_bytes()) {
+        Some(b"transport") => ErrorMode::Transport,
+        _ => ErrorMode::Inside,
+    };
+    let method = request.uri().path().strip_prefix("/api").unwrap_or_default().trim_start_matches('/').to_owned();
+    let mut asked = Asked { mode, form: UNNAMED, id };
+    let document = Document::named(&method);
+    let allowed: &[Method] = if document.is_some() { &[Method::GET, Method::HEAD] } else { &[Method::POST] };
+    if !allowed.contains(request.method()) {
+        return method_not_allowed(&asked, allowed);
+    }
+    let caller = match authorize(node, &request) {
+        Ok(caller) => caller,
+        Err(refusal) => return refuse_caller(origin, request.headers(), &asked, &refusal),
+    };
+    pass.settle();
+    caller.requests.fetch_add(1, Relaxed);
+    match negotiate(request.headers()) {
+        Some(form) => asked.form = form,
+        None => return no_such_version(&asked),
+    }
+    if let Some(document) = document {
+        return respond::body(StatusCode::OK, asked.form.content_type, document.text(asked.form.version));
+    }
+    let (body, _budget) = match request.into_body().read(node.settings.http_api.body_size_limit).await {
+        Ok(read) => read,
+        Err(status) => {
+            let why = "the body is larger than http_api.body_size_limit, or broken off";
+            return asked.turn_away(status, Error::BAD_REQUEST, why);
+        }
+    };
+    let reply = serve(node, &caller.rights, &method, &body, asked.form.version).await.unwrap_or_else(|malformed| {
+        node.metrics_here().count_error(Error::BAD_REQUEST.code);
+        let refusal = OperationError { field: malformed.field, ..Error::BAD_REQUEST.into() };
+        ApiReply::turned_away(refusal, malformed.to_string())
+    });
+    if is_publish(&method) {
+        let latency = &node.shards[usize::from(origin.shard)].metrics.publish_latency;
+        latency.observe_us(node.clock.elapsed_us().saturating_sub(started_us));
+    }
+    let of_path = reply.refusal.iter().filter(|_| reply.refused.is_empty()).map(|refusal| (&method, refusal));
+    let of_batch = reply.refused.iter().map(|(operation, refusal)| (operation, refusal));
+    for (operation, refusal) in of_path.chain(of_batch) {
+        log_refused_operation(origin, caller, &asked, operation, refusal);
+    }
+    asked.answer(reply)
+}
+
+/// The answer to a request whose HTTP method the path does not have.
+fn method_not_allowed(asked: &Asked<'_>, allowed: &[Method]) -> HttpResponse {
+    let names = allowed.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
+    let detail = format!("the path takes {names}");
+    let mut response = asked.turn_away(StatusCode::METHOD_NOT_ALLOWED, Error::METHOD_NOT_FOUND, &detail);
+    if let Ok(names) = HeaderValue::try_from(names) {
+        response.headers_mut().insert(ALLOW, names);
+    }
+    response
+}
+
+/// The answer to a caller whose `Accept` leaves no version.
+fn no_such_version(asked: &Asked<'_>) -> HttpResponse {
+    let names: Vec<&str> = VERSIONS.iter().map(|version| version.media_type).collect();
+    let detail = format!("Accept must allow application/json or one of {}", names.join(", "));
+    asked.turn_away(StatusCode::NOT_ACCEPTABLE, Error::NO_SUCH_VERSION, &detail)
+}
+
+/// Logs why the server API refused an operation, where the caller or the configuration is the cause.
+fn log_refused_operation(
+    origin: &Origin,
+    caller: &ApiCaller,
+    asked: &Asked<'_>,
+    operation: &str,
+    refusal: &OperationError,
+) {
+    let cause = match refusal.error {
+        Error::UNKNOWN_CHANNEL => "server API: the namespace of the channel is not in channel.namespaces",
+        Error::NOT_AVAILABLE if refusal.field.is_some() => {
+            "server API: the operation cannot do what the field asks for"
+        }
+        Error::NOT_AVAILABLE => {
+            "server API: what the operation needs is not switched on (for the namespace, or in [store])"
+        }
+        Error::METHOD_NOT_FOUND => "server API: there is no operation of this name",
+        _ if refusal.denied.is_some() => "server API: the key may not use the operation, or not in this channel",
+        Error::BAD_REQUEST => {
+            "server API: a field is missing, empty, too long, out of range or contradicts another one"
+        }
+        _ => return,
+    };
+    let (code, address) = (refusal.error.code, Some(origin.remote.address));
+    origin.node.log_refusal(&RefusalLine {
+        cause,
+        code,
+        address,
+        operation: operation.get(..32).unwrap_or(operation),
+        field: refusal.field.unwrap_or_default(),
+        key: &caller.name,
+        request_id: asked.id(),
+        ..RefusalLine::default()
+    });
+}
+
+/// Why a caller is not served.
+enum CallerRefusal {
+    /// It has shown no key, or a wrong one: why, for the log, and what it is told.
+    Unauthorized(&'static str, &'static str),
+    /// Nobody can tell yet whether its token is good.
+    Unavailable(&'static str),
+}
+
+/// Finds who sends a request, by a key or a token of the server API in it.
+///
+/// # Errors
+/// Why neither is accepted.
+fn authorize<'n>(node: &'n Node, request: &Request<RequestBody>) -> Result<&'n ApiCaller, CallerRefusal> {
+    let access = &node.access.api;
+    if let Some(anybody) = access.anybody() {
+        return Ok(anybody);
+    }
+    let headers = request.headers();
+    if let Some(caller) = headers.get(&X_API_KEY).and_then(|shown| access.of_key(shown.as_bytes())) {
+        return Ok(caller);
+    }
+    let in_authorization = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(7));
+    let mut is_shown = headers.contains_key(&X_API_KEY);
+    let mut refused_token = None;
+    if let Some((scheme, shown)) = in_authorization {
+        is_shown = true;
+        if scheme.eq_ignore_ascii_case(b"apikey ")
+            && let Some(caller) = access.of_key(shown)
+        {
+            return Ok(caller);
+        }
+        if scheme.eq_ignore_ascii_case(b"bearer ")
+            && let Some(found) = by_token(node, shown)
+        {
+            match found {
+                Ok(caller) => return Ok(caller),
+                Err(refusal) => refused_token = Some(refusal),
+            }
+        }
+    }
+    let query = request.uri().query().unwrap_or_default();
+    for (_, shown) in form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "api_key") {
+        is_shown = true;
+        if let Some(caller) = access.of_key(shown.as_bytes()) {
+            return Ok(caller);
+        }
+    }
+    if let Some(refusal) = refused_token {
+        return Err(refusal);
+    }
+    Err(if is_shown {
+        CallerRefusal::Unauthorized(
+            "server API: the key that was sent is none of http_api.key and http_api.keys",
+            "the key that was sent is none of http_api.key and http_api.keys",
+        )
+    } else {
+        CallerRefusal::Unauthorized(
+            "server API: no key was sent (header X-API-Key)",
+            "send the key of http_api.key as X-API-Key",
+        )
+    })
+}
+
+/// The caller who shows a token; None = tokens are not taken.
+fn by_token<'n>(node: &'n Node, shown: &[u8]) -> Option<Result<&'n ApiCaller, CallerRefusal>> {
+    let token = std::str::from_utf8(shown.trim_ascii()).unwrap_or_default();
+    let found = node.access.api.of_token(token, node.clock.now_ms() / 1_000)?;
+    let text = "the token that was sent is not good for http_api.jwks";
+    Some(found.map_err(|error| match error {
+        TokenError::Expired => CallerRefusal::Unauthorized("server API: exp of the token has passed", text),
+        TokenError::Invalid(cause) => CallerRefusal::Unauthorized(cause, text),
+        TokenError::Unavailable(cause) => CallerRefusal::Unavailable(cause),
+    }))
+}
+
+/// Answers a caller who is not served, and logs why.
+fn refuse_caller(origin: &Origin, headers: &HeaderMap, asked: &Asked<'_>, refusal: &CallerRefusal) -> HttpResponse {
+    let (status, cause, error, detail) = match refusal {
+        CallerRefusal::Unauthorized(cause, detail) => (StatusCode::UNAUTHORIZED, cause, Error::UNAUTHORIZED, *detail),
+        CallerRefusal::Unavailable(cause) => {
+            let detail = "the keys of http_api.jwks cannot be had now: try again";
+            (StatusCode::SERVICE_UNAVAILABLE, cause, Error::INTERNAL, detail)
+        }
+    };
+    origin.node.log_refused_request(origin.remote, headers, status, cause, asked.id());
+    asked.turn_away(status, error, detail)
+}
