@@ -206,7 +206,8 @@ fn a_refresh_by_the_backend_waits_too() {
     answer(&mut story, START_S + 1_000);
     story.at(500_000);
     assert_eq!(story.questions.len(), 0, "it was prolonged");
-    assert_eq!(story.code("ann", r#"{"id":9,"rpc":{"method":"none"}}"#), 104);
+    story.received("ann");
+    assert_eq!(story.code("ann", r#"{"id":9,"rpc":{"method":"none"}}"#), 108, "it is served");
 }
 
 #[test]
