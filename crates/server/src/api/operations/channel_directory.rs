@@ -244,6 +244,10 @@ impl Operation for ChannelsSimilarOperation {
     type Request<'a> = SimilarRequest;
     type Reply = FoundReply;
 
+    fn channels<'r>(request: &'r SimilarRequest) -> NamedChannels<'r> {
+        NamedChannels::One(&request.channel)
+    }
+
     async fn run(node: &Node, request: SimilarRequest) -> Result<FoundReply, OperationError> {
         plain("channel", [&request.channel])?;
         list(node, Search::Similar { channel: request.channel, limit: page(request.limit) }).await
