@@ -256,8 +256,9 @@ pub fn expiry(exp: Option<u64>, expire_at: Option<u64>) -> Option<u64> {
 /// Seconds as a whole or a decimal number: some libraries write `exp` with a fraction.
 fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let number = Option::<f64>::deserialize(deserializer)?;
-    // The cast saturates: below zero is zero, beyond the range is its end.
-    Ok(number.map(|seconds| seconds as u64))
+    // The cast saturates at the end of the range. Zero alone has a meaning of its own: what is no whole second, or
+    // before 1970, has passed.
+    Ok(number.map(|seconds| if seconds == 0.0 { 0 } else { (seconds as u64).max(1) }))
 }
 
 /// A claim that only bans look at: one that has another type than it should refuses no token.
@@ -312,5 +313,12 @@ mod tests {
         assert_eq!(expiry(Some(5), None), Some(5));
         assert_eq!(expiry(Some(5), Some(9)), Some(9));
         assert_eq!(expiry(Some(5), Some(0)), None);
+        for (written, expected) in
+            [("0", None), ("-0.0", None), ("-1", Some(1)), ("0.5", Some(1)), ("1e300", Some(u64::MAX))]
+        {
+            let claims: ConnectionClaims =
+                serde_json::from_str(&format!(r#"{{"expire_at":{written}}}"#)).expect("JSON");
+            assert_eq!(expiry(claims.exp, claims.expire_at), expected, "{written}");
+        }
     }
 }

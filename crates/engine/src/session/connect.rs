@@ -188,7 +188,6 @@ impl Session {
         token: &str,
         context: &mut Context<'_>,
     ) -> Result<ConnectionClaims, ConnectRefusal> {
-        let settings = &context.node.client;
         if !token.is_empty() {
             let claims = match connection_claims(&*context.node.verifier, token, context.now_s()) {
                 Ok(claims) => claims,
@@ -205,11 +204,10 @@ impl Session {
                     return Err(ConnectRefusal::Error(Error::INTERNAL));
                 }
             };
-            if claims.sub.is_empty() && settings.disallow_anonymous_connection_tokens {
-                context.because("the token has no sub, and client.disallow_anonymous_connection_tokens is on", "");
-                return Err(ConnectRefusal::Disconnect(Disconnect::PERMISSION_DENIED));
-            }
-            return Ok(claims);
+            return match refused_anonymous(&claims, context) {
+                Some(refusal) => Err(ConnectRefusal::Disconnect(refusal)),
+                None => Ok(claims),
+            };
         }
         self.authenticate_without_token(context, &mut ()).map_err(ConnectRefusal::Disconnect)
     }
@@ -528,4 +526,13 @@ impl ServerSubscription {
             expire_at_s: 0,
         })
     }
+}
+
+/// How the connection token of nobody is refused, at connect and at refresh; None = it is not.
+pub(super) fn refused_anonymous(claims: &ConnectionClaims, context: &mut Context<'_>) -> Option<Disconnect> {
+    if !claims.sub.is_empty() || !context.node.client.disallow_anonymous_connection_tokens {
+        return None;
+    }
+    context.because("the token has no sub, and client.disallow_anonymous_connection_tokens is on", "");
+    Some(Disconnect::PERMISSION_DENIED)
 }

@@ -8,6 +8,7 @@ use touchline_protocol::command::SubRefreshCommand;
 use touchline_protocol::message::Reply;
 use touchline_protocol::{Disconnect, Error, data};
 
+use super::connect::refused_anonymous;
 use super::context::Context;
 use super::refusal::{OTHER_CHANNEL, OTHER_USER, TOKEN_EXPIRED};
 use super::state::Session;
@@ -42,6 +43,9 @@ impl Session {
                 return context.disconnect(why);
             }
         };
+        if let Some(refusal) = refused_anonymous(&claims, context) {
+            return context.disconnect(refusal);
+        }
         if !self.may_prolong(command, claims.shown(), context) {
             return;
         }
