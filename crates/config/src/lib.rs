@@ -43,6 +43,7 @@
 mod check;
 mod configuration;
 mod finding;
+mod item_path;
 pub mod keys;
 #[cfg(test)]
 mod limits;

@@ -2,10 +2,13 @@
 
 use std::collections::HashSet;
 
-use super::names::is_key_name;
+use touchline_engine::{ClientSettings, TokenProvider};
+
+use super::tokens::unproven_source;
 use crate::finding::Finding;
+use crate::item_path::{is_key_name, item_path};
 use crate::keys::API_KEYS;
-use crate::settings::HttpApiSettings;
+use crate::settings::{ApiJwksSettings, HttpApiSettings};
 
 /// Shortest API key that can't be guessed, bytes.
 const API_KEY_LEN_MIN: usize = 16;
@@ -13,7 +16,7 @@ const API_KEY_LEN_MIN: usize = 16;
 const TAKEN: [&str; 3] = ["default", "insecure", "jwks"];
 
 /// Checks who may call the server API.
-pub(super) fn check(api: &HttpApiSettings, findings: &mut Vec<Finding>) {
+pub(super) fn check(api: &HttpApiSettings, client: &ClientSettings, findings: &mut Vec<Finding>) {
     if api.insecure && !api.disabled {
         let text = "http_api.insecure: any client that reaches the port can publish and disconnect";
         findings.push(Finding::warning(text, None));
@@ -33,14 +36,47 @@ pub(super) fn check(api: &HttpApiSettings, findings: &mut Vec<Finding>) {
                     users too, could use the server API";
         findings.push(Finding::error(text, None));
     }
+    if jwks.enabled {
+        let is_plain = jwks.insecure_skip_jwks_endpoint_safety_check;
+        unproven_source("http_api.jwks", "endpoint", &jwks.endpoint, is_plain, &jwks.tls, findings);
+        tokens_of_clients(jwks, client, findings);
+    }
+}
+
+/// Refuses to take every token of a client for a key. What tells them apart is the audience or the scope.
+fn tokens_of_clients(jwks: &ApiJwksSettings, client: &ClientSettings, findings: &mut Vec<Finding>) {
+    let own = &client.subscription_token;
+    let sections = [("client.token", &client.token, true), ("client.subscription_token", &own.token, own.enabled)];
+    for (section, token, _) in sections.into_iter().filter(|(.., is_on)| *is_on) {
+        let providers = token.jwks.providers.iter().filter(|provider| token.jwks.enabled && provider.options.enabled);
+        let whole = (section.to_owned(), token.clone());
+        let all = providers
+            .map(|TokenProvider { name, options }| (format!("{section}.jwks.providers[{name}]"), options.token()));
+        for (section, of_clients) in std::iter::once(whole).chain(all) {
+            let is_same_issuer = jwks.issuer.is_empty()
+                || of_clients.issuer_regex.is_none() && of_clients.issuer.is_empty()
+                || of_clients.issuer == jwks.issuer;
+            let is_same = !jwks.endpoint.is_empty()
+                && of_clients.jwks_public_endpoint == jwks.endpoint
+                && of_clients.audience == jwks.audience
+                && of_clients.audience_regex.is_none();
+            if is_same && is_same_issuer && jwks.scope.trim().is_empty() {
+                let text = format!(
+                    "http_api.jwks: takes every token of {section}: its clients could do everything; \
+                     set scope, or an audience that tokens of clients have not"
+                );
+                findings.push(Finding::error(text, None));
+            }
+        }
+    }
 }
 
 fn keys(api: &HttpApiSettings, findings: &mut Vec<Finding>) {
     let mut names = HashSet::new();
     let mut secrets: HashSet<&str> = Some(api.key.as_str()).filter(|key| !key.is_empty()).into_iter().collect();
-    for named in &api.keys {
+    for (index, named) in api.keys.iter().enumerate() {
         let (name, options) = (named.name.as_str(), &named.options);
-        let path = format!("{API_KEYS}[{name}]");
+        let path = item_path(API_KEYS, index, name);
         let mut error = |text: &str| findings.push(Finding::error(format!("{path}{text}"), None));
         if !is_key_name(name) {
             error(".name: expected two or more of letters, digits and \"_\"");

@@ -5,11 +5,6 @@ pub(super) fn is_namespace_name(name: &str) -> bool {
     name.len() >= 2 && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
-/// The names of issuers, as Centrifugo has them, and of keys of the server API, which are values in metrics.
-pub(super) fn is_key_name(name: &str) -> bool {
-    name.len() >= 2 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-}
-
 /// Whether a text is the name of a header field: a token of HTTP (RFC 9110 section 5.6.2).
 pub(super) fn is_field_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))

@@ -18,7 +18,7 @@ const CHECK_DELAY_MIN: Duration = Duration::from_secs(1);
 /// Checks settings that were read without a fault.
 pub(crate) fn check(settings: &Settings, probes: &Probes, findings: &mut Vec<Finding>) {
     addresses(settings, findings);
-    api_keys::check(&settings.http_api, findings);
+    api_keys::check(&settings.http_api, &settings.client, findings);
     client(&settings.client, probes, findings);
     channels(settings, findings);
     pings(settings, findings);

@@ -1,13 +1,15 @@
 //! Tokens: keys that can verify something, and issuers that can be told apart.
 
 use std::collections::HashSet;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use touchline_engine::hook::ClientTlsSettings;
 use touchline_engine::{TokenProvider, TokenSettings};
 
-use super::names::is_key_name;
 use crate::finding::Finding;
+use crate::item_path::{is_key_name, item_path};
 use crate::pem::inline_pem;
 
 /// Shortest HMAC secret that is as strong as HS256, bytes (RFC 7518, 3.2).
@@ -23,6 +25,13 @@ pub(super) fn check(section: &str, token: &TokenSettings, findings: &mut Vec<Fin
         let text = "after the year 5000, is that meant? The time is in seconds";
         findings.push(Finding::warning(format!("{section}.hmac_previous_secret_key_valid_until: {text}"), None));
     }
+    if is_only_over(token) {
+        let text = "its time (hmac_previous_secret_key_valid_until) is over, and there is no other key";
+        findings.push(Finding::error(format!("{section}.hmac_previous_secret_key: {text}"), None));
+    }
+    let is_plain = token.insecure_skip_jwks_endpoint_safety_check;
+    let (endpoint, no_tls) = (&token.jwks_public_endpoint, ClientTlsSettings::default());
+    unproven_source(section, "jwks_public_endpoint", endpoint, is_plain, &no_tls, findings);
     let jwks = &token.jwks;
     let has_endpoint = !token.jwks_public_endpoint.is_empty();
     if jwks.enabled && has_endpoint {
@@ -38,6 +47,39 @@ pub(super) fn check(section: &str, token: &TokenSettings, findings: &mut Vec<Fin
     } else if !jwks.providers.is_empty() {
         let text = format!("{section}.jwks.providers: do nothing while {section}.jwks.enabled is off");
         findings.push(Finding::warning(text, None));
+    }
+}
+
+/// Whether the one key that is written is the secret before, and counts no more.
+fn is_only_over(token: &TokenSettings) -> bool {
+    let only = TokenSettings { hmac_previous_secret_key: String::new(), ..token.clone() };
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let until_s = token.hmac_previous_secret_key_valid_until;
+    token.has_written_keys() && !only.has_keys() && until_s > 0 && until_s < now_s
+}
+
+/// Warns of an endpoint of keys that somebody on the way could answer for: whoever does can forge tokens.
+pub(super) fn unproven_source(
+    section: &str,
+    key: &str,
+    endpoint: &str,
+    may_be_plain: bool,
+    tls: &ClientTlsSettings,
+    findings: &mut Vec<Finding>,
+) {
+    if tls.insecure_skip_verify && !endpoint.is_empty() {
+        let text = "whoever is on the way to the endpoint can replace the keys, and forge tokens";
+        findings.push(Finding::warning(format!("{section}.tls.insecure_skip_verify: {text}"), None));
+    }
+    // Of this machine it is no harm, and the server refuses the rest without the switch.
+    let host = endpoint.strip_prefix("http://").map(|rest| rest.split(['/', '?']).next().unwrap_or_default());
+    let is_here = |host: &str| {
+        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+        name == "localhost" || name == "[::1]" || name.starts_with("127.")
+    };
+    if may_be_plain && host.is_some_and(|host| !is_here(host)) {
+        let text = "is http:// on another machine: whoever is on the way can replace the keys, and forge tokens";
+        findings.push(Finding::warning(format!("{section}.{key}: {text}"), None));
     }
 }
 
@@ -88,10 +130,9 @@ fn claims(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) {
 /// Checks the names of issuers, whether they count or not.
 pub(super) fn names(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) {
     let mut names = HashSet::new();
-    for TokenProvider { name, .. } in &token.jwks.providers {
-        let mut error = |text: &str| {
-            findings.push(Finding::error(format!("{section}.jwks.providers[{name}].name: {text}"), None));
-        };
+    for (index, TokenProvider { name, .. }) in token.jwks.providers.iter().enumerate() {
+        let path = item_path(&format!("{section}.jwks.providers"), index, name);
+        let mut error = |text: &str| findings.push(Finding::error(format!("{path}.name: {text}"), None));
         if !is_key_name(name) {
             error("expected two or more of letters, digits and \"_\"");
         }
@@ -142,6 +183,8 @@ fn providers(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) 
         let (section, token) = (format!("{section}.jwks.providers[{name}]"), options.token());
         keys(&section, &token, findings);
         claims(&section, &token, findings);
+        let is_plain = token.insecure_skip_jwks_endpoint_safety_check;
+        unproven_source(&section, "endpoint", &options.endpoint, is_plain, &options.tls, findings);
     }
 }
 

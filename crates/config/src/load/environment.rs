@@ -6,7 +6,9 @@
 use super::secrets::{file_key, may_be_in_file};
 use super::tree::{ConfigNode, ConfigValue, Location};
 use crate::finding::Finding;
-use crate::keys::{KEYS, Key, LISTS, NAMESPACES, OPTIONS, WITHOUT_NAMESPACE};
+use crate::keys::{
+    API_KEYS, KEYS, Key, LISTS, NAMESPACES, OPTIONS, SUBSCRIPTION_TOKEN_PROVIDERS, TOKEN_PROVIDERS, WITHOUT_NAMESPACE,
+};
 use crate::nearest::nearest;
 use crate::unsupported::{UNSUPPORTED, UNSUPPORTED_OPTIONS};
 
@@ -40,9 +42,14 @@ fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut ConfigNode, findi
         return;
     }
     if let Some((path, _)) = LISTS.iter().find(|(path, _)| suffix == variable(path)) {
+        let is_list = value.trim_start().starts_with('[');
         match named_tables(value, &location, tree.get(path)) {
-            Some(list) => tree.set(path, list),
-            None => findings.push(Finding::error(format!("{path}: expected a JSON list or names"), Some(&location))),
+            Some(list) if is_list || !needs_secrets(path) => tree.set(path, list),
+            // A name in it may be a secret: a letter less, and the variable would be that of one.
+            _ if needs_secrets(path) => {
+                findings.push(Finding::error(format!("{path}: expected a JSON list"), Some(&location)));
+            }
+            _ => findings.push(Finding::error(format!("{path}: expected a JSON list or names"), Some(&location))),
         }
     } else if let Some(path) = path_of(suffix) {
         tree.set(&path, node);
@@ -60,6 +67,11 @@ fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut ConfigNode, findi
             .map_or(String::new(), |path| format!("; did you mean {}{}?", PREFIXES[1], variable(path)));
         findings.push(Finding::warning(format!("no key has this name{hint}"), Some(&location)));
     }
+}
+
+/// Whether the items of a list have secrets.
+fn needs_secrets(list: &str) -> bool {
+    [API_KEYS, TOKEN_PROVIDERS, SUBSCRIPTION_TOKEN_PROVIDERS].contains(&list)
 }
 
 /// The variable of a key, without its prefix.

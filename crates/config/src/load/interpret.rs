@@ -13,6 +13,7 @@ use touchline_engine::{ChannelOptions, Namespace, ProviderOptions, TokenProvider
 use super::tree::{ConfigNode, ConfigValue};
 use crate::configuration::Configuration;
 use crate::finding::{Finding, Severity};
+use crate::item_path::item_path;
 use crate::keys::{
     self, API_KEY_OPTIONS, API_KEYS, KEYS, Key, LISTS, NAMESPACES, OPTIONS, PROVIDER_OPTIONS, PROXIES, PROXY_OPTIONS,
     RPC_NAMESPACES, RPC_OPTIONS, SCOPE_OPTIONS, SCOPES, TOKEN_PROVIDERS, ValueKind, WITHOUT_NAMESPACE,
@@ -122,8 +123,8 @@ impl ConfigReader<'_> {
     }
 
     fn read_api_keys(&mut self, node: &ConfigNode) {
-        for (name, item) in self.named_tables(API_KEYS, node) {
-            let path = format!("{API_KEYS}[{name}]");
+        for (index, (name, item)) in self.named_tables(API_KEYS, node).into_iter().enumerate() {
+            let path = item_path(API_KEYS, index, &name);
             let mut options = ApiKeySettings::default();
             self.read_options(&path, &API_KEY_OPTIONS, &mut options, fields(item));
             self.configuration.settings.http_api.keys.push(NamedApiKey { name, options });
@@ -131,8 +132,8 @@ impl ConfigReader<'_> {
     }
 
     fn read_providers(&mut self, list: &'static str, node: &ConfigNode) {
-        for (name, item) in self.named_tables(list, node) {
-            let path = format!("{list}[{name}]");
+        for (index, (name, item)) in self.named_tables(list, node).into_iter().enumerate() {
+            let path = item_path(list, index, &name);
             let mut options = ProviderOptions::default();
             self.read_options(&path, &PROVIDER_OPTIONS, &mut options, fields(item));
             let client = &mut self.configuration.settings.client;

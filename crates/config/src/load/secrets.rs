@@ -10,6 +10,7 @@ use touchline_engine::setting::ValueKind;
 
 use super::tree::{ConfigNode, ConfigValue, Location};
 use crate::finding::Finding;
+use crate::item_path::item_path;
 use crate::keys::{KEYS, Key, LISTS, is_section};
 use crate::nearest::nearest;
 
@@ -39,6 +40,11 @@ fn is_path(key: &Key) -> bool {
     key.kind == ValueKind::Pem || PATHS.iter().any(|end| key.path.ends_with(end))
 }
 
+/// Whether the value of a key is a secret: public keys and certificates are none.
+fn is_secret(key: &Key) -> bool {
+    key.kind != ValueKind::Pem || PATHS.iter().any(|end| key.path.ends_with(end))
+}
+
 /// Replaces what names a file by the secret in it, and fills in credentials. A secret that is written twice stops the
 /// start: nobody could tell which of them counts.
 pub(super) fn apply(variables: &[(String, String)], tree: &mut ConfigNode, findings: &mut Vec<Finding>) {
@@ -48,11 +54,12 @@ pub(super) fn apply(variables: &[(String, String)], tree: &mut ConfigNode, findi
         apply_one(tree, key, &key.path, credential, findings);
     }
     for (list, keys) in LISTS {
-        for item in tree.list_mut(list).into_iter().flatten() {
+        for (index, item) in tree.list_mut(list).into_iter().flatten().enumerate() {
             let Some(name) = item.text("name").map(str::to_owned) else { continue };
             for key in keys.iter().filter(|key| may_be_in_file(key)) {
                 let credential = credentials.take(&format!("{list}.{name}.{}", key.path));
-                apply_one(item, key, &format!("{list}[{name}].{}", key.path), credential, findings);
+                let shown = format!("{}.{}", item_path(list, index, &name), key.path);
+                apply_one(item, key, &shown, credential, findings);
             }
         }
     }
@@ -87,7 +94,7 @@ fn apply_one(table: &mut ConfigNode, key: &Key, shown: &str, credential: Option<
     }
     match read(&path) {
         Ok(secret) => {
-            if is_readable_by_others(&path) {
+            if is_secret(key) && is_readable_by_others(&path) {
                 let text = format!("{what}: everybody on this machine can read the file, which holds a secret");
                 findings.push(Finding::warning(text, Some(&location)));
             }
@@ -104,8 +111,11 @@ fn apply_one(table: &mut ConfigNode, key: &Key, shown: &str, credential: Option<
 /// The text of a file, without the end of its last line.
 ///
 /// # Errors
-/// When it cannot be read, is empty, too large or not text.
+/// When it cannot be read, is no regular file (to open a pipe may take for ever), is empty, too large or not text.
 fn read(path: &Path) -> io::Result<String> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
     let mut text = String::new();
     File::open(path)?.take(SECRET_FILE_MAX + 1).read_to_string(&mut text)?;
     if text.len() as u64 > SECRET_FILE_MAX {

@@ -154,7 +154,9 @@ impl ConfigNode {
             node = found;
             if let (Some(item), ConfigValue::List(items)) = (item, &node.value) {
                 // Of two with one name, the second is the one too many.
-                let Some(found) = items.iter().rev().find(|found| found.text("name") == Some(item)) else { break };
+                let named = items.iter().rev().find(|found| found.text("name") == Some(item));
+                let numbered = || items.get(item.parse::<usize>().ok()?);
+                let Some(found) = named.or_else(numbered) else { break };
                 node = found;
             }
             location = Some(node.location.clone());

@@ -20,6 +20,14 @@ impl Directory {
         directory
     }
 
+    /// A pipe with a name.
+    fn pipe(&self) -> String {
+        let path = self.path("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().expect("the system has mkfifo");
+        assert!(made.success());
+        path
+    }
+
     fn path(&self, name: &str) -> String {
         self.0.join(name).display().to_string()
     }
@@ -73,7 +81,9 @@ fn a_file_of_a_secret_that_cannot_be_used_stops_the_start_and_is_not_shown() {
         (format!("{:?}", directory.path("empty")), "the file cannot be used: it is empty"),
         (format!("{:?}", directory.path("large")), too_large),
         (format!("{:?}", directory.path("none")), "the file cannot be used: No such file"),
-        (format!("{:?}", directory.0.display().to_string()), "the file cannot be used: Is a directory"),
+        (format!("{:?}", directory.0.display().to_string()), "the file cannot be used: it is not a regular file"),
+        // Nobody writes into it, so that it could never be read.
+        (format!("{:?}", directory.pipe()), "the file cannot be used: it is not a regular file"),
         // A secret that was written where its path belongs.
         ("\"tops3cret\"".to_owned(), "the file cannot be used: No such file"),
         ("7".to_owned(), "expected the path of a file, found a number"),
@@ -92,6 +102,8 @@ fn a_file_of_a_secret_that_cannot_be_used_stops_the_start_and_is_not_shown() {
     std::fs::set_permissions(directory.path("good"), std::fs::Permissions::from_mode(0o644)).expect("it is ours");
     let open = texts(&toml(&format!("http_api.key_file = {:?}", directory.path("good"))));
     assert!(open.len() == 1 && open[0].contains("everybody on this machine can read the file"), "{open:?}");
+    let public = texts(&toml(&format!("client.token.rsa_public_key_file = {:?}", directory.path("good"))));
+    assert_eq!(public, Vec::<String>::new(), "a public key is no secret");
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn issuers_that_cannot_be_told_apart_or_verify_nothing_are_refused() {
         ),
         (
             beside("k d", "issuer = \"x\"\nendpoint = \"https://x/keys\""),
-            Some("client.token.jwks.providers[k d].name: expected two or more of letters, digits and \"_\""),
+            Some("client.token.jwks.providers[1].name: expected two or more of letters, digits and \"_\""),
         ),
         (
             beside("kc", "issuer = \"x\"\nendpoint = \"https://x/keys\""),
@@ -100,6 +100,94 @@ fn a_key_that_does_nothing_is_told() {
 }
 
 #[test]
+fn where_the_source_of_keys_is_not_proven_there_is_a_warning() {
+    let endpoint = |more: &str| format!("client.token = {{jwks_public_endpoint = {more}}}");
+    let plain = "insecure_skip_jwks_endpoint_safety_check = true";
+    let provider = provider("kc", "issuer = \"i\"\nendpoint = \"https://id/keys\"\ntls.insecure_skip_verify = true");
+    let api = "enabled = true, scope = \"live\", endpoint = \"https://id/keys\"";
+    for (text, expected) in [
+        (endpoint("\"https://id/keys\""), None),
+        (endpoint(&format!("\"http://127.0.0.1:80/keys\", {plain}")), None),
+        (endpoint(&format!("\"http://id/keys\", {plain}")), Some("client.token.jwks_public_endpoint: is http://")),
+        (
+            format!("[client.token.jwks]\nenabled = true\n{provider}"),
+            Some("client.token.jwks.providers[kc].tls.insecure_skip_verify: whoever"),
+        ),
+        (
+            format!("http_api.jwks = {{{api}, tls.insecure_skip_verify = true}}"),
+            Some("http_api.jwks.tls.insecure_skip_verify: whoever"),
+        ),
+    ] {
+        let found = unplaced(&toml(&text));
+        let warned = found.iter().filter_map(|text| text.strip_prefix("Warning ")).collect::<Vec<_>>();
+        let is_told = warned.iter().any(|text| expected.is_some_and(|expected| text.contains(expected)));
+        assert!(
+            is_told == expected.is_some() && !warned.iter().any(|text| text.contains("whoever") != is_told),
+            "{text} {found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_secret_whose_time_is_over_is_no_key() {
+    let text = |more: &str| format!("[client.token]\nhmac_previous_secret_key = \"{}\"\n{more}", "x".repeat(32));
+    let told = "client.token.hmac_previous_secret_key: its time (hmac_previous_secret_key_valid_until) is over, \
+                and there is no other key";
+    let now = format!("hmac_secret_key = \"{}\"\n", "y".repeat(32));
+    for (more, expected) in [
+        ("hmac_previous_secret_key_valid_until = 1764010800".to_owned(), Some(told)),
+        ("hmac_previous_secret_key_valid_until = 99999999999".to_owned(), None),
+        (String::new(), None),
+        (format!("{now}hmac_previous_secret_key_valid_until = 1764010800"), None),
+    ] {
+        assert_eq!(errors(&text(&more)), expected.into_iter().collect::<Vec<_>>(), "{more}");
+    }
+}
+
+#[test]
+fn tokens_of_clients_are_no_keys_of_the_server_api() {
+    let api = |more: &str| format!("[http_api.jwks]\nenabled = true\nendpoint = \"https://id/keys\"\n{more}\n");
+    let client = |more: &str| format!("[client.token]\njwks_public_endpoint = \"https://id/keys\"\n{more}\n");
+    let several = "[client.token.jwks]\nenabled = true\n".to_owned()
+        + &provider("kc", "issuer = \"i\"\naudience = \"live\"\nendpoint = \"https://id/keys\"");
+    let told = |section: &str| {
+        format!(
+            "http_api.jwks: takes every token of {section}: its clients could do everything; \
+             set scope, or an audience that tokens of clients have not"
+        )
+    };
+    for (text, expected) in [
+        (api("audience = \"live\"") + &client("audience = \"live\""), Some(told("client.token"))),
+        (api("audience = \"live\"") + &several, Some(told("client.token.jwks.providers[kc]"))),
+        (api("audience = \"api\"") + &client("audience = \"live\""), None),
+        (api("audience = \"api\"") + &client(""), None),
+        (api("audience = \"live\"\nscope = \"api\"") + &client("audience = \"live\""), None),
+        (api("audience = \"live\"\nissuer = \"j\"") + &several, None),
+        (api("audience = \"live\"") + &client("audience = \"live\"").replace("//id", "//other"), None),
+    ] {
+        assert_eq!(errors(&text), expected.into_iter().collect::<Vec<_>>(), "{text}");
+    }
+}
+
+#[test]
+fn what_stands_where_a_name_belongs_is_not_shown() {
+    let file = File::new("c.toml", "http_api.key = \"a-key-of-twenty-bytes\"\n");
+    let secret = "zT9-9f1c!a secret";
+    for variable in ["TOUCHLINE_HTTP_API_KEYS", "TOUCHLINE_CLIENT_TOKEN_JWKS_PROVIDERS"] {
+        for (value, expected) in [
+            (secret.to_owned(), "expected a JSON list"),
+            ("9f1c9f1c9f1c9f1c".to_owned(), "expected a JSON list"),
+            (format!("[{{\"name\": {secret:?}, \"unknown\": 1}}]"), "[0].unknown: unknown key"),
+            (format!("[{{\"name\": {secret:?}}}]"), "[0].name: expected two or more of letters"),
+        ] {
+            let found = texts(&file.read(&[(variable, &value)]));
+            assert!(found.iter().any(|text| text.contains(expected)), "{variable} {value}: {found:?}");
+            assert!(!found.iter().any(|text| text.contains("9f1c")), "{found:?}");
+        }
+    }
+}
+
+#[test]
 fn every_setting_of_tokens_is_read() {
     let text = "[client.subscription_token]\nenabled = true\nhmac_previous_secret_key = \"before\"\n\
                 hmac_previous_secret_key_valid_until = 1764010800\nissuer_regex = \"https://.*\"\n\
@@ -128,7 +216,7 @@ fn keys_of_the_server_api_have_a_name_a_secret_and_something_to_do() {
         (key("news", secret), None),
         (format!("{}{}", key("news", secret), key("live", "key = \"another-of-twenty-bytes\"")), None),
         (key("news", ""), Some("http_api.keys[news].key: missing")),
-        (key("n-s", secret), Some("http_api.keys[n-s].name: expected two or more of letters, digits and \"_\"")),
+        (key("n-s", secret), Some("http_api.keys[0].name: expected two or more of letters, digits and \"_\"")),
         (
             key("default", secret),
             Some("http_api.keys[default].name: default, insecure and jwks are the names of other callers in metrics"),
