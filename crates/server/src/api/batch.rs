@@ -50,21 +50,24 @@ pub(super) async fn batch(node: &Node, rights: &ApiRights, body: &[u8]) -> Resul
         });
     }
     // By hand: each reply is awaited before the next one begins, and operations write into the same bytes.
-    let mut out = b"{\"replies\":[".to_vec();
+    let mut reply = ApiReply::of_batch(b"{\"replies\":[".to_vec());
     for (index, call) in calls.into_iter().enumerate() {
         if index > 0 {
-            out.push(b',');
+            reply.body.push(b',');
         }
-        let mut object = ObjectWriter::open(&mut out);
-        match call {
-            Some((method, call)) => drop(call.run(node, rights, &mut object, method).await),
-            None => refuse(node, &mut object),
-        }
+        let mut object = ObjectWriter::open(&mut reply.body);
+        let Some((method, call)) = call else {
+            refuse(node, &mut object);
+            object.close();
+            continue;
+        };
+        let refusal = call.run(node, rights, &mut object, method).await;
         object.close();
+        reply.note(method, refusal);
         yield_sometimes(index).await;
     }
-    out.extend_from_slice(b"]}");
-    Ok(ApiReply::of_batch(out))
+    reply.body.extend_from_slice(b"]}");
+    Ok(reply)
 }
 
 /// Refuses a request with more commands than [`COMMANDS_MAX`].
@@ -140,6 +143,7 @@ pub(super) async fn lines(node: &Node, rights: &ApiRights, body: &[u8]) -> Resul
             }
         };
         object.close();
+        reply.note(&method, refusal);
         if is_single {
             reply.refusal = refusal;
         }

@@ -20,14 +20,19 @@ pub(crate) struct ApiReply {
     pub(super) body: Vec<u8>,
     /// Why the one requested operation was refused. None = it succeeded, or the request was a batch.
     pub(crate) refusal: Option<OperationError>,
+    /// The commands of a batch that were refused, each with its operation, for the log: the first few.
+    pub(crate) refused: Vec<(String, OperationError)>,
     /// The path names no operation.
     pub(super) is_unknown: bool,
 }
 
+/// Commands of one batch that the log may name.
+const REFUSED_MAX: usize = 16;
+
 impl ApiReply {
     /// The reply to a batch; the errors of its commands stand in the body.
     pub(super) fn of_batch(body: Vec<u8>) -> Self {
-        ApiReply { body, refusal: None, is_unknown: false }
+        ApiReply { body, refusal: None, refused: Vec::new(), is_unknown: false }
     }
 
     /// The reply to a request that is refused as a whole.
@@ -36,7 +41,14 @@ impl ApiReply {
         let mut object = ObjectWriter::open(&mut body);
         ErrorJson::from(refusal).write(object.key("error"));
         object.close();
-        ApiReply { body, refusal: Some(refusal), is_unknown: false }
+        ApiReply { body, refusal: Some(refusal), refused: Vec::new(), is_unknown: false }
+    }
+
+    /// Notes what became of a command of a batch.
+    pub(super) fn note(&mut self, operation: &str, refusal: Option<OperationError>) {
+        if let Some(refusal) = refusal.filter(|_| self.refused.len() < REFUSED_MAX) {
+            self.refused.push((operation.to_owned(), refusal));
+        }
     }
 
     /// The body. When the HTTP status reports errors, the body of an error is the bare error object.

@@ -239,8 +239,10 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
             if is_publish(&method) {
                 metrics.publish_latency.observe_us(node.clock.elapsed_us().saturating_sub(started_us));
             }
-            if let Some(refusal) = &reply.refusal {
-                log_refused_operation(origin, caller, &method, refusal);
+            let of_path = reply.refusal.iter().filter(|_| reply.refused.is_empty()).map(|refusal| (&method, refusal));
+            let of_batch = reply.refused.iter().map(|(operation, refusal)| (operation, refusal));
+            for (operation, refusal) in of_path.chain(of_batch) {
+                log_refused_operation(origin, caller, operation, refusal);
             }
             respond::body(reply.status(mode), JSON, reply.into_body(mode))
         }
@@ -276,8 +278,8 @@ fn log_refused_operation(origin: &Origin, caller: &ApiCaller, operation: &str, r
 
 /// Why a caller is not served.
 enum CallerRefusal {
-    /// It has shown no key, or a wrong one: why, for the log.
-    Unauthorized(&'static str),
+    /// It has shown no key, or a wrong one: why, for the log, and what it is told.
+    Unauthorized(&'static str, &'static str),
     /// Nobody can tell yet whether its token is good.
     Unavailable(&'static str),
 }
@@ -297,6 +299,7 @@ fn authorize<'n>(node: &'n Node, request: &Request<RequestBody>) -> Result<&'n A
     }
     let in_authorization = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(7));
     let mut is_shown = headers.contains_key(&X_API_KEY);
+    let mut refused_token = None;
     if let Some((scheme, shown)) = in_authorization {
         is_shown = true;
         if scheme.eq_ignore_ascii_case(b"apikey ")
@@ -307,7 +310,10 @@ fn authorize<'n>(node: &'n Node, request: &Request<RequestBody>) -> Result<&'n A
         if scheme.eq_ignore_ascii_case(b"bearer ")
             && let Some(found) = by_token(node, shown)
         {
-            return found;
+            match found {
+                Ok(caller) => return Ok(caller),
+                Err(refusal) => refused_token = Some(refusal),
+            }
         }
     }
     let query = request.uri().query().unwrap_or_default();
@@ -317,20 +323,30 @@ fn authorize<'n>(node: &'n Node, request: &Request<RequestBody>) -> Result<&'n A
             return Ok(caller);
         }
     }
-    Err(CallerRefusal::Unauthorized(if is_shown {
-        "server API: the key that was sent is none of http_api.key and http_api.keys"
+    if let Some(refusal) = refused_token {
+        return Err(refusal);
+    }
+    Err(if is_shown {
+        CallerRefusal::Unauthorized(
+            "server API: the key that was sent is none of http_api.key and http_api.keys",
+            "unauthorized: the key that was sent is none of http_api.key and http_api.keys\n",
+        )
     } else {
-        "server API: no key was sent (header X-API-Key)"
-    }))
+        CallerRefusal::Unauthorized(
+            "server API: no key was sent (header X-API-Key)",
+            "unauthorized: send the key of http_api.key as X-API-Key\n",
+        )
+    })
 }
 
 /// The caller who shows a token; None = tokens are not taken.
 fn by_token<'n>(node: &'n Node, shown: &[u8]) -> Option<Result<&'n ApiCaller, CallerRefusal>> {
     let token = std::str::from_utf8(shown.trim_ascii()).unwrap_or_default();
     let found = node.access.api.of_token(token, node.clock.now_ms() / 1_000)?;
+    let text = "unauthorized: the token that was sent is not good for http_api.jwks\n";
     Some(found.map_err(|error| match error {
-        TokenError::Expired => CallerRefusal::Unauthorized("server API: exp of the token has passed"),
-        TokenError::Invalid(cause) => CallerRefusal::Unauthorized(cause),
+        TokenError::Expired => CallerRefusal::Unauthorized("server API: exp of the token has passed", text),
+        TokenError::Invalid(cause) => CallerRefusal::Unauthorized(cause, text),
         TokenError::Unavailable(cause) => CallerRefusal::Unavailable(cause),
     }))
 }
@@ -338,9 +354,7 @@ fn by_token<'n>(node: &'n Node, shown: &[u8]) -> Option<Result<&'n ApiCaller, Ca
 /// Answers a caller who is not served, and logs why.
 fn refuse_caller(origin: &Origin, headers: &HeaderMap, refusal: CallerRefusal) -> HttpResponse {
     let (status, cause, text) = match refusal {
-        CallerRefusal::Unauthorized(cause) => {
-            (StatusCode::UNAUTHORIZED, cause, "unauthorized: send the key of http_api.key as X-API-Key\n")
-        }
+        CallerRefusal::Unauthorized(cause, text) => (StatusCode::UNAUTHORIZED, cause, text),
         CallerRefusal::Unavailable(cause) => {
             (StatusCode::SERVICE_UNAVAILABLE, cause, "the keys of http_api.jwks cannot be had now: try again\n")
         }

@@ -34,7 +34,7 @@ pub(crate) async fn serve(
             let mut object = ObjectWriter::open(&mut body);
             let refusal = call.run(node, rights, &mut object, "result").await;
             object.close();
-            Ok(ApiReply { body, refusal, is_unknown })
+            Ok(ApiReply { body, refusal, refused: Vec::new(), is_unknown })
         }
     }
 }

@@ -38,13 +38,15 @@ pub(crate) struct RefusalLine<'a> {
 /// Decides which refusals get a line.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalLog {
-    /// One entry for each cause so far: causes are fixed texts, so they are few.
+    /// One entry for each cause and key so far: causes are fixed texts, and keys are those of the configuration, so
+    /// they are few.
     windows: Mutex<Vec<Window>>,
 }
 
 #[derive(Debug)]
 struct Window {
     cause: &'static str,
+    key: Box<str>,
     began_ms: u64,
     lines: u32,
     /// Refusals without a line since the last one.
@@ -52,12 +54,13 @@ struct Window {
 }
 
 impl RefusalLog {
-    /// Logs a refusal, unless the same cause has had its lines. `now_ms`: milliseconds of the node's clock.
+    /// Logs a refusal, unless the same cause has had its lines for the same key of the server API. `now_ms`:
+    /// milliseconds of the node's clock.
     pub(crate) fn log(&self, refused: &RefusalLine<'_>, now_ms: u64) {
         if !tracing::enabled!(tracing::Level::INFO) {
             return;
         }
-        let Some(silent) = self.take(refused.cause, now_ms) else { return };
+        let Some(silent) = self.take(refused.cause, refused.key, now_ms) else { return };
         let text = |text: &str| (!text.is_empty()).then(|| tracing::field::debug(text.to_owned()));
         tracing::info!(
             code = refused.code,
@@ -77,10 +80,10 @@ impl RefusalLog {
 
     /// Whether a refusal gets a line: then the number of refusals of the same cause without one since the last line;
     /// None = it gets none.
-    fn take(&self, cause: &'static str, now_ms: u64) -> Option<u64> {
+    fn take(&self, cause: &'static str, key: &str, now_ms: u64) -> Option<u64> {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(window) = windows.iter_mut().find(|window| window.cause == cause) else {
-            windows.push(Window { cause, began_ms: now_ms, lines: 1, silent: 0 });
+        let Some(window) = windows.iter_mut().find(|window| window.cause == cause && *window.key == *key) else {
+            windows.push(Window { cause, key: key.into(), began_ms: now_ms, lines: 1, silent: 0 });
             return Some(0);
         };
         if now_ms.saturating_sub(window.began_ms) >= WINDOW_MS {
@@ -102,11 +105,12 @@ mod tests {
     #[test]
     fn a_cause_has_some_lines_in_a_window_and_tells_what_it_left_out() {
         let log = RefusalLog::default();
-        let lines = |cause, now_ms| (0..100).filter(|_| log.take(cause, now_ms).is_some()).count();
+        let lines = |cause, now_ms| (0..100).filter(|_| log.take(cause, "", now_ms).is_some()).count();
         assert_eq!(lines("no token", 1_000), 5);
         assert_eq!(lines("no token", 10_999), 0, "the window has not ended");
         assert_eq!(lines("no origin", 10_999), 5, "another cause has its own");
-        assert_eq!(log.take("no token", 11_000), Some(195));
-        assert_eq!(log.take("no token", 11_000), Some(0));
+        assert_eq!(log.take("no token", "", 11_000), Some(195));
+        assert_eq!(log.take("no token", "", 11_000), Some(0));
+        assert_eq!(log.take("no token", "news", 11_000), Some(0), "another key has its own");
     }
 }

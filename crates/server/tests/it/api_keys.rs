@@ -1,7 +1,7 @@
 //! Keys of the server API: what each may do, rotation, and tokens beside keys.
 
 use serde_json::{Value, json};
-use touchline_server::{ApiKeySettings, NamedApiKey, Settings};
+use touchline_server::{ApiKeySettings, NamedApiKey, Settings, operations};
 
 use super::backend::Answer;
 use super::issuer::{KeyEndpoint, Signer};
@@ -71,6 +71,52 @@ fn a_key_may_use_its_operations_in_its_channels_and_nothing_else() {
     }
     assert_eq!(call("key-of-nobody", "publish", publish("news")).0, 401);
     assert_eq!(call("", "publish", publish("news")).0, 401);
+}
+
+#[test]
+fn every_operation_that_takes_a_channel_is_limited_by_it() {
+    let names: Vec<&str> = operations().map(|operation| operation.name).collect();
+    let server = TestServer::with(|settings| key(settings, "rooms", "key-of-rooms", &names, &["room:*"]));
+    let mut checked = 0;
+    for operation in operations() {
+        let fields = (operation.request_fields)();
+        let mut body: Value = serde_json::from_str(operation.example).expect("JSON");
+        // A user's tokens are invalidated everywhere: its channel is refused whatever it is.
+        if operation.name == "invalidate_user_tokens" || !fields.iter().any(|field| field.starts_with("channel")) {
+            continue;
+        }
+        if fields.contains(&"channel") {
+            body["channel"] = json!("closed:a");
+        } else {
+            body["channels"] = json!(["room:a", "closed:a"]);
+        }
+        let (status, answer) =
+            call(&server, "X-API-Key: key-of-rooms", &format!("/api/{}", operation.name), &body.to_string());
+        assert_eq!((status, &answer["error"]["code"]), (403, &json!(103)), "{}: {answer}", operation.name);
+        checked += 1;
+    }
+    assert!(checked >= 12, "{checked}");
+}
+
+#[test]
+fn who_is_not_served_is_told_what_was_wrong_with_what_was_sent() {
+    let endpoint = KeyEndpoint::with(vec![Signer::edwards("a").jwk()]);
+    let server = TestServer::with(|settings| {
+        let jwks = &mut settings.http_api.jwks;
+        (jwks.enabled, jwks.endpoint, jwks.audience) = (true, endpoint.url(), "api".into());
+    });
+    let publish = json!({"channel": "news", "data": 1}).to_string();
+    let call = |header: &str, query: &str| call(&server, header, &format!("/api/publish{query}"), &publish);
+    for (header, told) in [
+        ("X-API-Key: wrong", "the key that was sent is none of http_api.key and http_api.keys"),
+        ("Authorization: apikey wrong", "the key that was sent is none of http_api.key and http_api.keys"),
+        ("Authorization: Bearer wrong", "the token that was sent is not good for http_api.jwks"),
+        ("Accept: */*", "send the key of http_api.key as X-API-Key"),
+    ] {
+        let (status, body) = call(header, "");
+        assert!(status == 401 && body.as_str().is_some_and(|body| body.contains(told)), "{header}: {body}");
+        assert_eq!(call(header, &format!("?api_key={KEY}")).0, 200, "{header}: a good key beside it counts");
+    }
 }
 
 #[test]
@@ -158,7 +204,7 @@ fn a_token_of_an_issuer_is_as_good_as_a_key() {
         ("another audience", with("aud", json!("web")), 401),
         ("another issuer", with("iss", json!("https://other")), 401),
         ("expired", with("exp", json!(1_000)), 401),
-        ("another key", Signer::rsa("a").token(&good), 401),
+        ("another key, which the endpoint may have by now", Signer::rsa("a").token(&good), 503),
         ("no token", "x".to_owned(), 401),
         ("nothing", String::new(), 401),
         ("the key of the API", KEY.to_owned(), 401),

@@ -170,7 +170,7 @@ impl Operation for UnsubscribeOperation {
     type Reply = EmptyReply;
 
     fn channels<'r>(request: &'r UnsubscribeRequest) -> NamedChannels<'r> {
-        // Without a channel it is about all of them, which only a pattern that fits the empty text does not exclude.
+        // Without a channel it is about all of them, which a key that is limited to channels may not use.
         NamedChannels::One(&request.channel)
     }
 
