@@ -13,7 +13,7 @@ use touchline_registry::ReplicaTiming;
 use touchline_store::stats::Stats;
 
 use crate::api::{operations_named, services::ApiServices, user_of};
-use crate::auth::AccessControl;
+use crate::auth::{AccessControl, KeyFetcher};
 use crate::backend::{facts, nats, store};
 use crate::hooks::{Endpoints, HookHandler, WorkerStart};
 use crate::listening::listen_on_each;
@@ -81,6 +81,10 @@ impl Server {
         let origins = Origins::parse(&settings.client.allowed_origins)?;
         let access = AccessControl::new(client, &settings.http_api, operations_named)?;
         let (tls, renewal) = tls_of(&settings)?;
+        // Before a port is bound: clients that come at once find the keys of their issuers, and nobody waits for them
+        // at a port that does not answer yet.
+        let fetcher = KeyFetcher::start(&access.key_sets);
+        let fetcher = fetcher.map_err(|source| StartError::System { what: "a thread", source })?;
         let mut listeners: Vec<_> = std::iter::repeat_with(Vec::new).take(shards_of(&settings)).collect();
         let addresses = listen_everywhere(&settings, &ports, &tls, &mut listeners)?;
         if settings.node.name.is_empty() {
@@ -142,7 +146,18 @@ impl Server {
             node.set_stats(opened?);
         }
         let services: Services = &ApiServices;
-        Ok(Server { node, shards, directory, registry_messages, joining, renewal, worker, services, addresses })
+        Ok(Server {
+            node,
+            shards,
+            directory,
+            registry_messages,
+            joining,
+            renewal,
+            worker,
+            services,
+            fetcher,
+            addresses,
+        })
     }
 }
 

@@ -87,7 +87,7 @@ pub use api::{
     BATCH, COMMON_ERRORS, MetricDescription, OperationDescription, OperationScope, metrics, operation_groups,
     operations,
 };
-pub use auth::{TokenStage, TokenStep, TokenVerdict, check_token_keys};
+pub use auth::{TokenStage, TokenStep, TokenVerdict, check_token_keys, shown_seconds};
 pub use builder::ServerBuilder;
 pub use bytes::Bytes;
 pub use handle::{OperationRefusal, ServerHandle};

@@ -48,6 +48,8 @@ pub struct Server {
     pub(crate) shards: Vec<ShardParts>,
     /// What the shards ask of the floors above them.
     pub(crate) services: Services,
+    /// The thread that fetches keys, which has tried each set once; None = there are none to fetch.
+    pub(crate) fetcher: Option<KeyFetcher>,
     pub(crate) addresses: Addresses,
 }
 
@@ -88,10 +90,18 @@ impl Server {
     /// # Errors
     /// [`StartError::System`].
     pub fn start(self) -> Result<Running, StartError> {
-        let Server { node, shards, directory, registry_messages, joining, renewal, worker, services, addresses } = self;
-        // Clients that come at once find the keys of their issuers.
-        let fetcher = KeyFetcher::start(&node.access.key_sets);
-        let fetcher = fetcher.map_err(|source| StartError::System { what: "a thread", source })?;
+        let Server {
+            node,
+            shards,
+            directory,
+            registry_messages,
+            joining,
+            renewal,
+            worker,
+            services,
+            addresses,
+            fetcher,
+        } = self;
         let started = actor::start(Arc::clone(&node), directory, registry_messages);
         let registry_actor = started.map_err(|source| StartError::System { what: "a thread", source })?;
         if let Some(joining) = joining {

@@ -9,7 +9,7 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value as Json, json};
-use touchline_server::{RefusalReport, Settings, TokenError, TokenSettings, TokenTrial, TokenVerdict};
+use touchline_server::{RefusalReport, Settings, TokenError, TokenSettings, TokenTrial, TokenVerdict, shown_seconds};
 
 use crate::arguments::TokenArguments;
 use crate::client::api::configured;
@@ -62,7 +62,7 @@ fn check(token: &str, arguments: &TokenArguments, now: Duration) -> Result<ExitC
         Ok(user) => user,
         Err(TokenError::Expired) => {
             let ago = now.as_secs_f64() - claims["exp"].as_f64().unwrap_or_default();
-            bail!("no: exp of the token has passed {ago:.0} s ago")
+            bail!("no: exp of the token has passed {} ago", shown_seconds(ago))
         }
         Err(TokenError::Invalid(cause)) => bail!("no: {cause}"),
         Err(TokenError::Unavailable(cause)) => bail!("not known: {cause}"),
@@ -81,8 +81,9 @@ fn check(token: &str, arguments: &TokenArguments, now: Duration) -> Result<ExitC
     }
     let end = claims["exp"]
         .as_f64()
-        .map_or("never expires".to_owned(), |exp| format!("expires in {:.0} s", exp - now.as_secs_f64()));
+        .map_or("never expires".to_owned(), |exp| format!("expires in {}", shown_seconds(exp - now.as_secs_f64())));
     let who = if user.is_empty() { "the anonymous user".to_owned() } else { format!("user {user:?}") };
+    writeln!(std::io::stdout(), "not known here: bans of the user and of the token, which running nodes have")?;
     writeln!(std::io::stdout(), "good: {who}, {end}")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -102,7 +102,7 @@ fn each_step_of_a_wrong_token_is_told_and_no_secret() {
     let (steps, verdict, _) = check(&configuration, &eddsa(&good));
     assert_eq!((words(&steps).as_str(), verdict.as_str()), ("ooooooooo", "good: user \"42\", never expires"));
     let names: Vec<&str> = steps.iter().map(|(name, _)| name.as_str()).collect();
-    let expected = "format provider algorithm key signature times issuer audience claims";
+    let expected = "format provider key algorithm signature times issuer audience claims";
     assert_eq!(names.join(" "), expected);
     let cut = eddsa(&good).rsplit_once('.').map(|(signed, _)| signed.to_owned()).expect("three parts");
     for (token, expected, cause) in [
@@ -111,16 +111,20 @@ fn each_step_of_a_wrong_token_is_told_and_no_secret() {
         (signed(&pair, &json!({"alg": "EdDSA", "crit": ["x"]}), &good), "n--------", "has crit"),
         (eddsa(&with("iss", json!("https://other"))), "on-------", "name none of the configured issuers"),
         (eddsa(&with("aud", json!("web"))), "on-------", "name none of the configured issuers"),
-        (signed(&pair, &head("RS256", "k1"), &good), "oon------", "does not fit the key of its kid"),
-        (signed(&pair, &head("none", "k1"), &good), "oon------", "is not a JWT signed by"),
+        (signed(&pair, &head("RS256", "k1"), &good), "ooon-----", "does not fit the key of its kid"),
+        (signed(&pair, &head("none", "k1"), &good), "n--------", "alg of the token is none of"),
+        (signed(&pair, &head("none", "k2"), &good), "n--------", "alg of the token is none of"),
+        (format!("Bearer {}", eddsa(&good)), "n--------", "is it the token alone?"),
+        (String::new(), "n--------", "is it the token alone?"),
         (
             signed(&pair, &head("EdDSA", "k2"), &good),
-            "ooon-----",
+            "oon------",
             "no: no key of the token's issuer has the kid of the token",
         ),
-        (signed(&pair, &json!({"alg": "EdDSA"}), &good), "ooon-----", "has no kid"),
+        (signed(&pair, &json!({"alg": "EdDSA"}), &good), "oon------", "has no kid"),
         (signed(&other, &head("EdDSA", "k1"), &good), "oooon----", "does not match the key of its kid"),
         (eddsa(&with("exp", json!(100))), "ooooon---", "exp of the token has passed"),
+        (eddsa(&with("exp", json!(-1e300))), "ooooon---", "has passed 1e300 s ago"),
         (eddsa(&with("nbf", json!(99_999_999_999_u64))), "ooooon---", "nbf of the token is in the future"),
         (eddsa(&with("uid", json!(null))), "oooooooon", "lacks the claim of user_id_claim"),
         (eddsa(&with("channels", json!(7))), "oooooooon", "another type than it must have"),
@@ -129,9 +133,29 @@ fn each_step_of_a_wrong_token_is_told_and_no_secret() {
         let (steps, verdict, all) = check(&configuration, &token);
         assert_eq!(words(&steps), expected, "{all}");
         assert!(verdict.contains(cause), "{cause}: {all}");
+        assert!(all.lines().all(|line| line.len() < 400), "{all}");
         let signature = token.rsplit('.').next().filter(|signature| signature.len() > 20);
         assert!(!all.contains(SECRET) && signature.is_none_or(|signature| !all.contains(signature)), "{all}");
     }
+}
+
+#[test]
+fn what_a_token_says_is_shown_without_what_a_terminal_obeys() {
+    let configuration = TestFile::new("shown.toml", &format!("[client.token]\nhmac_secret_key = {SECRET:?}\n"));
+    let made = |claims: Value| {
+        text(&run(&["token", "--secret", SECRET, "--user", "42", "--claims", &claims.to_string()]).stdout)
+            .trim()
+            .to_owned()
+    };
+    let (_, verdict, all) =
+        check(&configuration, &made(json!({"iss": "\u{9b}31m\u{202e}", "sub": "\u{202e}ann", "exp": 1e300})));
+    assert_eq!(verdict, "good: user \"\\u{202e}ann\", expires in 1e300 s", "{all}");
+    assert!(!all.contains(['\u{9b}', '\u{202e}']), "{all}");
+    let (_, _, all) = check(&configuration, &made(json!({"exp": 1_900_000_000_000_u64})));
+    assert!(all.contains("is it in milliseconds?") && all.contains("not known here: bans"), "{all}");
+    let (_, verdict, all) = check(&configuration, &made(json!({"sub": ""})));
+    assert!(verdict.starts_with("good: the anonymous user"), "{all}");
+    assert!(all.contains("claims     ok  no sub: the client is anonymous"), "{all}");
 }
 
 #[test]
@@ -143,7 +167,7 @@ fn a_check_says_that_keys_cannot_be_fetched() {
     );
     let token = signed(&pair, &json!({"alg": "EdDSA", "kid": "k1"}), &json!({"sub": "42"}));
     let (steps, verdict, all) = check(&configuration, &token);
-    assert_eq!(words(&steps), "oon-----", "{all}");
+    assert_eq!(words(&steps), "on------", "{all}");
     assert!(all.contains("the keys of client.token cannot be fetched: the endpoint has answered 503"), "{all}");
     assert!(verdict.contains("not known: the keys of the token's issuer could not be fetched yet"), "{all}");
 }

@@ -67,7 +67,8 @@ impl ApiRights {
             return Err(Denied::Operation);
         }
         let Some(patterns) = &self.channels else { return Ok(()) };
-        let is_open = |channel: &str| patterns.iter().any(|pattern| pattern.fits(channel));
+        // Where a channel is wanted an empty one stands for all of them, which no pattern is meant to name.
+        let is_open = |channel: &str| !channel.is_empty() && patterns.iter().any(|pattern| pattern.fits(channel));
         match channels {
             // What is not limited to channels is about all of them: it must be named on purpose.
             NamedChannels::None if self.operations.is_none() => Err(Denied::Operation),
@@ -301,7 +302,7 @@ mod tests {
         let both = [String::from("a:1"), String::from("b:1")];
         let one = [String::from("a:1"), String::from("a:2")];
         type Case<'a> = (&'a [&'a str], &'a [&'a str], &'a str, NamedChannels<'a>, Result<(), Denied>);
-        let cases: [Case<'_>; 13] = [
+        let cases: [Case<'_>; 15] = [
             (&["*"], &["*"], "info", Nothing, Ok(())),
             (&["*"], &["*"], "publish", One("x"), Ok(())),
             (&["publish"], &["*"], "publish", One("x"), Ok(())),
@@ -310,6 +311,8 @@ mod tests {
             (&["*"], &["a:*"], "publish", One("a:1"), Ok(())),
             (&["*"], &["a:*"], "publish", One("b:1"), Err(Denied::Channel)),
             (&["*"], &["a:*"], "publish", One(""), Err(Denied::Channel)),
+            (&["*"], &["{a:*,}"], "publish", One(""), Err(Denied::Channel)),
+            (&["*"], &["?*", "**"], "unsubscribe", One(""), Err(Denied::Channel)),
             (&["*"], &["a:*"], "broadcast", Many(&one), Ok(())),
             (&["*"], &["a:*"], "broadcast", Many(&both), Err(Denied::Channel)),
             (&["*"], &["a:*"], "info", Nothing, Err(Denied::Operation)),

@@ -2,19 +2,20 @@
 
 use touchline_engine::TokenError;
 
-pub(super) const NO_TOKEN: &str = "what was sent as a token is not a JWT signed by HS, RS, PS, ES or EdDSA";
+pub(super) const NO_TOKEN: &str =
+    "what was sent as a token is not a JWT: three parts of base64url are expected (is it the token alone?)";
 
 /// A step in which a token is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenStage {
-    /// Three parts of base64, and a header that is understood.
+    /// Three parts of base64, and a header that is understood, with an algorithm that is known.
     Format,
     /// Which issuer it is of, where there are several.
     Provider,
-    /// The algorithm of the header.
-    Algorithm,
-    /// A key for it.
+    /// A key that may have signed it.
     Key,
+    /// Whether the algorithm of the header is one of that key.
+    Algorithm,
     /// The signature.
     Signature,
     /// `exp` and `nbf`.
@@ -45,5 +46,11 @@ impl TokenFault {
     /// A token whose key cannot be had now.
     pub(super) fn unavailable(cause: &'static str) -> Self {
         TokenFault { stage: TokenStage::Key, error: TokenError::Unavailable(cause) }
+    }
+
+    /// The same fault, found at an earlier step than usual. What is wrong with the format stays so.
+    pub(super) fn at(self, stage: TokenStage) -> Self {
+        let stage = if self.stage == TokenStage::Format { self.stage } else { stage };
+        TokenFault { stage, ..self }
     }
 }

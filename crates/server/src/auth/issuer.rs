@@ -1,21 +1,18 @@
 //! An issuer of tokens: its keys, written in the configuration or fetched, and what its tokens must say.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use regex::Regex;
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use touchline_config::ClientTlsSettings;
+use touchline_config::{ClientTlsSettings, inline_pem};
 use touchline_engine::TokenSettings;
-use touchline_engine::base64_text::decode_base64;
 
 use super::fault::{NO_TOKEN, TokenFault, TokenStage};
 use super::key::{Unsigned, VerificationKey};
-use super::key_set::{EndpointRow, KeySet, KeySets, Lookup};
+use super::key_set::{EndpointRow, KeySet, KeySets};
 use super::rules::{ClaimRules, RegisteredClaims};
 use super::template;
+use super::token::{Token, TokenHeader};
 use crate::start_error::StartError;
 use crate::tls::read_pem;
 
@@ -76,11 +73,19 @@ impl Issuer {
         Ok(Issuer { keys, rules })
     }
 
-    /// The claims, if a key of the issuer has signed them.
-    pub(super) fn signed(&self, token: &str, now_s: u64) -> Result<Box<RawValue>, TokenFault> {
+    /// Checks that a key of the issuer has signed a token.
+    ///
+    /// # Errors
+    /// Why none has, or nobody can tell yet.
+    pub(super) fn check_signature(
+        &self,
+        token: &Token<'_>,
+        header: &TokenHeader,
+        now_s: u64,
+    ) -> Result<(), TokenFault> {
         match &self.keys {
-            KeySource::Written(keys) => signed_by_written(keys, token, now_s),
-            KeySource::Fetched(source) => source.signed(token, &self.rules),
+            KeySource::Written(keys) => check_written(keys, token, header, now_s),
+            KeySource::Fetched(source) => source.check(token, header, &self.rules),
         }
     }
 }
@@ -91,6 +96,15 @@ impl Issuer {
 /// The key that cannot be read, or can verify nothing.
 fn written_keys(settings: &TokenSettings, section: &str) -> Result<Vec<VerificationKey>, StartError> {
     let mut keys = Vec::new();
+    let secrets: [(&'static str, &str); 2] = [
+        ("hmac_secret_key", &settings.hmac_secret_key),
+        ("hmac_previous_secret_key", &settings.hmac_previous_secret_key),
+    ];
+    for (name, _) in secrets.into_iter().filter(|(_, secret)| is_public(secret)) {
+        let reason = "is a public key, by which everybody who knows it could sign tokens: \
+                      write it as rsa_public_key, ecdsa_public_key or eddsa_public_key";
+        return Err(StartError::Key { section: section.to_owned(), name, reason });
+    }
     if !settings.hmac_secret_key.is_empty() {
         keys.push(VerificationKey::secret(&settings.hmac_secret_key, 0));
     }
@@ -112,15 +126,32 @@ fn written_keys(settings: &TokenSettings, section: &str) -> Result<Vec<Verificat
     Ok(keys)
 }
 
-fn signed_by_written(keys: &[VerificationKey], token: &str, now_s: u64) -> Result<Box<RawValue>, TokenFault> {
+/// Whether a text is a public key or a certificate in PEM, or base64 of it.
+fn is_public(secret: &str) -> bool {
+    let pem = inline_pem(secret).unwrap_or_default();
+    let pem = String::from_utf8_lossy(&pem);
+    pem.contains("PUBLIC KEY-----") || pem.contains("-----BEGIN CERTIFICATE-----")
+}
+
+fn check_written(
+    keys: &[VerificationKey],
+    token: &Token<'_>,
+    header: &TokenHeader,
+    now_s: u64,
+) -> Result<(), TokenFault> {
     let mut fault = if keys.is_empty() {
         TokenFault::invalid(TokenStage::Key, "no key for tokens is configured")
     } else {
         TokenFault::invalid(TokenStage::Algorithm, "alg of the token fits no configured key")
     };
-    for key in keys.iter().filter(|key| key.counts_at(now_s)) {
-        match key.claims(token) {
-            Ok(claims) => return Ok(claims),
+    for key in keys {
+        match key.verify(token, header.algorithm) {
+            Ok(()) if key.counts_at(now_s) => return Ok(()),
+            Ok(()) => {
+                let cause = "the token is signed by hmac_previous_secret_key, whose time \
+                             (hmac_previous_secret_key_valid_until) is over";
+                return Err(TokenFault::invalid(TokenStage::Signature, cause));
+            }
             Err(Unsigned::OtherAlgorithm) => {}
             Err(Unsigned::OtherKey) => {
                 let cause = if key.is_secret() {
@@ -131,17 +162,10 @@ fn signed_by_written(keys: &[VerificationKey], token: &str, now_s: u64) -> Resul
                 };
                 fault = TokenFault::invalid(TokenStage::Signature, cause);
             }
-            Err(Unsigned::NoToken) => fault = TokenFault::invalid(TokenStage::Format, NO_TOKEN),
+            Err(Unsigned::NoToken) => fault = TokenFault::invalid(TokenStage::Signature, NO_TOKEN),
         }
     }
     Err(fault)
-}
-
-/// The part of a token's header that names its key.
-#[derive(Deserialize)]
-struct KeyHeader<'a> {
-    #[serde(borrow, default)]
-    kid: Cow<'a, str>,
 }
 
 impl FetchedSource {
@@ -163,45 +187,43 @@ impl FetchedSource {
         Ok(FetchedSource { groups, sets: sets.collect::<Result<_, StartError>>()? })
     }
 
-    fn signed(&self, token: &str, rules: &ClaimRules) -> Result<Box<RawValue>, TokenFault> {
-        let no_token = TokenFault::invalid(TokenStage::Format, NO_TOKEN);
-        let head = token.split_once('.').and_then(|(head, _)| decode_base64(head)).ok_or(no_token)?;
-        let head: KeyHeader<'_> = serde_json::from_slice(&head).map_err(|_| no_token)?;
-        if head.kid.is_empty() {
+    fn check(&self, token: &Token<'_>, header: &TokenHeader, rules: &ClaimRules) -> Result<(), TokenFault> {
+        let Some(kid) = header.kid.as_deref() else {
             return Err(TokenFault::invalid(TokenStage::Key, "the header of the token has no kid"));
-        }
-        let keys = match self.set_of(token, rules)?.find(&head.kid) {
-            Lookup::Known(keys) => keys,
-            Lookup::Missing => {
-                let cause = "no key of the token's issuer has the kid of the token";
-                return Err(TokenFault::invalid(TokenStage::Key, cause));
-            }
-            Lookup::Unavailable(cause) => return Err(TokenFault::unavailable(cause)),
         };
-        let mut fault = TokenFault::invalid(TokenStage::Algorithm, "alg of the token does not fit the key of its kid");
-        for key in keys {
-            match key.claims(token) {
-                Ok(claims) => return Ok(claims),
-                Err(Unsigned::OtherAlgorithm) => {}
-                Err(Unsigned::OtherKey) => {
-                    let cause = "the signature of the token does not match the key of its kid";
-                    fault = TokenFault::invalid(TokenStage::Signature, cause);
+        let set = self.set_of(token, rules)?;
+        let found =
+            set.find(kid).ok_or(TokenFault::unavailable("the keys of the token's issuer could not be fetched yet"))?;
+        let (mut fault, mut pending) = (
+            TokenFault::invalid(TokenStage::Key, "no key of the token's issuer has the kid of the token"),
+            "no key of the token's issuer has the kid of the token: it is asked",
+        );
+        for key in found.keys() {
+            let (stage, cause) = match key.verify(token, header.algorithm) {
+                Ok(()) => return Ok(()),
+                Err(Unsigned::OtherAlgorithm) => {
+                    (TokenStage::Algorithm, "alg of the token does not fit the key of its kid")
                 }
-                Err(Unsigned::NoToken) => fault = no_token,
-            }
+                Err(Unsigned::OtherKey) => {
+                    (TokenStage::Signature, "the signature of the token does not match the key of its kid")
+                }
+                Err(Unsigned::NoToken) => return Err(TokenFault::invalid(TokenStage::Signature, NO_TOKEN)),
+            };
+            fault = TokenFault::invalid(stage, cause);
+            pending = "the key of the token's kid has not signed it: its issuer is asked for a newer one";
         }
-        Err(fault)
+        if set.was_asked_since_shown(&found, token.text) { Err(fault) } else { Err(TokenFault::unavailable(pending)) }
     }
 
     /// The set of the keys of a token. Where there are several, the claims choose it, before anybody knows who has
     /// signed them: then only the key of that set counts.
-    fn set_of(&self, token: &str, rules: &ClaimRules) -> Result<&Arc<KeySet>, TokenFault> {
-        let none = TokenFault::invalid(TokenStage::Issuer, "iss or aud of the token names no endpoint of keys");
+    fn set_of(&self, token: &Token<'_>, rules: &ClaimRules) -> Result<&Arc<KeySet>, TokenFault> {
+        let none = TokenFault::invalid(TokenStage::Key, "iss or aud of the token names no endpoint of keys");
         if self.groups.is_empty() {
             return self.sets.get(&[][..]).ok_or(none);
         }
-        let claims = RegisteredClaims::of_unverified(token)?;
-        rules.check_names(&claims)?;
+        let claims = RegisteredClaims::read(&token.claims()?).map_err(|fault| fault.at(TokenStage::Key))?;
+        rules.check_names(&claims).map_err(|fault| fault.at(TokenStage::Key))?;
         let value = |name: &String| rules.group(name, &claims);
         let values = self.groups.iter().map(value).collect::<Option<Vec<_>>>();
         values.and_then(|values| self.sets.get(&values)).ok_or(none)

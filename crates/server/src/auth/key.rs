@@ -1,36 +1,34 @@
 //! A key that verifies signatures of tokens, and which algorithms it may verify.
 
+use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
+use aws_lc_rs::hmac;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ECDSA_P521_SHA512_FIXED, ED25519, EcdsaVerificationAlgorithm,
-    ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, RsaParameters,
+    ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, RsaParameters, RsaPublicKeyComponents,
 };
-use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use jsonwebtoken::{Algorithm, DecodingKey};
 use rustls::pki_types::SubjectPublicKeyInfoDer;
 use rustls::pki_types::pem::PemObject;
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use touchline_engine::base64_text::decode_base64;
 use x509_cert::der::Decode;
 use x509_cert::spki::{ObjectIdentifier, SubjectPublicKeyInfoOwned};
+
+use super::token::{SignatureAlgorithm, Token, decode_part};
 
 /// The algorithms of elliptic curves, by the object identifier of the curve (RFC 5480 section 2.1.1.1).
 const P256_CURVE: &str = "1.2.840.10045.3.1.7";
 const P384_CURVE: &str = "1.3.132.0.34";
 const P521_CURVE: &str = "1.3.132.0.35";
 
-/// The algorithm of P-521, which the library does not know.
-const ES512: &str = "ES512";
-
-/// The algorithms of shared secrets.
-const SECRET: &[Algorithm] = &[Algorithm::HS256, Algorithm::HS384, Algorithm::HS512];
 /// The algorithms of RSA. A key of one family never verifies tokens of another.
 const RSA: &[Algorithm] =
     &[Algorithm::RS256, Algorithm::RS384, Algorithm::RS512, Algorithm::PS256, Algorithm::PS384, Algorithm::PS512];
 
 /// What verifies.
 enum KeyForm {
-    Library(Box<(Validation, DecodingKey)>),
+    /// A secret, prepared for HS256, HS384 and HS512: the library would prepare it anew for each token.
+    Secret(Box<[hmac::Key; 3]>),
+    /// A key of the library, with its algorithms.
+    Library(Vec<Algorithm>, DecodingKey),
     P521(ParsedPublicKey),
 }
 
@@ -52,20 +50,16 @@ pub(super) enum Unsigned {
     OtherKey,
 }
 
-/// The part of a token's header that says how it is signed.
-#[derive(Deserialize)]
-struct Signing {
-    alg: String,
-}
-
 impl VerificationKey {
     fn of(algorithms: &[Algorithm], key: DecodingKey) -> Self {
-        VerificationKey { form: KeyForm::Library(Box::new((validation(algorithms), key))), until_s: 0 }
+        VerificationKey { form: KeyForm::Library(algorithms.to_vec(), key), until_s: 0 }
     }
 
     /// A shared secret. `until_s`: see the field.
     pub(super) fn secret(secret: &str, until_s: u64) -> Self {
-        VerificationKey { until_s, ..VerificationKey::of(SECRET, DecodingKey::from_secret(secret.as_bytes())) }
+        let keys = [hmac::HMAC_SHA256, hmac::HMAC_SHA384, hmac::HMAC_SHA512]
+            .map(|algorithm| hmac::Key::new(algorithm, secret.as_bytes()));
+        VerificationKey { form: KeyForm::Secret(Box::new(keys)), until_s }
     }
 
     /// A public key of RSA, in PEM.
@@ -92,6 +86,12 @@ impl VerificationKey {
         if exponent.is_empty() || exponent.len() > 8 {
             return Err("the exponent of a key of RSA must have 1 to 8 bytes");
         }
+        let zeros = exponent.iter().take_while(|byte| **byte == 0).count();
+        let parts = RsaPublicKeyComponents { n: modulus, e: &exponent[zeros..] };
+        let der: Result<PublicKeyX509Der<'_>, _> = parts.as_der();
+        der.ok()
+            .and_then(|der| ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, der.as_ref()).ok())
+            .ok_or("the modulus and the exponent are no key of RSA")?;
         Ok(VerificationKey::of(RSA, DecodingKey::from_rsa_raw_components(modulus, exponent)))
     }
 
@@ -153,20 +153,20 @@ impl VerificationKey {
     }
 
     /// The same key for one of its algorithms only. None = it is not for that one.
-    pub(super) fn restricted_to(self, alg: &str) -> Option<Self> {
-        match self.form {
-            KeyForm::P521(_) => (alg == ES512).then_some(self),
-            KeyForm::Library(known) => {
-                let (rules, key) = *known;
-                let algorithm = alg.parse().ok().filter(|algorithm| rules.algorithms.contains(algorithm))?;
-                Some(VerificationKey { until_s: self.until_s, ..VerificationKey::of(&[algorithm], key) })
+    pub(super) fn restricted_to(mut self, name: &str) -> Option<Self> {
+        match (&mut self.form, SignatureAlgorithm::of_name(name)?) {
+            (KeyForm::P521(_), SignatureAlgorithm::Es512) => {}
+            (KeyForm::Library(known, _), SignatureAlgorithm::Library(named)) if known.contains(&named) => {
+                *known = vec![named];
             }
+            _ => return None,
         }
+        Some(self)
     }
 
     /// Whether it is a shared secret.
     pub(super) fn is_secret(&self) -> bool {
-        matches!(&self.form, KeyForm::Library(known) if known.0.algorithms.contains(&Algorithm::HS256))
+        matches!(self.form, KeyForm::Secret(_))
     }
 
     /// Whether the time of the key is not over.
@@ -174,31 +174,33 @@ impl VerificationKey {
         self.until_s == 0 || now_s <= self.until_s
     }
 
-    /// The claims of a token that this key has signed.
+    /// Checks that this key has signed a token, by the algorithm that the token's header names.
     ///
     /// # Errors
-    /// Why the key has not signed it.
-    pub(super) fn claims(&self, token: &str) -> Result<Box<RawValue>, Unsigned> {
-        match &self.form {
-            KeyForm::Library(known) => match jsonwebtoken::decode::<Box<RawValue>>(token, &known.1, &known.0) {
-                Ok(good) => Ok(good.claims),
-                Err(error) => Err(match error.kind() {
-                    ErrorKind::InvalidAlgorithm => Unsigned::OtherAlgorithm,
-                    ErrorKind::InvalidSignature => Unsigned::OtherKey,
-                    _ => Unsigned::NoToken,
-                }),
-            },
-            KeyForm::P521(key) => {
-                let (signed, signature) = token.rsplit_once('.').ok_or(Unsigned::NoToken)?;
-                let (head, claims) = signed.split_once('.').ok_or(Unsigned::NoToken)?;
-                let read = |part: &str| decode_base64(part).ok_or(Unsigned::NoToken);
-                let head: Signing = serde_json::from_slice(&read(head)?).map_err(|_| Unsigned::NoToken)?;
-                if head.alg != ES512 {
-                    return Err(Unsigned::OtherAlgorithm);
-                }
-                key.verify_sig(signed.as_bytes(), &read(signature)?).map_err(|_| Unsigned::OtherKey)?;
-                serde_json::from_slice(&read(claims)?).map_err(|_| Unsigned::NoToken)
+    /// Why it has not.
+    pub(super) fn verify(&self, token: &Token<'_>, algorithm: SignatureAlgorithm) -> Result<(), Unsigned> {
+        let signature = || decode_part(token.signature).ok_or(Unsigned::NoToken);
+        match (&self.form, algorithm) {
+            (KeyForm::Secret(keys), SignatureAlgorithm::Library(named)) => {
+                let key = match named {
+                    Algorithm::HS256 => &keys[0],
+                    Algorithm::HS384 => &keys[1],
+                    Algorithm::HS512 => &keys[2],
+                    _ => return Err(Unsigned::OtherAlgorithm),
+                };
+                hmac::verify(key, token.signed(), &signature()?).map_err(|_| Unsigned::OtherKey)
             }
+            (KeyForm::Library(known, key), SignatureAlgorithm::Library(named)) if known.contains(&named) => {
+                match jsonwebtoken::crypto::verify(token.signature, token.signed(), key, named) {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(Unsigned::OtherKey),
+                    Err(_) => Err(Unsigned::NoToken),
+                }
+            }
+            (KeyForm::P521(key), SignatureAlgorithm::Es512) => {
+                key.verify_sig(token.signed(), &signature()?).map_err(|_| Unsigned::OtherKey)
+            }
+            _ => Err(Unsigned::OtherAlgorithm),
         }
     }
 }
@@ -208,15 +210,4 @@ fn check_size(bits: u32) -> Result<(), &'static str> {
     let rules = &RSA_PKCS1_2048_8192_SHA256;
     let is_good = (rules.min_modulus_len()..=rules.max_modulus_len()).contains(&bits);
     if is_good { Ok(()) } else { Err("a key of RSA must have 2,048 to 8,192 bits") }
-}
-
-/// The library checks the signature only: the server checks times by the node's clock.
-fn validation(algorithms: &[Algorithm]) -> Validation {
-    let mut rules = Validation::new(algorithms[0]);
-    rules.algorithms = algorithms.to_vec();
-    rules.validate_exp = false;
-    rules.validate_nbf = false;
-    rules.validate_aud = false;
-    rules.required_spec_claims.clear();
-    rules
 }

@@ -20,7 +20,7 @@ use crate::start_error::StartError;
 pub(super) const FETCH_INTERVAL: Duration = Duration::from_secs(10);
 /// Time for which keys count that could not be fetched again.
 const STALE_MAX: Duration = Duration::from_hours(24);
-/// Values of `kid` that are remembered because no key has them.
+/// Tokens that are remembered because no known key has signed them.
 const DOUBTS_MAX: usize = 1_024;
 
 /// What became of fetches, in metrics.
@@ -49,7 +49,7 @@ pub(crate) struct KeySet {
     hasher: RandomState,
     /// A task fetches the set again.
     pub(super) is_followed: AtomicBool,
-    /// Somebody has asked for a key that is not in the set.
+    /// Somebody has shown a token that no key of the set has signed.
     pub(super) wanted: Notify,
 }
 
@@ -61,17 +61,22 @@ struct FetchedKeys {
     began: Option<Instant>,
 }
 
-/// What a set says of a `kid`.
-pub(super) enum Lookup {
-    /// These keys have it.
-    Known(Vec<Arc<VerificationKey>>),
-    /// No key has it, and the endpoint was asked after somebody had shown it.
-    Missing,
-    /// Nobody can tell yet.
-    Unavailable(&'static str),
+/// What the last good fetch of a set says of a `kid`.
+pub(super) struct Found<'k> {
+    fetched: Arc<FetchedKeys>,
+    began: Instant,
+    kid: &'k str,
 }
 
-/// Values of `kid` that no key has, by their hash: when each was shown first.
+impl Found<'_> {
+    /// The keys that have it; empty = none has.
+    pub(super) fn keys(&self) -> &[Arc<VerificationKey>] {
+        self.fetched.set.find(self.kid)
+    }
+}
+
+/// Tokens that no known key has signed, by their hash: when each was shown first. What decides is the token and not
+/// its `kid`: whoever invents a `kid` that an issuer will use later says nothing of the tokens of others.
 #[derive(Default)]
 struct Doubts {
     since: HashMap<u64, Instant>,
@@ -79,52 +84,52 @@ struct Doubts {
 }
 
 impl Doubts {
-    /// Remembers a value; of too many the oldest is forgotten.
-    fn remember(&mut self, hash: u64, now: Instant) {
-        if self.since.insert(hash, now).is_some() {
-            return;
+    /// When a token was shown first; None = it is now, which is remembered. Of too many the oldest is forgotten.
+    fn shown_before(&mut self, hash: u64, now: Instant) -> Option<Instant> {
+        if let Some(since) = self.since.get(&hash) {
+            return Some(*since);
         }
+        self.since.insert(hash, now);
         self.order.push_back(hash);
         if self.order.len() > DOUBTS_MAX
             && let Some(oldest) = self.order.pop_front()
         {
             self.since.remove(&oldest);
         }
+        None
     }
 }
 
 impl KeySet {
-    /// What the set says of a `kid`. A key that is not in it is asked for, at most once in [`FETCH_INTERVAL`].
-    pub(super) fn find(&self, kid: &str) -> Lookup {
+    /// What the set says of a `kid`; None = nobody can tell, because no fetch has succeeded for too long.
+    pub(super) fn find<'k>(&self, kid: &'k str) -> Option<Found<'k>> {
         self.find_at(kid, Instant::now())
     }
 
-    fn find_at(&self, kid: &str, now: Instant) -> Lookup {
+    fn find_at<'k>(&self, kid: &'k str, now: Instant) -> Option<Found<'k>> {
         let fetched = Arc::clone(&self.fetched.read().unwrap_or_else(PoisonError::into_inner));
-        let Some(began) = fetched.began.filter(|began| now.saturating_duration_since(*began) < STALE_MAX) else {
-            return Lookup::Unavailable("the keys of the token's issuer could not be fetched yet");
-        };
-        match fetched.set.find(kid) {
-            [] if !self.is_followed.load(Relaxed) => Lookup::Missing,
-            [] => self.doubt(self.hasher.hash_one(kid), began, now),
-            keys => Lookup::Known(keys.to_vec()),
-        }
+        let began = fetched.began.filter(|began| now.saturating_duration_since(*began) < STALE_MAX)?;
+        Some(Found { fetched, began, kid })
     }
 
-    /// Decides about a `kid` that no key has. `began`: when the last good fetch began.
-    fn doubt(&self, hash: u64, began: Instant, now: Instant) -> Lookup {
-        const ASKED: Lookup = Lookup::Unavailable("no key of the token's issuer has the kid of the token: it is asked");
-        let mut doubts = self.doubts.lock().unwrap_or_else(PoisonError::into_inner);
-        match doubts.since.get(&hash) {
-            // The endpoint has not answered since: the fetch is under way, waits for its time, or has failed.
-            Some(since) if *since >= began => ASKED,
-            Some(_) if now.saturating_duration_since(began) < FETCH_INTERVAL => Lookup::Missing,
-            _ => {
-                doubts.remember(hash, now);
-                self.wanted.notify_one();
-                ASKED
-            }
+    /// Whether what was found, by which no key has signed a token, is newer than the first time that the token was
+    /// shown. If not, the endpoint is asked, at most once in [`FETCH_INTERVAL`].
+    pub(super) fn was_asked_since_shown(&self, found: &Found<'_>, token: &str) -> bool {
+        self.was_asked_at(found, token, Instant::now())
+    }
+
+    fn was_asked_at(&self, found: &Found<'_>, token: &str, now: Instant) -> bool {
+        if !self.is_followed.load(Relaxed) {
+            return true;
         }
+        let mut doubts = self.doubts.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = doubts.shown_before(self.hasher.hash_one(token), now);
+        drop(doubts);
+        // A key may come later than the tokens that it has signed: then the next time tells.
+        if before.is_none() || now.saturating_duration_since(found.began) >= FETCH_INTERVAL {
+            self.wanted.notify_one();
+        }
+        before.is_some_and(|since| since < found.began)
     }
 
     /// Replaces the keys by those of a fetch that began at this time.
@@ -265,51 +270,92 @@ mod tests {
         parse_set(json.to_string().as_bytes()).expect("a set")
     }
 
-    fn told(set: &KeySet, kid: &str, now: Instant) -> &'static str {
+    /// What a token is told that a key of this `kid` would have signed.
+    fn told(set: &KeySet, kid: &str, token: &str, now: Instant) -> &'static str {
         match set.find_at(kid, now) {
-            Lookup::Known(_) => "known",
-            Lookup::Missing => "missing",
-            Lookup::Unavailable(_) => "unavailable",
+            None => "unavailable",
+            Some(found) if !found.keys().is_empty() => "known",
+            Some(found) if set.was_asked_at(&found, token, now) => "final",
+            Some(_) => "asked",
         }
     }
 
     #[test]
-    fn a_kid_that_no_key_has_is_final_only_when_the_endpoint_was_asked_after_it_was_shown() {
+    fn a_token_that_no_key_has_signed_is_final_only_when_the_endpoint_was_asked_after_it_was_shown() {
         let (set, start) = (set(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(told(&set, "a", at(0)), "unavailable", "nothing was fetched");
+        assert_eq!(told(&set, "a", "of a", at(0)), "unavailable", "nothing was fetched");
         set.install(with_key("a"), at(1));
-        assert_eq!(told(&set, "a", at(2)), "known");
-        assert_eq!(told(&set, "b", at(2)), "unavailable", "it may be new");
-        assert_eq!(told(&set, "b", at(5_000)), "unavailable", "the endpoint fails");
+        assert_eq!(told(&set, "a", "of a", at(2)), "known");
+        assert_eq!(told(&set, "b", "of b", at(2)), "asked", "it may be new");
+        assert_eq!(told(&set, "b", "of b", at(5_000)), "asked", "the endpoint fails");
         set.install(with_key("a"), at(5_001));
-        assert_eq!(told(&set, "b", at(5_002)), "missing");
-        assert_eq!(told(&set, "c", at(5_002)), "unavailable", "another one");
-        assert_eq!(told(&set, "b", at(5_011)), "unavailable", "it may have come meanwhile");
+        assert_eq!(told(&set, "b", "of b", at(5_002)), "final");
+        assert_eq!(told(&set, "b", "of b", at(5_500)), "final", "it does not change its mind");
+        assert_eq!(told(&set, "b", "also of b", at(5_002)), "asked", "what a stranger has shown says nothing of it");
+        assert_eq!(told(&set, "c", "of c", at(5_002)), "asked", "another one");
         set.install(with_key("b"), at(5_012));
-        assert_eq!(told(&set, "b", at(5_013)), "known");
-        assert_eq!(told(&set, "a", at(5_013)), "unavailable", "it is gone, which is told when it was asked for again");
+        assert_eq!(told(&set, "b", "of b", at(5_013)), "known");
+        assert_eq!(
+            told(&set, "a", "of a", at(5_013)),
+            "asked",
+            "it is gone, which is told when it was asked for again"
+        );
         set.install(with_key("b"), at(5_022));
-        assert_eq!(told(&set, "a", at(5_023)), "missing");
-        assert_eq!(told(&set, "b", at(5_022 + 86_399)), "known");
-        assert_eq!(told(&set, "b", at(5_022 + 86_400)), "unavailable", "too old");
+        assert_eq!(told(&set, "a", "of a", at(5_023)), "final");
+        assert_eq!(told(&set, "b", "of b", at(5_022 + 86_399)), "known");
+        assert_eq!(told(&set, "b", "of b", at(5_022 + 86_400)), "unavailable", "too old");
+    }
+
+    #[test]
+    fn what_was_found_before_a_fetch_is_judged_by_that() {
+        let (set, start) = (set(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        set.install(with_key("a"), at(0));
+        assert_eq!(told(&set, "b", "of b", at(1)), "asked");
+        let found = set.find_at("b", at(3)).expect("it was fetched");
+        set.install(with_key("b"), at(2));
+        assert!(!set.was_asked_at(&found, "of b", at(3)), "the keys have come in between");
+        assert_eq!(told(&set, "b", "of b", at(3)), "known");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_that_others_have_shown_makes_a_token_final(
+            kids in proptest::collection::vec(0..3_u8, 0..40),
+            fetches in proptest::collection::vec(0..40_u64, 0..5),
+        ) {
+            let (set, start) = (set(), Instant::now());
+            set.install(with_key("a"), start);
+            for (second, kid) in kids.iter().enumerate() {
+                let now = start + Duration::from_secs(1 + second as u64);
+                if fetches.contains(&(second as u64)) {
+                    set.install(with_key("a"), now);
+                }
+                told(&set, &format!("k{kid}"), &format!("of a stranger {second}"), now);
+                told(&set, &format!("k{kid}"), "of a stranger", now);
+            }
+            let now = start + Duration::from_secs(1 + kids.len() as u64);
+            proptest::prop_assert_eq!(told(&set, "k0", "of a good user", now), "asked");
+        }
     }
 
     #[test]
     fn a_set_that_is_not_fetched_again_has_all_that_it_ever_will() {
         let (set, now) = (set(), Instant::now());
         set.is_followed.store(false, Relaxed);
-        assert_eq!(told(&set, "a", now), "unavailable");
+        assert_eq!(told(&set, "a", "of a", now), "unavailable");
         set.install(with_key("a"), now);
-        assert_eq!([told(&set, "a", now), told(&set, "b", now)], ["known", "missing"]);
+        assert_eq!([told(&set, "a", "of a", now), told(&set, "b", "of b", now)], ["known", "final"]);
     }
 
     #[test]
-    fn a_flood_of_invented_kids_takes_bounded_memory() {
+    fn a_flood_of_invented_tokens_takes_bounded_memory() {
         let (set, start) = (set(), Instant::now());
         set.install(with_key("a"), start);
         for number in 0..10 * DOUBTS_MAX {
-            assert_eq!(told(&set, &format!("x{number}"), start + Duration::from_secs(20)), "unavailable");
+            let token = format!("x{number}");
+            assert_eq!(told(&set, "x", &token, start + Duration::from_secs(20)), "asked");
         }
         let doubts = set.doubts.lock().expect("nobody panics");
         assert_eq!((doubts.since.len(), doubts.order.len()), (DOUBTS_MAX, DOUBTS_MAX));

@@ -1,7 +1,7 @@
 //! Tokens and keys: JSON Web Tokens (RFC 7519) of clients and of callers of the server API, the keys that verify them,
 //! and the keys of the server API.
 //!
-//! 1. `verifier.rs`: what a token is checked for, step by step.
+//! 1. `token.rs`: a token in its parts; `verifier.rs`: what it is checked for, step by step.
 //! 2. `issuer.rs`: the keys of an issuer, and `rules.rs`: what its tokens must say.
 //! 3. `key_set.rs`: keys that are fetched; `fetch.rs` is the thread that fetches them.
 //! 4. `api_access.rs`: who may call the server API.
@@ -19,6 +19,7 @@ mod rules;
 mod template;
 #[cfg(test)]
 mod tests;
+mod token;
 mod verifier;
 
 pub(crate) use self::access_control::AccessControl;
@@ -26,6 +27,6 @@ pub(crate) use self::api_access::{ApiAccess, ApiCaller, ApiRights, Denied, Named
 pub use self::fault::TokenStage;
 pub(crate) use self::fetch::{KeyFetcher, fetch_once};
 pub(crate) use self::key_set::KeySets;
-pub use self::report::{TokenStep, TokenVerdict};
+pub use self::report::{TokenStep, TokenVerdict, shown_seconds};
 pub(crate) use self::verifier::TokenVerifier;
 pub use self::verifier::check_token_keys;

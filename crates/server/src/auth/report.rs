@@ -1,16 +1,20 @@
 //! Says of a token which steps it passes, and which one it fails. No step shows a key, a signature or a secret.
 
 use serde_json::Value;
-use touchline_engine::base64_text::decode_base64;
 use touchline_engine::claims::connection_claims;
 use touchline_engine::{ConnectionClaims, SubscriptionClaims, TokenError, Verifier as _};
 
 use super::fault::{TokenFault, TokenStage};
 use super::issuer::{Issuer, KeySource};
+use super::token::{Token, decode_part};
 use super::verifier::{TokenRules, TokenVerifier};
 
 /// Longest part of a claim that is shown, characters.
 const SHOWN: usize = 200;
+/// Seconds from which on a number is shown by its order of magnitude: thirty million years.
+const SECONDS_SHOWN_MAX: f64 = 1e15;
+/// Times from here on are milliseconds that were meant as seconds: this one is in the year 5138.
+const MILLISECONDS: f64 = 1e11;
 
 /// A step of the check of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,8 +58,8 @@ impl TokenStage {
 const STEPS: [TokenStage; 9] = [
     TokenStage::Format,
     TokenStage::Provider,
-    TokenStage::Algorithm,
     TokenStage::Key,
+    TokenStage::Algorithm,
     TokenStage::Signature,
     TokenStage::Times,
     TokenStage::Issuer,
@@ -79,26 +83,22 @@ impl TokenVerifier {
         };
         // What the engine refuses beyond the verifier is in the claims.
         let beyond = outcome.as_ref().err().map(|error| TokenFault { stage: TokenStage::Claims, error: *error });
-        TokenVerdict { steps: steps(rules, token, fault.or(beyond), now_s), outcome }
+        let user = outcome.as_ref().ok().map(String::as_str);
+        TokenVerdict { steps: steps(rules, token, fault.or(beyond), user, now_s), outcome }
     }
 }
 
-/// The steps of a token that fails one of them, or none.
-fn steps(rules: &TokenRules, token: &str, fault: Option<TokenFault>, now_s: u64) -> Vec<TokenStep> {
+/// The steps of a token that fails one of them, or none. `user`: of a good one.
+fn steps(rules: &TokenRules, token: &str, fault: Option<TokenFault>, user: Option<&str>, now_s: u64) -> Vec<TokenStep> {
     let shown = ReportedToken::of(token);
-    // The library does not tell a header with a foreign algorithm from no header.
-    let failed = fault.map(|fault| match fault.stage {
-        TokenStage::Format if shown.has_shape() && !is_known(&shown.header["alg"]) => TokenStage::Algorithm,
-        stage => stage,
-    });
     let mut steps = Vec::new();
     let is_asked = |stage: &&TokenStage| **stage != TokenStage::Provider || rules.names.is_some();
     for stage in STEPS.iter().filter(is_asked) {
         let is_over = steps.iter().any(|step: &TokenStep| step.passed == Some(false));
         let (passed, text) = match fault {
             Some(_) if is_over => (None, String::new()),
-            Some(fault) if failed == Some(*stage) => (Some(false), cause(fault.error, &shown, now_s)),
-            _ => shown.found(*stage, rules, token, now_s),
+            Some(fault) if fault.stage == *stage => (Some(false), cause(fault.error, &shown, now_s)),
+            _ => shown.found(*stage, rules, token, user, now_s),
         };
         steps.push(TokenStep { stage: *stage, passed, text });
     }
@@ -109,20 +109,14 @@ fn cause(error: TokenError, shown: &ReportedToken, now_s: u64) -> String {
     match error {
         TokenError::Invalid(cause) | TokenError::Unavailable(cause) => cause.to_owned(),
         TokenError::Expired => {
-            let ago = now_s as f64 - shown.claims["exp"].as_f64().unwrap_or_default();
-            format!("exp of the token has passed {ago:.0} s ago")
+            let exp = shown.claims["exp"].as_f64().unwrap_or_default();
+            format!("exp of the token has passed {} ago", shown_seconds(now_s as f64 - exp))
         }
     }
 }
 
-/// Whether an algorithm is one that some key can verify.
-fn is_known(alg: &Value) -> bool {
-    alg.as_str().is_some_and(|alg| alg == "ES512" || alg.parse::<jsonwebtoken::Algorithm>().is_ok())
-}
-
 /// What a token says. Nothing of it is verified.
 struct ReportedToken {
-    parts: usize,
     header: Value,
     claims: Value,
 }
@@ -130,30 +124,34 @@ struct ReportedToken {
 impl ReportedToken {
     fn of(token: &str) -> Self {
         let part = |number| {
-            let bytes = token.split('.').nth(number).and_then(decode_base64);
+            let bytes = token.split('.').nth(number).and_then(decode_part);
             bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
         };
-        ReportedToken { parts: token.split('.').count(), header: part(0), claims: part(1) }
-    }
-
-    fn has_shape(&self) -> bool {
-        self.parts == 3 && self.header.is_object() && self.claims.is_object()
+        ReportedToken { header: part(0), claims: part(1) }
     }
 
     /// What a step that the token passes has found.
-    fn found(&self, stage: TokenStage, rules: &TokenRules, token: &str, now_s: u64) -> (Option<bool>, String) {
-        let number = if rules.names.is_some() { rules.issuer_of(token).ok() } else { Some(0) };
+    fn found(
+        &self,
+        stage: TokenStage,
+        rules: &TokenRules,
+        token: &str,
+        user: Option<&str>,
+        now_s: u64,
+    ) -> (Option<bool>, String) {
+        let of_token = || rules.issuer_of(&Token::split(token).ok()?).ok();
+        let number = if rules.names.is_some() { of_token() } else { Some(0) };
         let Some((number, issuer)) = number.and_then(|number| Some((number, rules.issuers.get(number)?))) else {
             return (Some(true), String::new());
         };
         let text = match stage {
-            TokenStage::Format => "three parts, and a header".to_owned(),
+            TokenStage::Format => format!("three parts, and a header with alg {}", text(&self.header["alg"])),
             TokenStage::Provider => rules.names.iter().flatten().nth(number).cloned().unwrap_or_default(),
-            TokenStage::Algorithm => text(&self.header["alg"]),
             TokenStage::Key => self.key(issuer),
+            TokenStage::Algorithm => "fits that key".to_owned(),
             TokenStage::Signature => "is of that key".to_owned(),
             TokenStage::Times => match self.claims["exp"].as_f64() {
-                Some(exp) => format!("exp in {:.0} s", exp - now_s as f64),
+                Some(exp) => format!("exp in {}{}", shown_seconds(exp - now_s as f64), doubt_of(exp)),
                 None => "no exp: it never expires".to_owned(),
             },
             TokenStage::Issuer if issuer.rules.issuer.is_empty() && issuer.rules.issuer_regex.is_none() => {
@@ -164,6 +162,7 @@ impl ReportedToken {
                 return (None, "no audience is configured".to_owned());
             }
             TokenStage::Audience => text(&self.claims["aud"]),
+            TokenStage::Claims if user == Some("") => "no sub: the client is anonymous".to_owned(),
             TokenStage::Claims => "have the types that they must have".to_owned(),
         };
         (Some(true), text)
@@ -181,7 +180,53 @@ impl ReportedToken {
 fn text(value: &Value) -> String {
     let all = value.to_string();
     match all.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &all[..end]),
-        None => all,
+        Some((end, _)) => format!("{}…", plain(&all[..end])),
+        None => plain(&all),
+    }
+}
+
+/// A text of a token as a terminal may be shown it: what is a control character there, or changes the direction of
+/// writing, stands as its number.
+fn plain(text: &str) -> String {
+    let is_hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_hidden(c) {
+            true => shown.extend(c.escape_unicode()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// A number of seconds for a person: in full, or its order of magnitude where no time is meant.
+pub fn shown_seconds(seconds: f64) -> String {
+    if seconds.abs() < SECONDS_SHOWN_MAX { format!("{seconds:.0} s") } else { format!("{seconds:.0e} s") }
+}
+
+/// What to say of an `exp` that hardly means what its maker thinks.
+fn doubt_of(exp: f64) -> &'static str {
+    if exp < MILLISECONDS { "" } else { " (is it in milliseconds? It is read as seconds)" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown_as_its_number() {
+        assert_eq!(plain("Ann's \"€\" \u{1f600}"), "Ann's \"€\" \u{1f600}");
+        assert_eq!(plain("a\u{9b}31m\u{202e}b\u{1b}\n"), "a\\u{9b}31m\\u{202e}b\\u{1b}\\u{a}");
+        assert_eq!(text(&Value::from("x".repeat(1_000))).chars().count(), SHOWN + 1);
+    }
+
+    #[test]
+    fn numbers_of_any_size_are_short() {
+        for (seconds, expected) in [(35.0, "35 s"), (-1e300, "-1e300 s"), (2e15, "2e15 s"), (f64::INFINITY, "inf s")] {
+            assert_eq!(shown_seconds(seconds), expected);
+        }
     }
 }

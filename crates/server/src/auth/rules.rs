@@ -7,7 +7,6 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
-use touchline_engine::base64_text::decode_base64;
 use touchline_engine::{ClaimPath, TokenError, TokenSettings};
 
 use super::fault::{NO_TOKEN, TokenFault, TokenStage};
@@ -26,18 +25,16 @@ pub(super) struct RegisteredClaims {
 }
 
 impl RegisteredClaims {
-    /// Reads them from the claims of a token.
-    pub(super) fn read(json: &RawValue) -> Result<Self, TokenFault> {
-        serde_json::from_str(json.get()).map_err(|_| {
-            TokenFault::invalid(TokenStage::Times, "exp or nbf of the token is not a number, or iss not text")
+    /// Reads them from the claims of a token, whether its signature was checked or not. Without it they only say who
+    /// may have signed it.
+    ///
+    /// # Errors
+    /// When the claims are no JSON, or one of these has another type than it must have.
+    pub(super) fn read(json: &str) -> Result<Self, TokenFault> {
+        serde_json::from_str(json).map_err(|error| match error.is_data() {
+            true => TokenFault::invalid(TokenStage::Times, "exp or nbf of the token is not a number, or iss not text"),
+            false => TokenFault::invalid(TokenStage::Format, NO_TOKEN),
         })
-    }
-
-    /// Reads those of a token whose signature has not been checked: they only say who may have signed it.
-    pub(super) fn of_unverified(token: &str) -> Result<Self, TokenFault> {
-        let no_token = TokenFault::invalid(TokenStage::Format, NO_TOKEN);
-        let claims = token.split('.').nth(1).and_then(decode_base64).ok_or(no_token)?;
-        serde_json::from_slice(&claims).map_err(|_| no_token)
     }
 
     /// The audiences.
@@ -161,11 +158,11 @@ impl ClaimRules {
     ///
     /// # Errors
     /// When the user's claim is missing, or a claim has another type than it must have.
-    pub(super) fn shape<T: DeserializeOwned>(&self, json: &RawValue) -> Result<T, TokenFault> {
+    pub(super) fn shape<T: DeserializeOwned>(&self, json: &str) -> Result<T, TokenFault> {
         let Some(mapping) = &self.mapping else { return read(json) };
         let misshapen = |cause| TokenFault::invalid(TokenStage::Claims, cause);
         let mut claims: BTreeMap<String, Box<RawValue>> =
-            serde_json::from_str(json.get()).map_err(|_| misshapen("the claims of the token are not a JSON object"))?;
+            serde_json::from_str(json).map_err(|_| misshapen("the claims of the token are not a JSON object"))?;
         if !mapping.user.is_empty() {
             let user = claims.get(&mapping.user).and_then(|claim| user_of(claim));
             let user = user.ok_or(misshapen("the token lacks the claim of user_id_claim, or it names no user"))?;
@@ -175,17 +172,17 @@ impl ClaimRules {
         map_into("meta", &mapping.meta, |value| value, &mut claims);
         map_into("labels", &mapping.labels, label, &mut claims);
         let json = to_raw_value(&claims).map_err(|_| misshapen("the claims cannot be written as JSON"))?;
-        read(&json)
+        read(json.get())
     }
 }
 
-fn read<T: DeserializeOwned>(json: &RawValue) -> Result<T, TokenFault> {
-    serde_json::from_str(json.get()).map_err(|_| TokenFault::invalid(TokenStage::Claims, misshapen(json)))
+fn read<T: DeserializeOwned>(json: &str) -> Result<T, TokenFault> {
+    serde_json::from_str(json).map_err(|_| TokenFault::invalid(TokenStage::Claims, misshapen(json)))
 }
 
 /// What is wrong with claims that have another shape than they should.
-fn misshapen(claims: &RawValue) -> &'static str {
-    match serde_json::from_str::<Value>(claims.get()) {
+fn misshapen(claims: &str) -> &'static str {
+    match serde_json::from_str::<Value>(claims) {
         Ok(claims) if claims["sub"].is_number() => "sub of the token is a number: write the user's id as text",
         Ok(claims) if !claims["sub"].is_string() && !claims["sub"].is_null() => "sub of the token is not text",
         _ => "a claim of the token has another type than it must have",

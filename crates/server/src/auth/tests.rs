@@ -58,6 +58,9 @@ fn tokens_of_the_largest_curve_are_verified() {
     };
     assert_eq!(verifier.connection(&sign("ES512"), 50).map(|claims| claims.sub), Ok("u".into()));
     assert!(matches!(verifier.connection(&sign("ES384"), 50), Err(TokenError::Invalid(_))));
+    for other_form in [format!("{}==", sign("ES512")), sign("ES512").replace(['-', '_'], "/")] {
+        assert!(matches!(verifier.connection(&other_form, 50), Err(TokenError::Invalid(_))), "one base64 for all");
+    }
     let (good, other) = (sign("ES512"), sign("ES512"));
     let mixed = format!(
         "{}.{}",
@@ -114,6 +117,40 @@ fn a_key_that_can_verify_nothing_is_refused_by_its_name() {
 }
 
 #[test]
+fn a_public_key_is_no_secret() {
+    let pair = RsaKeyPair::generate(KeySize::Rsa2048).expect("the system has randomness");
+    let der: PublicKeyX509Der<'_> = pair.public_key().as_der().expect("a key has a form");
+    let pem = public_pem(der.as_ref());
+    for secret in [pem.clone(), STANDARD.encode(&pem)] {
+        for (now, before, name) in
+            [(secret.as_str(), "", "hmac_secret_key"), ("a secret", secret.as_str(), "hmac_previous_secret_key")]
+        {
+            let token = TokenSettings {
+                hmac_secret_key: now.into(),
+                hmac_previous_secret_key: before.into(),
+                ..Default::default()
+            };
+            let error = verifier_of(token).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.starts_with(&format!("client.token.{name}: is a public key")), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_token_of_the_secret_before_is_told_that_its_time_is_over() {
+    let token_of_before = token(Algorithm::HS384, "before", &json!({"sub": "u"}));
+    let settings = |until_s| TokenSettings {
+        hmac_secret_key: "secret".into(),
+        hmac_previous_secret_key: "before".into(),
+        hmac_previous_secret_key_valid_until: until_s,
+        ..Default::default()
+    };
+    let told = |until_s| verifier_of(settings(until_s)).expect("keys are good").connection(&token_of_before, 50);
+    assert!(told(0).is_ok() && told(50).is_ok());
+    assert!(matches!(told(49), Err(TokenError::Invalid(cause)) if cause.contains("is over")));
+}
+
+#[test]
 fn only_who_has_a_secret_is_told_how_secrets_are_written() {
     let pair = EcdsaKeyPair::generate(&ECDSA_P521_SHA512_FIXED_SIGNING).expect("the system has randomness");
     let der: PublicKeyX509Der<'_> = pair.public_key().as_der().expect("a key has a form");
@@ -153,7 +190,10 @@ fn a_token_is_good_only_if_everything_about_it_is() {
         ("within leeway", hs(&with("nbf", json!(55))), Ok("u")),
         ("other audience", hs(&with("aud", json!("press"))), Err("aud")),
         ("other secret", token(Algorithm::HS256, "guess", &good), Err("signature")),
-        ("alg none", none, Err("not a JWT")),
+        ("alg none", none, Err("alg of the token is none of")),
+        ("a list as a header", format!("{}.{}.", base64_url(br#"["HS256"]"#), base64_url(b"{}")), Err("not a JWT")),
+        ("padding", format!("{}=", hs(&good)), Err("not a JWT")),
+        ("four parts", format!("{}.x", hs(&good)), Err("not a JWT")),
         (
             "an extension that must be understood",
             with_head(&json!({"alg": "HS256", "crit": ["exp"], "exp": 1})),

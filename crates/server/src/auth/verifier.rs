@@ -2,16 +2,15 @@
 
 use std::sync::{Arc, OnceLock};
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use touchline_config::ClientTlsSettings;
-use touchline_engine::base64_text::decode_base64;
 use touchline_engine::{ClientSettings, ConnectionClaims, SubscriptionClaims, TokenError, TokenSettings, Verifier};
 
-use super::fault::{NO_TOKEN, TokenFault, TokenStage};
+use super::fault::{TokenFault, TokenStage};
 use super::issuer::{Issuer, IssuerPlace};
 use super::key_set::KeySets;
 use super::rules::RegisteredClaims;
+use super::token::{Token, TokenHeader};
 use crate::start_error::StartError;
 
 /// The rules of one kind of token.
@@ -20,9 +19,9 @@ pub(super) struct TokenRules {
     pub(super) issuers: Vec<Issuer>,
     /// The names of the issuers; None = there is one, and tokens need not name it.
     pub(super) names: Option<Vec<String>>,
-    /// The header of the first verified token, as it was sent: a signer gives the same to all its tokens, so they are
-    /// not parsed for `crit` again.
-    plain_header: OnceLock<Box<str>>,
+    /// The header of the first verified token, as it was sent and as it was read: a signer gives the same to all its
+    /// tokens.
+    usual_header: OnceLock<(Box<str>, TokenHeader)>,
 }
 
 impl TokenRules {
@@ -44,12 +43,12 @@ impl TokenRules {
             issuers.push(Issuer::new(&options.token(), &place, sets)?);
             names.push(name.clone());
         }
-        Ok(TokenRules { issuers, names: Some(names), plain_header: OnceLock::new() })
+        Ok(TokenRules { issuers, names: Some(names), usual_header: OnceLock::new() })
     }
 
     /// The rules of one issuer, whom tokens need not name.
     pub(super) fn of(issuer: Issuer) -> Self {
-        TokenRules { issuers: vec![issuer], names: None, plain_header: OnceLock::new() }
+        TokenRules { issuers: vec![issuer], names: None, usual_header: OnceLock::new() }
     }
 
     /// The claims of a token.
@@ -57,20 +56,28 @@ impl TokenRules {
     /// # Errors
     /// The first step that it fails.
     pub(super) fn verify<T: DeserializeOwned>(&self, token: &str, now_s: u64) -> Result<T, TokenFault> {
-        let header = token.split_once('.').map_or(token, |(header, _)| header);
-        let is_plain = self.plain_header.get().is_some_and(|known| **known == *header);
-        if !is_plain && has_critical(header)? {
-            let cause = "the header of the token has crit, and no extension is known";
-            return Err(TokenFault::invalid(TokenStage::Format, cause));
-        }
+        let token = Token::split(token)?;
+        let Some((_, header)) = self.usual_header.get().filter(|(known, _)| **known == *token.header) else {
+            let header = TokenHeader::read(token.header)?;
+            let claims = self.verify_with(&token, &header, now_s)?;
+            self.usual_header.get_or_init(|| (token.header.into(), header));
+            return Ok(claims);
+        };
+        self.verify_with(&token, header, now_s)
+    }
+
+    fn verify_with<T: DeserializeOwned>(
+        &self,
+        token: &Token<'_>,
+        header: &TokenHeader,
+        now_s: u64,
+    ) -> Result<T, TokenFault> {
         let issuer = match (&self.names, self.issuers.as_slice()) {
             (None, [issuer]) => issuer,
             _ => &self.issuers[self.issuer_of(token)?],
         };
-        let json = issuer.signed(token, now_s)?;
-        if !is_plain {
-            self.plain_header.get_or_init(|| header.into());
-        }
+        issuer.check_signature(token, header, now_s)?;
+        let json = token.claims()?;
         let registered = RegisteredClaims::read(&json)?;
         registered.check_times(now_s)?;
         issuer.rules.check_names(&registered)?;
@@ -79,39 +86,14 @@ impl TokenRules {
 
     /// The number of the issuer that a token says it is of: one whose issuer and audience it names, else one without an
     /// audience whose issuer it names. Only the keys of this one can make the token good.
-    pub(super) fn issuer_of(&self, token: &str) -> Result<usize, TokenFault> {
-        let claims = RegisteredClaims::of_unverified(token)?;
+    pub(super) fn issuer_of(&self, token: &Token<'_>) -> Result<usize, TokenFault> {
+        let claims = RegisteredClaims::read(&token.claims()?).map_err(|fault| fault.at(TokenStage::Provider))?;
         let issuers = || self.issuers.iter().enumerate().filter(|(_, issuer)| issuer.rules.is_issuer(&claims));
         let named = issuers().find(|(_, of)| of.rules.has_audience() && of.rules.is_audience(&claims));
         let found = named.or_else(|| issuers().find(|(_, of)| !of.rules.has_audience()));
         let cause = "iss and aud of the token name none of the configured issuers";
         found.map(|(number, _)| number).ok_or(TokenFault::invalid(TokenStage::Provider, cause))
     }
-}
-
-/// Whether the header of a token names extensions that must be understood (`crit`): this server knows none, so the
-/// token is refused (RFC 7515, 4.1.11).
-///
-/// # Errors
-/// When there is no header.
-fn has_critical(header: &str) -> Result<bool, TokenFault> {
-    /// Present, whatever its value.
-    #[derive(Default)]
-    struct Present(bool);
-    impl<'de> Deserialize<'de> for Present {
-        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            serde::de::IgnoredAny::deserialize(deserializer).map(|_| Present(true))
-        }
-    }
-    #[derive(Deserialize)]
-    struct Head {
-        #[serde(default)]
-        crit: Present,
-    }
-    let no_token = TokenFault::invalid(TokenStage::Format, NO_TOKEN);
-    let head = decode_base64(header).ok_or(no_token)?;
-    let head: Head = serde_json::from_slice(&head).map_err(|_| no_token)?;
-    Ok(head.crit.0)
 }
 
 /// Whether tokens can be verified by the configured keys. Keys at an endpoint are not fetched.

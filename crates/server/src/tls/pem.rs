@@ -20,7 +20,12 @@ const EXTENSION_SHOWN: usize = 12;
 pub(super) fn read(key: &str, value: &str) -> Result<Vec<u8>, TlsError> {
     match inline_pem(value) {
         Some(text) => Ok(text),
-        None => fs::read(value).map_err(|source| TlsError::File { key: key.to_owned(), path: shown(value), source }),
+        None => {
+            let unreadable = |source| TlsError::File { key: key.to_owned(), path: shown(value), source };
+            let bytes = fs::read(value).map_err(unreadable)?;
+            // What is in a file may be packed as what is written in its place may be.
+            Ok(std::str::from_utf8(&bytes).ok().and_then(inline_pem).unwrap_or(bytes))
+        }
     }
 }
 
