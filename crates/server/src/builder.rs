@@ -81,10 +81,7 @@ impl Server {
         let origins = Origins::parse(&settings.client.allowed_origins)?;
         let access = AccessControl::new(client, &settings.http_api, operations_named)?;
         let (tls, renewal) = tls_of(&settings)?;
-        // Before a port is bound: clients that come at once find the keys of their issuers, and nobody waits for them
-        // at a port that does not answer yet.
-        let fetcher = KeyFetcher::start(&access.key_sets);
-        let fetcher = fetcher.map_err(|source| StartError::System { what: "a thread", source })?;
+        let fetcher = fetcher_of(&access)?;
         let mut listeners: Vec<_> = std::iter::repeat_with(Vec::new).take(shards_of(&settings)).collect();
         let addresses = listen_everywhere(&settings, &ports, &tls, &mut listeners)?;
         if settings.node.name.is_empty() {
@@ -159,6 +156,12 @@ impl Server {
             addresses,
         })
     }
+}
+
+/// Fetches the keys of all issuers. It is done before a port is bound: clients that come at once find them, and nobody
+/// waits at a port that does not answer yet.
+fn fetcher_of(access: &AccessControl) -> Result<Option<KeyFetcher>, StartError> {
+    KeyFetcher::start(&access.key_sets).map_err(|source| StartError::System { what: "a thread", source })
 }
 
 /// Signs client ids by a key that no other node has.
