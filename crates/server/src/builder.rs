@@ -10,7 +10,8 @@ use touchline_engine::limit::RateLimits;
 use touchline_engine::session::UserCounter;
 use touchline_engine::{ClientSettings, Namespaces, ShardId, session};
 use touchline_registry::ReplicaTiming;
-use touchline_store::stats::Stats;
+use touchline_store::PrimaryOptions;
+use touchline_store::stats::{Stats, StatsOptions};
 
 use crate::api::{operations_named, services::ApiServices, user_of};
 use crate::auth::{AccessControl, KeyFetcher};
@@ -81,10 +82,7 @@ impl Server {
         let origins = Origins::parse(&settings.client.allowed_origins)?;
         let access = AccessControl::new(client, &settings.http_api, operations_named)?;
         let (tls, renewal) = tls_of(&settings)?;
-        // Before a port is bound: clients that come at once find the keys of their issuers, and nobody waits for them
-        // at a port that does not answer yet.
-        let fetcher = KeyFetcher::start(&access.key_sets);
-        let fetcher = fetcher.map_err(|source| StartError::System { what: "a thread", source })?;
+        let fetcher = fetcher_of(&access)?;
         let mut listeners: Vec<_> = std::iter::repeat_with(Vec::new).take(shards_of(&settings)).collect();
         let addresses = listen_everywhere(&settings, &ports, &tls, &mut listeners)?;
         if settings.node.name.is_empty() {
@@ -138,13 +136,7 @@ impl Server {
             },
         ));
         facts::begin(&node);
-        if let Some(databases) = databases {
-            store::open(&node, &databases).map_err(|source| StartError::Database { database: "primary", source })?;
-        }
-        if let Some(statistics) = statistics {
-            let opened = Stats::open(&statistics).map_err(|source| StartError::Database { database: "stats", source });
-            node.set_stats(opened?);
-        }
+        open_databases(&node, databases.as_ref(), statistics.as_ref())?;
         let services: Services = &ApiServices;
         Ok(Server {
             node,
@@ -159,6 +151,28 @@ impl Server {
             addresses,
         })
     }
+}
+
+/// Opens the databases of a node that are configured.
+fn open_databases(
+    node: &Arc<Node>,
+    primary: Option<&PrimaryOptions>,
+    statistics: Option<&StatsOptions>,
+) -> Result<(), StartError> {
+    let failed = |database| move |source| StartError::Database { database, source };
+    if let Some(primary) = primary {
+        store::open(node, primary).map_err(failed("primary"))?;
+    }
+    if let Some(statistics) = statistics {
+        node.set_stats(Stats::open(statistics).map_err(failed("stats"))?);
+    }
+    Ok(())
+}
+
+/// Fetches the keys of all issuers. It is done before a port is bound: clients that come at once find them, and nobody
+/// waits at a port that does not answer yet.
+fn fetcher_of(access: &AccessControl) -> Result<Option<KeyFetcher>, StartError> {
+    KeyFetcher::start(&access.key_sets).map_err(|source| StartError::System { what: "a thread", source })
 }
 
 /// Signs client ids by a key that no other node has.
