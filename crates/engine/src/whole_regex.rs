@@ -1,7 +1,7 @@
 //! A regular expression that matches whole texts, in little memory.
 //!
-//! The expression is parsed by itself, and what makes it match a whole text is added to the parsed form: nothing that an
-//! expression is written with reaches beyond it. It runs as a set of states (a Pike machine), so that it holds its
+//! The expression is parsed by itself, and what makes it match a whole text is added to the parsed form: nothing that
+//! an expression is written with reaches beyond it. It runs as a set of states (a Pike machine), so that it holds its
 //! program and nothing else, and its time is linear in the text.
 
 use regex_automata::nfa::thompson::pikevm::PikeVM;
@@ -69,10 +69,10 @@ mod tests {
 
     use super::*;
 
-    const SIZE_MAX: usize = 256 * 1_024;
+    const ROOM: usize = 256 * 1_024;
 
     fn compiled(text: &str) -> WholeRegex {
-        WholeRegex::compile(text, SIZE_MAX).expect(text)
+        WholeRegex::compile(text, ROOM).expect(text)
     }
 
     #[test]
@@ -98,10 +98,10 @@ mod tests {
     #[test]
     fn what_is_not_one_expression_or_too_large_is_refused() {
         for text in ["a)|(?:", "(", ")", "[a", "a\\", "*", r"\Q.\E", "[a&&b]"] {
-            assert_eq!(WholeRegex::compile(text, SIZE_MAX).map(|_| ()), Err(RegexFault::Invalid), "{text}");
+            assert_eq!(WholeRegex::compile(text, ROOM).map(|_| ()), Err(RegexFault::Invalid), "{text}");
         }
         for text in ["(a{1000}){1000}", r"\pL{100}"] {
-            assert_eq!(WholeRegex::compile(text, SIZE_MAX).map(|_| ()), Err(RegexFault::TooLarge), "{text}");
+            assert_eq!(WholeRegex::compile(text, ROOM).map(|_| ()), Err(RegexFault::TooLarge), "{text}");
         }
     }
 
@@ -109,7 +109,7 @@ mod tests {
         #[test]
         fn it_matches_where_a_match_spans_the_text(text in r"[ab|()?*+.^$]{0,12}", name in "[ab\n]{0,5}") {
             let alone = Regex::new(&text).is_ok();
-            prop_assert_eq!(WholeRegex::compile(&text, SIZE_MAX).is_ok(), alone, "{}", text);
+            prop_assert_eq!(WholeRegex::compile(&text, ROOM).is_ok(), alone, "{}", text);
             if alone {
                 let whole = Regex::new(&format!(r"\A(?:{text})\z")).expect("such expressions stay in a group");
                 prop_assert_eq!(compiled(&text).matches(&name), whole.is_match(&name), "{}", text);

@@ -103,13 +103,16 @@ impl ChannelAction {
                 "the namespace lacks allow_presence_for_anonymous, and the client is anonymous"
             }
             (ChannelAction::Publish, false) => {
-                "the namespace lacks allow_publish_for_client, or allow_publish_for_subscriber for a client that subscribes"
+                "the namespace lacks allow_publish_for_client, or allow_publish_for_subscriber for a client \
+                 that subscribes"
             }
             (ChannelAction::History, false) => {
-                "the namespace lacks allow_history_for_client, or allow_history_for_subscriber for a client that subscribes"
+                "the namespace lacks allow_history_for_client, or allow_history_for_subscriber for a client \
+                 that subscribes"
             }
             (ChannelAction::Presence, false) => {
-                "the namespace lacks allow_presence_for_client, or allow_presence_for_subscriber for a client that subscribes"
+                "the namespace lacks allow_presence_for_client, or allow_presence_for_subscriber for a client \
+                 that subscribes"
             }
         }
     }

@@ -150,21 +150,24 @@ const CASES: [(&str, &str, u32, &str, &str); 40] = [
         r#""publish":{"channel":"none:a","data":1}"#,
         103,
         "none:a",
-        "the namespace lacks allow_publish_for_client (or _for_subscriber, and the client subscribes)",
+        "the namespace lacks allow_publish_for_client, or allow_publish_for_subscriber for a client \
+         that subscribes",
     ),
     (
         ANN,
         r#""history":{"channel":"none:a"}"#,
         103,
         "none:a",
-        "the namespace lacks allow_history_for_client (or _for_subscriber, and the client subscribes)",
+        "the namespace lacks allow_history_for_client, or allow_history_for_subscriber for a client \
+         that subscribes",
     ),
     (
         ANN,
         r#""presence":{"channel":"none:a"}"#,
         103,
         "none:a",
-        "the namespace lacks allow_presence_for_client (or _for_subscriber, and the client subscribes)",
+        "the namespace lacks allow_presence_for_client, or allow_presence_for_subscriber for a client \
+         that subscribes",
     ),
     (
         NOBODY,
