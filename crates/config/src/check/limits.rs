@@ -47,8 +47,8 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
         }
     }
     escalation(limits, &mut checker);
-    if limits.on_limit == OnLimit::Slow && limits.slow_wait_max > SDK_PATIENCE {
-        checker.warn("slow_wait_max: SDKs give a command up after 5s");
+    if limits.on_limit == OnLimit::Slow && (SDK_PATIENCE..=WAIT_MAX).contains(&limits.slow_wait_max) {
+        checker.warn("slow_wait_max: expected less than 5s, after which SDKs give a command up");
     }
     if limits.on_limit == OnLimit::Slow && !(INTERVALS[0]..=WAIT_MAX).contains(&limits.slow_wait_max) {
         checker.error("slow_wait_max: expected 1ms to 1h");

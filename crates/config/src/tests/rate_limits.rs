@@ -69,13 +69,34 @@ fn what_contradicts_itself_is_told() {
             ),
             "there twice",
         ),
-        ("client_command = {publish = {enabled = true}}".to_owned(), "without buckets"),
+        ("client_command = {enabled = true, publish = {enabled = true}}".to_owned(), "without buckets"),
+        ("client_command = {enabled = true}".to_owned(), "without a block"),
+        (
+            format!("client_command = {{publish = {{enabled = true, {rate}}}}}"),
+            "client_command.publish.enabled: does nothing while client.rate_limit.client_command.enabled is false",
+        ),
+        ("user_command = {rpc = {buckets = [{interval = \"1s\", rate = -1}]}}".to_owned(), "rate is -1"),
+        (
+            "user_command = {rpc = {buckets = [{interval = \"1s\", rate = 5000000000}]}}".to_owned(),
+            "rate is 5000000000",
+        ),
+        ("user_command = {rpc = {buckets = [{interval = \"1s\"}]}}".to_owned(), "missing field `rate`"),
+        (format!("failed_connect = {{enabled = true, refused_for = \"0s\", {rate}}}"), "refuses nobody"),
+        ("on_limit = \"slow\"\nslow_wait_max = \"30s\"".to_owned(), "give a command up"),
+        (
+            format!(
+                "escalation = {{enabled = true, refusals = 11, interval = \"10s\"}}\n\
+                 client_command = {{enabled = true, total = {{enabled = true, {rate}}}}}"
+            ),
+            "never come",
+        ),
         ("client_error = {enabled = true}".to_owned(), "without total"),
         ("failed_connect = {enabled = true}".to_owned(), "without buckets"),
         ("escalation = {enabled = true}".to_owned(), "no command is refused"),
         (
             format!(
-                "escalation = {{enabled = true, interval = 0}}\nclient_command = {{enabled = true, total = {{{rate}}}}}"
+                "escalation = {{enabled = true, refusals = 1, interval = 0}}\nclient_command = {{enabled = true, total = \
+                 {{enabled = true, {rate}}}}}"
             ),
             "1ms to 24h",
         ),
