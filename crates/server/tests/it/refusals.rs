@@ -146,7 +146,7 @@ fn a_client_is_told_the_cause_where_that_is_switched_on_and_nowhere_else() {
         ),
         (json!({"subscribe": {"channel": "closed:a"}}), 103, "the namespace lacks allow_subscribe_for_client"),
         (json!({"subscribe": {"channel": "$news"}}), 103, "the channel is private (channel.private_prefix)"),
-        (json!({"subscribe": {"channel": "news#7"}}), 103, "the channel is for other users (channel.user_boundary)"),
+        (json!({"subscribe": {"channel": "news#7"}}), 103, "the channel is limited to users (channel.user_boundary)"),
         (json!({"subscribe": {"channel": "closed:a", "token": "nonsense"}}), 103, "is not a JWT"),
         (json!({"subscribe": {"channel": "$registry:none"}}), 103, "the scope lacks allow_watch_for_client"),
         (json!({"publish": {"channel": "closed:a", "data": 1}}), 103, "the namespace lacks allow_publish_for_"),
