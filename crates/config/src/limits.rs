@@ -165,6 +165,7 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("engine/src/session/lines.rs", "MISTAKES_MAX", "Lines that are no commands; a hundred commands make up for one", "error 4013 each, then 3509"),
     fixed("engine/src/session/hook_state.rs", "HELD_SIZE_MAX", "Bytes of commands of a connection that wait behind a hook", "nothing: the next ones wait too"),
     fixed("engine/src/session/hooks.rs", "EMULATED_SIZE_MAX", "Bytes of the header fields that a client claims and hooks pass on", "error 107"),
+    fixed("engine/src/directory/watch_position.rs", "EPOCH_LEN_MAX", "Bytes of an epoch that a watcher of a scope sends", "error 107"),
     fixed("engine/src/hook/answer.rs", "MESSAGE_LEN_MAX", "Bytes of the text of a backend's error", "nothing: it is cut"),
     fixed("engine/src/hook/answer.rs", "CACHE_FOR_MAX", "Seconds for which an answer to a subscribe holds", "nothing: it is asked again"),
     fixed("engine/src/claims.rs", "LABELS_MAX", "Labels of a connection", "error 100; 3500 for a token"),

@@ -84,8 +84,8 @@ mod trial;
 
 pub use action_trial::{TriedAction, TriedClient, try_action};
 pub use api::{
-    BATCH, COMMON_ERRORS, MetricDescription, OperationDescription, OperationScope, metrics, operation_groups,
-    operations,
+    BATCH, COMMON_ERRORS, DOCUMENTS, MetricDescription, OperationDescription, OperationScope, metrics,
+    operation_groups, operations,
 };
 pub use auth::{TokenStage, TokenStep, TokenVerdict, check_token_keys, shown_seconds};
 pub use builder::ServerBuilder;

@@ -10,7 +10,7 @@ use touchline_protocol::Error;
 use touchline_protocol::encode::ObjectWriter;
 
 use super::json::{ErrorJson, WriteJson};
-use super::malformed::Malformed;
+use super::malformed::MalformedRequest;
 use super::operation::{OperationError, yield_sometimes};
 use super::params::object;
 use super::reply::ApiReply;
@@ -37,7 +37,12 @@ struct BatchRequest<'a> {
 ///
 /// # Errors
 /// When the body, or the parameters of any command, have another shape: then nothing has been done.
-pub(super) async fn batch(node: &Node, rights: &ApiRights, body: &[u8], version: u16) -> Result<ApiReply, Malformed> {
+pub(super) async fn batch(
+    node: &Node,
+    rights: &ApiRights,
+    body: &[u8],
+    version: u16,
+) -> Result<ApiReply, MalformedRequest> {
     let request: BatchRequest<'_> = object(if body.trim_ascii().is_empty() { b"{}" } else { body })?;
     if request.commands.len() > COMMANDS_MAX {
         return Ok(too_many(node));
@@ -111,7 +116,12 @@ impl BatchLine<'_> {
 ///
 /// # Errors
 /// When something in the body is not a command: then nothing has been done.
-pub(super) async fn lines(node: &Node, rights: &ApiRights, body: &[u8], version: u16) -> Result<ApiReply, Malformed> {
+pub(super) async fn lines(
+    node: &Node,
+    rights: &ApiRights,
+    body: &[u8],
+    version: u16,
+) -> Result<ApiReply, MalformedRequest> {
     let values = serde_json::Deserializer::from_slice(body).into_iter::<&RawValue>();
     let mut lines = Vec::new();
     for value in values {

@@ -8,6 +8,11 @@ use super::catalogue::Catalogue;
 use super::openapi;
 use super::version::VERSIONS;
 
+/// The names of the documents: `GET /api/<name>`.
+pub const DOCUMENTS: &[&str] = &[OPEN_API, ERRORS];
+const OPEN_API: &str = "openapi.json";
+const ERRORS: &str = "errors";
+
 /// A document that a caller can read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Document {
@@ -21,23 +26,23 @@ impl Document {
     /// The document of this path, behind `/api/`; None = there is none.
     pub(super) fn named(path: &str) -> Option<Self> {
         match path {
-            "openapi.json" => Some(Document::OpenApi),
-            "errors" => Some(Document::Errors),
+            OPEN_API => Some(Document::OpenApi),
+            ERRORS => Some(Document::Errors),
             _ => None,
         }
     }
 
     /// The document, as JSON. It is written when it is first asked for, and kept.
     pub(super) fn text(self, version: u16) -> Bytes {
-        static OPEN_API: [OnceLock<Bytes>; VERSIONS.len()] = [const { OnceLock::new() }; VERSIONS.len()];
-        static ERRORS: OnceLock<Bytes> = OnceLock::new();
+        static BY_VERSION: [OnceLock<Bytes>; VERSIONS.len()] = [const { OnceLock::new() }; VERSIONS.len()];
+        static CATALOGUE: OnceLock<Bytes> = OnceLock::new();
         let json = |value: &dyn Fn() -> serde_json::Value| Bytes::from(value().to_string());
         match self {
             Document::OpenApi => {
                 let index = VERSIONS.iter().position(|known| known.number == version).unwrap_or_default();
-                OPEN_API[index].get_or_init(|| json(&|| openapi::document(version))).clone()
+                BY_VERSION[index].get_or_init(|| json(&|| openapi::document(version))).clone()
             }
-            Document::Errors => ERRORS.get_or_init(|| json(&|| serde_json::json!(Catalogue::new()))).clone(),
+            Document::Errors => CATALOGUE.get_or_init(|| json(&|| serde_json::json!(Catalogue::new()))).clone(),
         }
     }
 }

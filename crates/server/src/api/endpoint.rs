@@ -13,7 +13,7 @@ use super::operations::publish::is_publish;
 use super::reply::{ApiReply, ErrorMode};
 use super::request_id::{X_REQUEST_ID, request_id};
 use super::serve::serve;
-use super::version::{Negotiated, UNNAMED, VERSIONS, negotiate};
+use super::version::{ApiForm, UNNAMED, VERSIONS, negotiate};
 use crate::auth::ApiCaller;
 use crate::node::Node;
 use crate::runtime::refusals::RefusalLine;
@@ -25,13 +25,13 @@ static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 static X_CENTRIFUGO_ERROR_MODE: HeaderName = HeaderName::from_static("x-centrifugo-error-mode");
 
 /// What one request asks for, and how it wants to be answered.
-struct Asked<'a> {
+struct ApiQuestion<'a> {
     mode: ErrorMode,
-    form: Negotiated,
+    form: ApiForm,
     id: &'a HeaderValue,
 }
 
-impl Asked<'_> {
+impl ApiQuestion<'_> {
     fn id(&self) -> &str {
         self.id.to_str().unwrap_or_default()
     }
@@ -69,7 +69,7 @@ async fn answer_as(origin: &Origin, request: Request<RequestBody>, id: &HeaderVa
         _ => ErrorMode::Inside,
     };
     let method = request.uri().path().strip_prefix("/api").unwrap_or_default().trim_start_matches('/').to_owned();
-    let mut asked = Asked { mode, form: UNNAMED, id };
+    let mut asked = ApiQuestion { mode, form: UNNAMED, id };
     let document = Document::named(&method);
     let allowed: &[Method] = if document.is_some() { &[Method::GET, Method::HEAD] } else { &[Method::POST] };
     if !allowed.contains(request.method()) {
@@ -113,7 +113,7 @@ async fn answer_as(origin: &Origin, request: Request<RequestBody>, id: &HeaderVa
 }
 
 /// The answer to a request whose HTTP method the path does not have.
-fn method_not_allowed(asked: &Asked<'_>, allowed: &[Method]) -> HttpResponse {
+fn method_not_allowed(asked: &ApiQuestion<'_>, allowed: &[Method]) -> HttpResponse {
     let names = allowed.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
     let detail = format!("the path takes {names}");
     let mut response = asked.turn_away(StatusCode::METHOD_NOT_ALLOWED, Error::METHOD_NOT_FOUND, &detail);
@@ -124,7 +124,7 @@ fn method_not_allowed(asked: &Asked<'_>, allowed: &[Method]) -> HttpResponse {
 }
 
 /// The answer to a caller whose `Accept` leaves no version.
-fn no_such_version(asked: &Asked<'_>) -> HttpResponse {
+fn no_such_version(asked: &ApiQuestion<'_>) -> HttpResponse {
     let names: Vec<&str> = VERSIONS.iter().map(|version| version.media_type).collect();
     let detail = format!("Accept must allow application/json or one of {}", names.join(", "));
     asked.turn_away(StatusCode::NOT_ACCEPTABLE, Error::NO_SUCH_VERSION, &detail)
@@ -134,7 +134,7 @@ fn no_such_version(asked: &Asked<'_>) -> HttpResponse {
 fn log_refused_operation(
     origin: &Origin,
     caller: &ApiCaller,
-    asked: &Asked<'_>,
+    asked: &ApiQuestion<'_>,
     operation: &str,
     refusal: &OperationError,
 ) {
@@ -242,7 +242,12 @@ fn by_token<'n>(node: &'n Node, shown: &[u8]) -> Option<Result<&'n ApiCaller, Ca
 }
 
 /// Answers a caller who is not served, and logs why.
-fn refuse_caller(origin: &Origin, headers: &HeaderMap, asked: &Asked<'_>, refusal: &CallerRefusal) -> HttpResponse {
+fn refuse_caller(
+    origin: &Origin,
+    headers: &HeaderMap,
+    asked: &ApiQuestion<'_>,
+    refusal: &CallerRefusal,
+) -> HttpResponse {
     let (status, cause, error, detail) = match refusal {
         CallerRefusal::Unauthorized(cause, detail) => (StatusCode::UNAUTHORIZED, cause, Error::UNAUTHORIZED, *detail),
         CallerRefusal::Unavailable(cause) => {

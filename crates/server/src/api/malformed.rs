@@ -13,13 +13,13 @@ const TOLD_MAX: usize = 200;
 
 /// A request that is not JSON, or not of the shape of its operation.
 #[derive(Debug)]
-pub(crate) struct Malformed {
+pub(crate) struct MalformedRequest {
     cause: serde_json::Error,
     /// The field that is of another type; None = no single one is.
     pub(crate) field: Option<&'static str>,
 }
 
-impl Malformed {
+impl MalformedRequest {
     /// What is wrong with the parameters of an operation.
     pub(super) fn of<O: Operation>(params: &[u8], cause: serde_json::Error) -> Self {
         let is_bad = |name: &str, value: &RawValue| {
@@ -30,17 +30,17 @@ impl Malformed {
         let members: BTreeMap<&str, &RawValue> = serde_json::from_slice(params).unwrap_or_default();
         let bad =
             O::request_fields().into_iter().find(|name| members.get(name).is_some_and(|value| is_bad(name, value)));
-        Malformed { cause, field: bad }
+        MalformedRequest { cause, field: bad }
     }
 }
 
-impl From<serde_json::Error> for Malformed {
+impl From<serde_json::Error> for MalformedRequest {
     fn from(cause: serde_json::Error) -> Self {
-        Malformed { cause, field: None }
+        MalformedRequest { cause, field: None }
     }
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedRequest {
     /// What was found and expected, and the line and column, in the parameters if they stand in a batch.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.cause.to_string();
@@ -56,9 +56,9 @@ mod tests {
     use super::*;
     use crate::api::operations::publish::PublishOperation;
 
-    fn malformed(params: &str) -> Malformed {
+    fn malformed(params: &str) -> MalformedRequest {
         let cause = object::<<PublishOperation as Operation>::Request<'_>>(params.as_bytes()).err();
-        Malformed::of::<PublishOperation>(params.as_bytes(), cause.expect("it is malformed"))
+        MalformedRequest::of::<PublishOperation>(params.as_bytes(), cause.expect("it is malformed"))
     }
 
     #[test]

@@ -39,6 +39,7 @@ use crate::auth::ApiRights;
 use crate::node::Node;
 
 pub use description::{COMMON_ERRORS, OperationDescription, OperationScope};
+pub use documents::DOCUMENTS;
 pub use scrape::{MetricDescription, metrics};
 pub(crate) use table::operations_named;
 pub use table::{BATCH, operation_groups, operations};

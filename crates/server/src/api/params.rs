@@ -6,11 +6,13 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use touchline_engine::ChannelOptions;
 use touchline_protocol::Error;
 use touchline_protocol::data::is_plain_text;
 
 use super::operation::OperationError;
 use crate::auth::NamedChannels;
+use crate::node::Node;
 
 /// A request about one channel.
 #[derive(Deserialize, Default, JsonSchema)]
@@ -70,6 +72,21 @@ pub(super) fn nullable_fields(schema: &mut Schema) {
 /// The schema of a payload that must be there: any JSON value but `null`, which stands for absence.
 pub(super) fn any_json(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": ["array", "boolean", "number", "object", "string"] })
+}
+
+/// The options of a channel. `field`: where its name stands.
+///
+/// # Errors
+/// 107 for a name that no channel can have, 102 for an unknown namespace.
+pub(super) fn channel_options<'n>(
+    node: &'n Node,
+    field: &'static str,
+    channel: &str,
+) -> Result<&'n ChannelOptions, OperationError> {
+    node.session.namespaces.resolve(channel).map_err(|error| match error {
+        Error::BAD_REQUEST => OperationError::bad(field),
+        _ => error.into(),
+    })
 }
 
 /// Refuses texts with control characters: a database can't store NUL, and these texts may end in one. `field`: where

@@ -8,7 +8,7 @@ use touchline_protocol::encode::ObjectWriter;
 
 use super::batch::{batch, lines};
 use super::cluster::BroadcastMessage;
-use super::malformed::Malformed;
+use super::malformed::MalformedRequest;
 use super::reply::ApiReply;
 use super::table::{BATCH, Call};
 use super::version::{self, V1};
@@ -26,7 +26,7 @@ pub(crate) async fn serve(
     method: &str,
     body: &[u8],
     version: u16,
-) -> Result<ApiReply, Malformed> {
+) -> Result<ApiReply, MalformedRequest> {
     match method {
         "" => Box::pin(lines(node, rights, body, version)).await,
         BATCH => Box::pin(batch(node, rights, body, version)).await,

@@ -9,7 +9,7 @@ use super::description::{COMMON_ERRORS, OperationDescription};
 use super::json::{ErrorJson, WriteJson};
 #[cfg(test)]
 use super::later::LaterInfoOperation;
-use super::malformed::Malformed;
+use super::malformed::MalformedRequest;
 use super::operation::{Operation, OperationError};
 use super::operations::bans::{
     BlockUserOperation, InvalidateUserTokensOperation, RevokeTokenOperation, UnblockUserOperation,
@@ -125,12 +125,12 @@ macro_rules! operations {
             ///
             /// # Errors
             /// When the parameters are not a JSON object, or not of the operation's shape.
-            pub(super) fn read(method: &str, params: &'a [u8], version: u16) -> Result<Self, Malformed> {
+            pub(super) fn read(method: &str, params: &'a [u8], version: u16) -> Result<Self, MalformedRequest> {
                 let params = params.trim_ascii();
                 let params = if params.is_empty() { b"{}" } else { params };
                 let request = match method {
                     $($(#[$only])? <$operation as Operation>::NAME if $operation::SINCE <= version => {
-                        let read = object(params).map_err(|cause| Malformed::of::<$operation>(params, cause));
+                        let read = object(params).map_err(|cause| MalformedRequest::of::<$operation>(params, cause));
                         CallRequest::$operation(read?)
                     })*
                     _ => CallRequest::Unknown,

@@ -44,13 +44,13 @@ const fn newest_stable(versions: &[ApiVersion]) -> ApiVersion {
 
 /// What a caller gets: a version, and the content type that says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Negotiated {
+pub(crate) struct ApiForm {
     pub(crate) version: u16,
     pub(crate) content_type: &'static str,
 }
 
 /// What a caller gets who names no version.
-pub(crate) const UNNAMED: Negotiated = Negotiated { version: NEWEST.number, content_type: JSON };
+pub(crate) const UNNAMED: ApiForm = ApiForm { version: NEWEST.number, content_type: JSON };
 
 /// The version of this number; None = this server does not speak it.
 pub(crate) fn known(number: u16) -> Option<&'static ApiVersion> {
@@ -61,12 +61,12 @@ pub(crate) fn known(number: u16) -> Option<&'static ApiVersion> {
 ///
 /// The form that it weighs highest is taken; where a named version and JSON weigh the same, the version; of named
 /// versions the newest.
-pub(crate) fn negotiate(headers: &HeaderMap) -> Option<Negotiated> {
+pub(crate) fn negotiate(headers: &HeaderMap) -> Option<ApiForm> {
     // Almost every caller sends none.
     if !headers.contains_key(ACCEPT) {
         return Some(UNNAMED);
     }
-    let mut weights = Weights::default();
+    let mut weights = AcceptWeights::default();
     let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     for range in values.flat_map(|value| value.split(',')) {
         weights.note(range);
@@ -76,13 +76,13 @@ pub(crate) fn negotiate(headers: &HeaderMap) -> Option<Negotiated> {
 
 /// How a caller weighs each form, in thousandths; None = no range is about it.
 #[derive(Default)]
-struct Weights {
+struct AcceptWeights {
     /// By the range that is most specific: `application/json`, `application/*`, `*/*`.
     json: [Option<u16>; 3],
     versions: [Option<u16>; VERSIONS.len()],
 }
 
-impl Weights {
+impl AcceptWeights {
     /// Notes one range, as `application/json;q=0.5`. What is not well-formed is passed over.
     fn note(&mut self, range: &str) {
         let mut parts = range.split(';').map(str::trim);
@@ -103,10 +103,10 @@ impl Weights {
         *place = Some(place.unwrap_or(0).max(weight));
     }
 
-    fn chosen(&self) -> Option<Negotiated> {
+    fn chosen(&self) -> Option<ApiForm> {
         let json = self.json.iter().flatten().next().map(|weight| (*weight, UNNAMED));
         let named = std::iter::zip(&self.versions, VERSIONS).filter_map(|(weight, version)| {
-            Some(((*weight)?, Negotiated { version: version.number, content_type: version.media_type }))
+            Some(((*weight)?, ApiForm { version: version.number, content_type: version.media_type }))
         });
         // Of equal ones the last wins: JSON, then the versions from the oldest to the newest.
         let all = json.into_iter().chain(named.rev());
@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(accepts: &[&str]) -> Option<Negotiated> {
+    fn asked(accepts: &[&str]) -> Option<ApiForm> {
         let mut headers = HeaderMap::new();
         for accept in accepts {
             headers.append(ACCEPT, HeaderValue::from_bytes(accept.as_bytes()).expect("a value"));
@@ -155,8 +155,8 @@ mod tests {
 
     #[test]
     fn a_caller_gets_what_it_weighs_highest() {
-        let v1 = Some(Negotiated { version: 1, content_type: V1.media_type });
-        let v2 = Some(Negotiated { version: 2, content_type: V2.media_type });
+        let v1 = Some(ApiForm { version: 1, content_type: V1.media_type });
+        let v2 = Some(ApiForm { version: 2, content_type: V2.media_type });
         let json = Some(UNNAMED);
         for (accept, expected) in [
             ("*/*", json),

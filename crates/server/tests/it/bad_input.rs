@@ -115,7 +115,7 @@ fn hostile_requests_get_a_status_or_a_closed_socket() {
     let deep = format!("{{\"channel\":\"a\",\"data\":{}{}}}", "[".repeat(1_000), "]".repeat(1_000));
     assert_eq!(
         server.http("POST", "/api/publish", &key, &deep),
-        (200, "{\"error\":{\"code\":107,\"message\":\"bad request\"}}".into())
+        (200, "{\"error\":{\"code\":107,\"message\":\"bad request\",\"field\":\"data\"}}".into())
     );
     let both_lengths = format!(
         "POST /api/publish HTTP/1.1\r\nHost: a\r\n{key}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n\

@@ -10,7 +10,7 @@ use touchline_store::{ChannelDescription, Search, SearchResult, Store, StoreRefu
 use crate::api::description::OperationScope;
 use crate::api::json::EmptyReply;
 use crate::api::operation::{Operation, OperationError};
-use crate::api::params::{nullable, nullable_fields, plain};
+use crate::api::params::{channel_options, nullable, nullable_fields, plain};
 use crate::auth::NamedChannels;
 use crate::backend::store::refused;
 use crate::node::Node;
@@ -76,7 +76,7 @@ impl Operation for ChannelSetOperation {
     async fn run(node: &Node, request: SetRequest) -> Result<EmptyReply, OperationError> {
         let store = directory(node)?;
         let SetRequest { channel, title, description, kind, tags } = request;
-        node.session.namespaces.resolve(&channel)?;
+        channel_options(node, "channel", &channel)?;
         let are_short = tags.len() <= TAGS_MAX && tags.iter().all(|tag| tag.len() <= TEXT_MAX);
         for (field, fits) in [
             ("title", title.len() <= TEXT_MAX),

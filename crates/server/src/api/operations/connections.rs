@@ -17,7 +17,7 @@ use touchline_protocol::{Disconnect, Error};
 use crate::api::description::OperationScope;
 use crate::api::json::EmptyReply;
 use crate::api::operation::{Operation, OperationError};
-use crate::api::params::{nullable, nullable_fields, payload, plain};
+use crate::api::params::{channel_options, nullable, nullable_fields, payload, plain};
 use crate::auth::NamedChannels;
 use crate::node::Node;
 use crate::runtime::mailbox::UserAction;
@@ -144,7 +144,7 @@ impl Operation for SubscribeOperation {
 
     async fn run<'a>(node: &'a Node, request: Box<SubscribeRequest<'a>>) -> Result<EmptyReply, OperationError> {
         let selection = Selection::of(request.user, request.client, request.session)?;
-        node.session.namespaces.resolve(&request.channel)?;
+        channel_options(node, "channel", &request.channel)?;
         let subscription = ServerSubscription {
             info: payload("info", request.info, &request.b64info)?,
             data: payload("data", request.data, &request.b64data)?,

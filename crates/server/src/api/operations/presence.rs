@@ -8,7 +8,7 @@ use touchline_registry::OwnerId;
 use crate::api::description::OperationScope;
 use crate::api::json::WrittenJson;
 use crate::api::operation::{Operation, OperationError};
-use crate::api::params::OneChannelRequest;
+use crate::api::params::{OneChannelRequest, channel_options};
 use crate::api::shapes::{PresenceShape, PresenceStatsShape};
 use crate::auth::NamedChannels;
 use crate::node::Node;
@@ -78,7 +78,7 @@ impl Operation for PresenceStatsOperation {
 const PRESENCE_ERRORS: &[Error] = &[Error::UNKNOWN_CHANNEL, Error::NOT_AVAILABLE];
 
 async fn ask<S>(node: &Node, channel: &str, request: DirectoryRequest) -> Result<WrittenJson<S>, OperationError> {
-    if !node.session.namespaces.resolve(channel)?.presence {
+    if !channel_options(node, "channel", channel)?.presence {
         return Err(Error::NOT_AVAILABLE.into());
     }
     let requester = Requester { owner: OwnerId([0; 16]), user: Box::default(), is_backend: true };

@@ -12,7 +12,7 @@ use touchline_protocol::stream::{Epoch, StreamPosition};
 use crate::api::description::OperationScope;
 use crate::api::json::ErrorJson;
 use crate::api::operation::{Operation, OperationError, yield_sometimes};
-use crate::api::params::{any_json, nullable, nullable_fields, payload, plain};
+use crate::api::params::{any_json, channel_options, nullable, nullable_fields, payload, plain};
 use crate::auth::NamedChannels;
 use crate::node::Node;
 
@@ -161,7 +161,7 @@ impl Operation for PublishOperation {
             version: request.version,
             version_epoch: request.version_epoch.into(),
         };
-        Ok(publish_one(node, &request.channel, publish).await?)
+        publish_one(node, ("channel", &request.channel), publish).await
     }
 }
 
@@ -236,11 +236,11 @@ impl Operation for BroadcastOperation {
                 version: request.version,
                 version_epoch: request.version_epoch.as_str().into(),
             };
-            responses.push(match publish_one(node, channel, publish).await {
+            responses.push(match publish_one(node, ("channels", channel), publish).await {
                 Ok(position) => ChannelOutcome::Result(position),
-                Err(error) => {
-                    node.metrics_here().count_error(error.code);
-                    ChannelOutcome::Error(error.into())
+                Err(refusal) => {
+                    node.metrics_here().count_error(refusal.error.code);
+                    ChannelOutcome::Error(refusal.into())
                 }
             });
             yield_sometimes(index).await;
@@ -269,14 +269,19 @@ fn expiry(node: &Node, expires_in_s: u64) -> u64 {
     if expires_in_s == 0 { 0 } else { node.clock.now_ms().saturating_add(expires_in_s.saturating_mul(1_000)) }
 }
 
-async fn publish_one(node: &Node, channel: &str, publish: Publish) -> Result<PublishReply, Error> {
-    node.session.namespaces.resolve(channel)?;
+/// Publishes into a channel, whose name stands in this field.
+async fn publish_one(
+    node: &Node,
+    (field, channel): (&'static str, &str),
+    publish: Publish,
+) -> Result<PublishReply, OperationError> {
+    channel_options(node, field, channel)?;
     if node.is_overloaded() {
-        return Err(Error::TOO_MANY_REQUESTS);
+        return Err(Error::TOO_MANY_REQUESTS.into());
     }
     match node.request_home(channel, ChannelRequest::Publish(Box::new(publish))).await {
         Response::Published(position) => Ok(position.into()),
-        Response::Refused(error) => Err(error),
-        _ => Err(Error::INTERNAL),
+        Response::Refused(error) => Err(error.into()),
+        _ => Err(Error::INTERNAL.into()),
     }
 }
