@@ -51,8 +51,8 @@ fn answers() -> Vec<(HookKind, Value)> {
     ]
 }
 
-/// The places of all fields in a value, but for those whose names are the backend's own: channels, labels, scopes, tags,
-/// and what it keeps in `meta`.
+/// The places of all fields in a value, but for those whose names are the backend's own: channels, labels, scopes,
+/// tags, and what it keeps in `meta`.
 fn fields(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(object) => {

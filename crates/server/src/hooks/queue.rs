@@ -127,12 +127,13 @@ mod tests {
                 let arrival = |key: &CallKey| u64::from(key.1);
                 let is_wanted = |wanted: &BTreeSet<u64>, key: &CallKey| wanted.contains(&arrival(key));
                 match action {
-                    0 => if wanted.remove(&which) {
+                    0 if wanted.remove(&which) => {
                         queue.cancel(which, |key| is_wanted(&wanted, key));
                         behind.remove(&which);
-                    },
+                    }
                     1 => {
-                        let released = queue.take_behind(&question(1 + which as usize % 3), |key| is_wanted(&wanted, key));
+                        let asked = question(1 + which as usize % 3);
+                        let released = queue.take_behind(&asked, |key| is_wanted(&wanted, key));
                         prop_assert!(released.is_sorted_by_key(|key| key.1));
                         for key in released {
                             prop_assert!(behind.remove(&arrival(&key)));
