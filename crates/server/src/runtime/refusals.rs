@@ -72,8 +72,8 @@ impl RefusalLog {
     }
 
     /// Whether a refusal gets a line: not if the same cause has had its lines. Then the number of refusals of the same
-    /// cause without one since the last line, if there are any; outer None = it gets none. `now_ms`: milliseconds of the
-    /// node's clock.
+    /// cause without one since the last line, if there are any; outer None = it gets none. `now_ms`: milliseconds of
+    /// the node's clock.
     pub(crate) fn admits(&self, cause: &'static str, now_ms: u64) -> Option<Option<u64>> {
         if !tracing::enabled!(tracing::Level::INFO) {
             return None;
