@@ -95,8 +95,8 @@ fn what_contradicts_itself_is_told() {
         ("escalation = {enabled = true}".to_owned(), "no command is refused"),
         (
             format!(
-                "escalation = {{enabled = true, refusals = 1, interval = 0}}\nclient_command = {{enabled = true, total = \
-                 {{enabled = true, {rate}}}}}"
+                "escalation = {{enabled = true, refusals = 1, interval = 0}}\n\
+                 client_command = {{enabled = true, total = {{enabled = true, {rate}}}}}"
             ),
             "1ms to 24h",
         ),

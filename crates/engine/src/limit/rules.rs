@@ -10,12 +10,7 @@ use super::settings::{
     BucketBlock, CommandLimitSettings, ErrorLimitSettings, EscalationSettings, FailedConnectSettings,
     SharedCommandLimitSettings,
 };
-use super::value::{RateBuckets, RateOverride};
-
-/// Nanoseconds of a duration; `u64::MAX` if they do not fit.
-pub(super) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
+use super::value::{RateBuckets, RateOverride, nanos};
 
 /// A command that is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

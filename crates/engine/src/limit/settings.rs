@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::rules::nanos;
-use super::value::{MethodOverrideTable, MethodOverrides, NamespaceOverrides, RateBuckets};
+use super::value::{MethodOverrideTable, MethodOverrides, NamespaceOverrides, RateBuckets, nanos};
 use crate::setting::{Filled, Key, Misfit, SOME, SettingsTable, ValueKind, WrittenValue};
 
 /// What happens to a command for which a bucket has no token.
@@ -33,9 +32,9 @@ settings! {
         /// What happens to a command for which a bucket has no token: `error` refuses it with 111, `slow` lets it wait
         /// until a token is there, and reads no more of the connection meanwhile.
         own on_limit: OnLimit = OnLimit::Error;
-        /// With `on_limit = "slow"`: the longest time for which a command waits after it was read, behind others too, 1ms
-        /// to 1h; one that would wait longer is refused with 111. Keep it below the time after which clients give up: 5s
-        /// in the SDKs.
+        /// With `on_limit = "slow"`: the longest time for which a command waits after it was read, behind others too,
+        /// 1ms to 1h; one that would wait longer is refused with 111. Keep it below the time after which clients give
+        /// up: 5s in the SDKs.
         own slow_wait_max: Duration = Duration::from_secs(4);
         /// What follows when commands are refused again and again.
         section escalation: EscalationSettings = EscalationSettings::default() => own {};

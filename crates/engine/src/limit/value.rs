@@ -9,6 +9,11 @@ use serde_json::{Value as Json, json};
 use crate::duration;
 use crate::setting::{Misfit, SettingValue, ValueKind, WrittenValue};
 
+/// Nanoseconds of a duration; `u64::MAX` if they do not fit.
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// One rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]

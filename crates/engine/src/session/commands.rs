@@ -186,8 +186,8 @@ impl Session {
         rare.deferred.is_some() || rare.hooks.as_ref().is_some_and(|hooks| hooks.has_ready())
     }
 
-    /// Whether input is to be read although a command waits for its rate: the time for which the commands behind it wait
-    /// begins when they are read, and a client that leaves is noticed.
+    /// Whether input is to be read although a command waits for its rate: the time for which the commands behind it
+    /// wait begins when they are read, and a client that leaves is noticed.
     pub fn reads_ahead(&self, node: &SessionSettings) -> bool {
         let most = READ_AHEAD_MAX.min(node.deferred_max / 2);
         self.deferred().is_some_and(|deferred| deferred.is_paid && deferred.bytes.len() - deferred.at < most)

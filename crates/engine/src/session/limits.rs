@@ -52,8 +52,8 @@ impl Session {
         self.rare.as_ref()?.limits.as_ref()?.address
     }
 
-    /// Charges a command of a connected client to its connection, its user and its address, or to none of them. The first
-    /// that has no token decides. `read_us`: when the command was read, as of [`Context::now_us`].
+    /// Charges a command of a connected client to its connection, its user and its address, or to none of them. The
+    /// first that has no token decides. `read_us`: when the command was read, as of [`Context::now_us`].
     pub(super) fn charge_command(
         &mut self,
         limits: &RateLimits,
@@ -174,7 +174,8 @@ impl Session {
     }
 
     /// Refuses a command that is above a rate, and counts that at the one whose rate it is: who goes on all the same is
-    /// refused for a while. A connection ends by rates of its own, or of its user; not by what others of its address do.
+    /// refused for a while. A connection ends by rates of its own, or of its user; not by what others of its address
+    /// do.
     fn refuse_above(&mut self, limits: &RateLimits, layer: LimitLayer, command: u32, context: &mut Context<'_>) {
         context.because(ABOVE[layer as usize], "");
         context.effects.refuse(command, Error::TOO_MANY_REQUESTS);
@@ -281,8 +282,8 @@ impl Session {
         }
     }
 
-    /// Charges the errors that the client has just caused to its connection; too many of them end it. The shard calls it
-    /// after each decision.
+    /// Charges the errors that the client has just caused to its connection; too many of them end it. The shard calls
+    /// it after each decision.
     #[inline]
     pub fn charge_errors(&mut self, context: &mut Context<'_>) {
         let count = std::mem::take(&mut context.effects.client_errors);

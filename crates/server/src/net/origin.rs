@@ -37,9 +37,9 @@ impl Origins {
         self.is_any || self.name(origin, host)
     }
 
-    /// Whether a request without an Origin may be served, by what it says in Sec-Fetch-Site: a browser leaves the Origin
-    /// out when a page embeds an address as if it were an image, and such a request may only come from the server's own
-    /// pages. Programs that are not browsers do not say anything.
+    /// Whether a request without an Origin may be served, by what it says in Sec-Fetch-Site: a browser leaves the
+    /// Origin out when a page embeds an address as if it were an image, and such a request may only come from the
+    /// server's own pages. Programs that are not browsers do not say anything.
     pub(crate) fn allow_unnamed(&self, site: Option<&str>) -> bool {
         self.is_any || site.is_none_or(|site| matches!(site, "same-origin" | "none"))
     }

@@ -152,8 +152,8 @@ impl LimitTables {
         }
     }
 
-    /// Whether new connections of an address need not be let in: it is refused for a while, or its next connect would be
-    /// above its rate. Each time it is, is counted.
+    /// Whether new connections of an address need not be let in: it is refused for a while, or its next connect would
+    /// be above its rate. Each time it is, is counted.
     pub(crate) fn is_unwelcome(&self, address: AddressKey, now_ns: u64) -> bool {
         let sharer = Sharer::Address(address);
         if self.is_refused(sharer, now_ns) {
@@ -177,7 +177,8 @@ impl LimitTables {
             Sharer::User(user) => (Some(tracing::field::debug(user.to_owned())), None),
             Sharer::Address(key) => (None, Some(tracing::field::display(address_of(key)))),
         };
-        tracing::warn!(user, address, refused_for = ?Duration::from_nanos(for_ns), silent, "refused from now on: {cause}");
+        let refused_for = tracing::field::debug(Duration::from_nanos(for_ns));
+        tracing::warn!(user, address, refused_for, silent, "refused from now on: {cause}");
     }
 }
 

@@ -98,7 +98,13 @@ impl WatchSocket {
 fn refusal(error: tungstenite::Error, address: &str) -> ConnectError {
     match error {
         tungstenite::Error::Http(answer) => match answer.status().as_u16() {
-            status @ (408 | 425 | 429 | 500..=599) => ConnectError::Lost(format!("the server is not ready ({status})")),
+            status @ (408 | 425 | 429 | 500..=599) => {
+                let text = answer.body().as_deref().map(String::from_utf8_lossy).unwrap_or_default();
+                let first = text.lines().next().map(str::trim).filter(|line| !line.is_empty());
+                let line: String =
+                    first.unwrap_or("the server is not ready").chars().filter(|c| !c.is_control()).collect();
+                ConnectError::Lost(format!("{line} ({status})"))
+            }
             status => ConnectError::Refused(format!("no WebSocket at {address}: the server answered {status}")),
         },
         // Among others the alert with which TLS answers plain text.
@@ -224,6 +230,8 @@ mod tests {
             let answer = format!("HTTP/1.1 {status} Later\r\n\r\n");
             assert!(matches!(refused(answer.leak()), Some(ConnectError::Lost(_))), "{status} is for now");
         }
+        let told = refused("HTTP/1.1 429 Later\r\nContent-Length: 11\r\n\r\nnot so fast");
+        assert!(matches!(told, Some(ConnectError::Lost(reason)) if reason == "not so fast (429)"));
     }
 
     #[test]
