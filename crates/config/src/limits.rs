@@ -45,6 +45,7 @@ pub(crate) const LIMITS: &[Limit] = &[
     limit("http_server.idle_timeout", "connections that wait between two requests", "the connection is closed"),
     limit("http_server.tls_handshake_rate_limit", "time of the shard that TLS handshakes take", "nothing: its handshake waits"),
     limit("http_api.body_size_limit", "memory of a request to the server API", SERVED_413),
+    limit("grpc_api.max_receive_message_size", "memory of a request to the server API over gRPC", "the status RESOURCE_EXHAUSTED"),
     limit("client.channel_limit", "subscriptions of a connection", "error 106; 3505 at connect"),
     limit("client.user_connection_limit", "connections of a user on a node", "3504"),
     limit("client.connection_limit", "connections of a node", "503 with `Retry-After`; over bare TCP the connection is closed"),

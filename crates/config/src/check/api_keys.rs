@@ -5,15 +5,16 @@ use std::collections::HashSet;
 use super::names::is_key_name;
 use crate::finding::Finding;
 use crate::keys::API_KEYS;
-use crate::settings::HttpApiSettings;
+use crate::settings::{HttpApiSettings, Settings};
 
 /// Shortest API key that can't be guessed, bytes.
 const API_KEY_LEN_MIN: usize = 16;
 /// Names that metrics give to other callers.
-const TAKEN: [&str; 3] = ["default", "insecure", "jwks"];
+const TAKEN: [&str; 4] = ["default", "grpc", "insecure", "jwks"];
 
 /// Checks who may call the server API.
-pub(super) fn check(api: &HttpApiSettings, findings: &mut Vec<Finding>) {
+pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
+    let (api, grpc) = (&settings.http_api, &settings.grpc_api);
     if api.insecure && !api.disabled {
         let text = "http_api.insecure: any client that reaches the port can publish and disconnect";
         findings.push(Finding::warning(text, None));
@@ -22,6 +23,10 @@ pub(super) fn check(api: &HttpApiSettings, findings: &mut Vec<Finding>) {
             format!("http_api.key: shorter than {API_KEY_LEN_MIN} bytes, it can be guessed"),
             None,
         ));
+    }
+    if grpc.enabled && !grpc.key.is_empty() && grpc.key.len() < API_KEY_LEN_MIN {
+        let text = format!("grpc_api.key: shorter than {API_KEY_LEN_MIN} bytes, it can be guessed");
+        findings.push(Finding::warning(text, None));
     }
     keys(api, findings);
     let jwks = &api.jwks;
@@ -45,7 +50,7 @@ fn keys(api: &HttpApiSettings, findings: &mut Vec<Finding>) {
         if !is_key_name(name) {
             error(".name: expected two or more of letters, digits and \"_\"");
         } else if TAKEN.contains(&name) {
-            error(".name: default, insecure and jwks are the names of other callers in metrics");
+            error(".name: default, grpc, insecure and jwks are the names of other callers in metrics");
         }
         if !names.insert(name) {
             error(".name: used twice");

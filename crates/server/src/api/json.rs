@@ -38,8 +38,8 @@ pub(crate) struct EmptyReply {}
 /// An error as the server API writes it.
 #[derive(Serialize)]
 pub(crate) struct ErrorJson {
-    code: u32,
-    message: Cow<'static, str>,
+    pub(super) code: u32,
+    pub(super) message: Cow<'static, str>,
 }
 
 impl From<Error> for ErrorJson {

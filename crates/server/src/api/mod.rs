@@ -3,14 +3,18 @@
 //! router, and what a shard asks for (`services`).
 
 mod batch;
+mod callers;
 mod cluster;
 mod description;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod json;
 mod metrics_text;
 mod operation;
 mod operation_error;
 mod operations;
 mod params;
+mod readiness;
 mod reply;
 mod router;
 mod scrape;

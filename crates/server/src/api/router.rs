@@ -5,21 +5,22 @@ use std::time::Duration;
 
 use hyper::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName};
 use hyper::{Method, Request, StatusCode, Version};
-use touchline_engine::TokenError;
-use touchline_engine::bans::BanRefusal;
-use touchline_protocol::Error;
 
+use super::callers::{CallerRefusal, by_token, log_refused_operation};
+#[cfg(feature = "grpc")]
+use super::grpc;
 use super::metrics_text::text_format;
-use super::operation::OperationError;
 use super::operations::publish::is_publish;
+use super::readiness::health;
 use super::reply::ErrorMode;
 use super::scrape::Scrape;
 use super::serve::serve;
 use crate::auth::ApiCaller;
 use crate::net::host::{self, HostRefusal};
+#[cfg(feature = "grpc")]
+use crate::net::port::PortRole;
 use crate::node::Node;
 use crate::runtime::mailbox::Inspection;
-use crate::runtime::refusals::RefusalLine;
 use crate::transport::handshake;
 use crate::transport::http::body::RequestBody;
 use crate::transport::http::respond::{self, HttpResponse, JSON};
@@ -44,6 +45,10 @@ impl Router for NodeRouter {
 /// API, which is copied, would be as large as the largest of them.
 async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
     let (node, peer) = (&origin.node, origin.remote);
+    #[cfg(feature = "grpc")]
+    if origin.side == PortRole::Grpc {
+        return grpc::answer(origin, request).await;
+    }
     let target = request.uri().authority().map(|authority| authority.as_str());
     let is_needed = request.version() == Version::HTTP_11;
     if let Err(refusal) = host::check(request.headers(), target, is_needed, &node.settings.http_server.allowed_hosts) {
@@ -150,50 +155,6 @@ async fn live(node: &Node) -> HttpResponse {
     }
 }
 
-/// The answer to the readiness probe: whether the node can serve, else why not.
-fn health(node: &Node) -> HttpResponse {
-    if *node.draining.borrow() {
-        return respond::draining();
-    }
-    if let Some(why) = node.version_conflict() {
-        return respond::text(StatusCode::SERVICE_UNAVAILABLE, format!("no part of the cluster: {why}\n"));
-    }
-    if node.cluster.is_some() && !node.is_linked.load(Relaxed) {
-        let text = match node.stream_fault() {
-            fault if fault.is_empty() => {
-                "cut off from NATS: clients are served, other nodes can't be reached\n".to_owned()
-            }
-            fault => format!("JetStream can't be used: {fault}\n"),
-        };
-        return respond::text(StatusCode::SERVICE_UNAVAILABLE, text);
-    }
-    if node.is_unsettled() {
-        return respond::text(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the registry's entries of other nodes are on their way\n",
-        );
-    }
-    if let Some(refusal) = node.session.bans.holds_back() {
-        let text = match refusal {
-            BanRefusal::CutOff => "cut off from the bans: nobody is let in (security.when_cut_off)\n",
-            _ => "the bans have not been loaded yet: nobody is let in\n",
-        };
-        return respond::text(StatusCode::SERVICE_UNAVAILABLE, text);
-    }
-    if node.store().is_some_and(|store| !store.metrics().is_healthy()) {
-        return respond::text(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the primary database fails: durable channels can't be published to\n",
-        );
-    }
-    let open = node.hooks.as_ref().map_or(Vec::new(), |hooks| hooks.metrics.open_backends());
-    if open.is_empty() {
-        return respond::body(StatusCode::OK, JSON, "{}");
-    }
-    // A backend that fails is information: another node would not reach it either.
-    respond::body(StatusCode::OK, JSON, serde_json::json!({ "backends_not_asked": open }).to_string())
-}
-
 /// The node's metrics: as OpenMetrics for clients that accept it, else in the text format 0.0.4 of Prometheus.
 fn metrics(node: &Node, headers: &HeaderMap) -> HttpResponse {
     let Ok(text) = Scrape::of(node).open_metrics() else {
@@ -240,7 +201,7 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
                 metrics.publish_latency.observe_us(node.clock.elapsed_us().saturating_sub(started_us));
             }
             if let Some(refusal) = &reply.refusal {
-                log_refused_operation(origin, caller, &method, refusal);
+                log_refused_operation(node, origin.remote, caller, &method, refusal);
             }
             respond::body(reply.status(mode), JSON, reply.into_body(mode))
         }
@@ -248,38 +209,6 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
             respond::body(StatusCode::BAD_REQUEST, respond::TEXT, format!("malformed request: {malformed}\n"))
         }
     }
-}
-
-/// Logs why the server API refused an operation, where the caller or the configuration is the cause.
-fn log_refused_operation(origin: &Origin, caller: &ApiCaller, operation: &str, refusal: &OperationError) {
-    let cause = match refusal.error {
-        Error::UNKNOWN_CHANNEL => "server API: the namespace of the channel is not in channel.namespaces",
-        Error::NOT_AVAILABLE => {
-            "server API: what the operation needs is not switched on (for the namespace, or in [store])"
-        }
-        Error::METHOD_NOT_FOUND => "server API: there is no operation of this name",
-        _ if refusal.denied.is_some() => "server API: the key may not use the operation, or not in this channel",
-        Error::BAD_REQUEST => "server API: a field is missing, empty, too long or contradicts another one",
-        _ => return,
-    };
-    let (code, address) = (refusal.error.code, Some(origin.remote.address));
-    origin.node.log_refusal(&RefusalLine {
-        cause,
-        code,
-        address,
-        operation: operation.get(..32).unwrap_or(operation),
-        field: refusal.field.unwrap_or_default(),
-        key: &caller.name,
-        ..RefusalLine::default()
-    });
-}
-
-/// Why a caller is not served.
-enum CallerRefusal {
-    /// It has shown no key, or a wrong one: why, for the log.
-    Unauthorized(&'static str),
-    /// Nobody can tell yet whether its token is good.
-    Unavailable(&'static str),
 }
 
 /// Finds who sends a request, by a key or a token of the server API in it.
@@ -321,17 +250,6 @@ fn authorize<'n>(node: &'n Node, request: &Request<RequestBody>) -> Result<&'n A
         "server API: the key that was sent is none of http_api.key and http_api.keys"
     } else {
         "server API: no key was sent (header X-API-Key)"
-    }))
-}
-
-/// The caller who shows a token; None = tokens are not taken.
-fn by_token<'n>(node: &'n Node, shown: &[u8]) -> Option<Result<&'n ApiCaller, CallerRefusal>> {
-    let token = std::str::from_utf8(shown.trim_ascii()).unwrap_or_default();
-    let found = node.access.api.of_token(token, node.clock.now_ms() / 1_000)?;
-    Some(found.map_err(|error| match error {
-        TokenError::Expired => CallerRefusal::Unauthorized("server API: exp of the token has passed"),
-        TokenError::Invalid(cause) => CallerRefusal::Unauthorized(cause),
-        TokenError::Unavailable(cause) => CallerRefusal::Unavailable(cause),
     }))
 }
 

@@ -9,6 +9,7 @@ mod bans_of_nodes;
 mod drain;
 mod edge;
 mod embedding;
+mod generated;
 mod hooks;
 mod hosts;
 mod http2;

@@ -24,24 +24,24 @@ const CHANNELS_MAX: usize = 10_000;
 #[serde(expecting = "an object")]
 pub(crate) struct PublishRequest<'a> {
     #[serde(deserialize_with = "nullable")]
-    channel: String,
+    pub(in crate::api) channel: String,
     #[serde(borrow)]
-    data: Option<&'a RawValue>,
+    pub(in crate::api) data: Option<&'a RawValue>,
     #[serde(deserialize_with = "nullable")]
-    b64data: String,
+    pub(in crate::api) b64data: String,
     #[serde(deserialize_with = "nullable")]
-    skip_history: bool,
+    pub(in crate::api) skip_history: bool,
     #[serde(deserialize_with = "nullable")]
-    tags: Tags,
+    pub(in crate::api) tags: Tags,
     #[serde(deserialize_with = "nullable")]
-    idempotency_key: String,
+    pub(in crate::api) idempotency_key: String,
     #[serde(deserialize_with = "nullable")]
-    version: u64,
+    pub(in crate::api) version: u64,
     #[serde(deserialize_with = "nullable")]
-    version_epoch: String,
+    pub(in crate::api) version_epoch: String,
     /// Seconds; 0 = it does not expire.
     #[serde(deserialize_with = "nullable")]
-    expires_in: u64,
+    pub(in crate::api) expires_in: u64,
 }
 
 /// Publishes the same into many channels.
@@ -53,33 +53,33 @@ pub(crate) struct PublishRequest<'a> {
 #[serde(expecting = "an object")]
 pub(crate) struct BroadcastRequest<'a> {
     #[serde(deserialize_with = "nullable")]
-    channels: Vec<String>,
+    pub(in crate::api) channels: Vec<String>,
     #[serde(borrow)]
-    data: Option<&'a RawValue>,
+    pub(in crate::api) data: Option<&'a RawValue>,
     #[serde(deserialize_with = "nullable")]
-    b64data: String,
+    pub(in crate::api) b64data: String,
     #[serde(deserialize_with = "nullable")]
-    skip_history: bool,
+    pub(in crate::api) skip_history: bool,
     #[serde(deserialize_with = "nullable")]
-    tags: Tags,
+    pub(in crate::api) tags: Tags,
     #[serde(deserialize_with = "nullable")]
-    idempotency_key: String,
+    pub(in crate::api) idempotency_key: String,
     #[serde(deserialize_with = "nullable")]
-    version: u64,
+    pub(in crate::api) version: u64,
     #[serde(deserialize_with = "nullable")]
-    version_epoch: String,
+    pub(in crate::api) version_epoch: String,
     /// Seconds; 0 = it does not expire.
     #[serde(deserialize_with = "nullable")]
-    expires_in: u64,
+    pub(in crate::api) expires_in: u64,
 }
 
 /// The position of a publication; empty in a channel without history.
 #[derive(Serialize, Default)]
 pub(crate) struct PublishReply {
     #[serde(skip_serializing_if = "is_zero")]
-    offset: u64,
+    pub(in crate::api) offset: u64,
     #[serde(skip_serializing_if = "is_empty", serialize_with = "text")]
-    epoch: Epoch,
+    pub(in crate::api) epoch: Epoch,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -151,12 +151,12 @@ const PUBLISH_ERRORS: &[Error] = &[
 /// The outcome of a broadcast in each channel, in the order of the request.
 #[derive(Serialize)]
 pub(crate) struct BroadcastReply {
-    responses: Vec<ChannelOutcome>,
+    pub(in crate::api) responses: Vec<ChannelOutcome>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
-enum ChannelOutcome {
+pub(in crate::api) enum ChannelOutcome {
     Result(PublishReply),
     Error(ErrorJson),
 }

@@ -198,7 +198,46 @@ impl Body for Whole {
     }
 }
 
-type Http2Response = Response<Either<Whole, Endless>>;
+/// An answer over gRPC: its message and trailers, or a stream of messages.
+#[cfg(feature = "grpc")]
+pub(super) struct Messages {
+    body: tonic::body::Body,
+    _under_way: UnderWay,
+}
+
+#[cfg(feature = "grpc")]
+impl Body for Messages {
+    type Data = Bytes;
+    type Error = tonic::Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, tonic::Status>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(feature = "grpc")]
+type Http2Body = Either<Whole, Either<Endless, Messages>>;
+#[cfg(not(feature = "grpc"))]
+type Http2Body = Either<Whole, Endless>;
+type Http2Response = Response<Http2Body>;
+
+/// The body of an endless answer.
+fn endless(body: Endless) -> Http2Body {
+    #[cfg(feature = "grpc")]
+    let body = Either::Left(body);
+    Either::Right(body)
+}
 
 async fn answer<R: Router>(origin: &Origin, mut request: Request<Incoming>, under_way: UnderWay) -> Http2Response {
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();
@@ -210,6 +249,12 @@ async fn answer<R: Router>(origin: &Origin, mut request: Request<Incoming>, unde
     match (routed, upgrade) {
         (Routed::Answer(answer), _) => under_way.whole(answer),
         (Routed::Stream(admitted), _) => open(origin, *admitted, under_way),
+        #[cfg(feature = "grpc")]
+        (Routed::Grpc(answer, size), _) => {
+            let mut under_way = under_way;
+            under_way.budget.iter_mut().for_each(|budget| budget.add(size));
+            answer.map(|body| Either::Right(Either::Right(Messages { body, _under_way: under_way })))
+        }
         (Routed::Upgrade(answer, negotiated), Some(upgrade)) => {
             if let Some(pair) = adopt(origin, &under_way.timer, negotiated, Bytes::new(), Bytes::new()) {
                 let client = &origin.node.settings.client;
@@ -255,7 +300,7 @@ fn open(origin: &Origin, admitted: Admitted, under_way: UnderWay) -> Http2Respon
     let Some(pair) = adopt(origin, &under_way.timer, negotiated, response_head, commands) else {
         return under_way.whole(respond::text(StatusCode::SERVICE_UNAVAILABLE, "no room for more connections\n"));
     };
-    let mut answer = Response::new(Either::Right(Endless { pair, _under_way: under_way }));
+    let mut answer = Response::new(endless(Endless { pair, _under_way: under_way }));
     *answer.headers_mut() = headers;
     answer
 }

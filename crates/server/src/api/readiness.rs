@@ -1,0 +1,53 @@
+//! The readiness probe: whether the node can serve.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use hyper::StatusCode;
+use touchline_engine::bans::BanRefusal;
+
+use crate::node::Node;
+use crate::transport::http::respond::{self, HttpResponse, JSON};
+
+/// The answer to the readiness probe: whether the node can serve, else why not.
+pub(super) fn health(node: &Node) -> HttpResponse {
+    if *node.draining.borrow() {
+        return respond::draining();
+    }
+    if let Some(why) = node.version_conflict() {
+        return respond::text(StatusCode::SERVICE_UNAVAILABLE, format!("no part of the cluster: {why}\n"));
+    }
+    if node.cluster.is_some() && !node.is_linked.load(Relaxed) {
+        let text = match node.stream_fault() {
+            fault if fault.is_empty() => {
+                "cut off from NATS: clients are served, other nodes can't be reached\n".to_owned()
+            }
+            fault => format!("JetStream can't be used: {fault}\n"),
+        };
+        return respond::text(StatusCode::SERVICE_UNAVAILABLE, text);
+    }
+    if node.is_unsettled() {
+        return respond::text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the registry's entries of other nodes are on their way\n",
+        );
+    }
+    if let Some(refusal) = node.session.bans.holds_back() {
+        let text = match refusal {
+            BanRefusal::CutOff => "cut off from the bans: nobody is let in (security.when_cut_off)\n",
+            _ => "the bans have not been loaded yet: nobody is let in\n",
+        };
+        return respond::text(StatusCode::SERVICE_UNAVAILABLE, text);
+    }
+    if node.store().is_some_and(|store| !store.metrics().is_healthy()) {
+        return respond::text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the primary database fails: durable channels can't be published to\n",
+        );
+    }
+    let open = node.hooks.as_ref().map_or(Vec::new(), |hooks| hooks.metrics.open_backends());
+    if open.is_empty() {
+        return respond::body(StatusCode::OK, JSON, "{}");
+    }
+    // A backend that fails is information: another node would not reach it either.
+    respond::body(StatusCode::OK, JSON, serde_json::json!({ "backends_not_asked": open }).to_string())
+}
