@@ -23,7 +23,7 @@ use crate::tls::TlsError;
 
 /// How long bytes may wait for the server's acknowledgement until the connection counts as broken. Pings would do the
 /// same, and servers of gRPC refuse clients that ping them often.
-const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(10);
+const UNACKNOWLEDGED_TIME: Duration = Duration::from_secs(10);
 
 /// Calls methods of one server. Clones share their connection. Only for threads that run tokio.
 #[derive(Clone)]
@@ -53,7 +53,7 @@ impl GrpcClient {
         is_compressed: bool,
     ) -> Result<Self, TlsError> {
         let mut plain = plain_connector();
-        plain.set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX));
+        plain.set_tcp_user_timeout(Some(UNACKNOWLEDGED_TIME));
         let connector = trusting(section, tls)?.enable_http2().wrap_connector(plain);
         let client =
             Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).http2_only(true).build(connector);
@@ -92,11 +92,14 @@ impl GrpcClient {
 
 /// A status without its text where a server has written it: that may hold anything.
 fn call_error(status: &Status) -> CallError {
-    let text = match std::error::Error::source(status) {
-        Some(source) => format!("{}: {}", name(status.code()), causes(source)),
-        None => format!("the status of the answer is {}", name(status.code())),
-    };
-    CallError { code: status.code(), text }
+    match (status.code(), std::error::Error::source(status)) {
+        // No server has answered: what the HTTP client says has no status of its own.
+        (Code::Unknown, Some(source)) => {
+            CallError { code: Code::Unavailable, text: format!("cannot be reached: {}", causes(source)) }
+        }
+        (code, Some(source)) => CallError { code, text: format!("{}: {}", name(code), causes(source)) },
+        (code, None) => CallError { code, text: format!("the status of the answer is {}", name(code)) },
+    }
 }
 
 /// The name of a status as backends know it.

@@ -119,16 +119,26 @@ impl Certificate {
         TestServer::with(|settings| {
             settings.node.shards = 1;
             settings.http_server.tls.enabled = true;
-            settings.http_server.tls.cert_pem = self.directory.join("cert.pem").display().to_string();
-            settings.http_server.tls.key_pem = self.directory.join("key.pem").display().to_string();
+            (settings.http_server.tls.cert_pem, settings.http_server.tls.key_pem) = self.paths();
             change(settings);
         })
     }
 
-    pub(crate) fn agree(&self, socket: TcpStream) -> rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
+    /// The files of the certificate and of its key.
+    pub(crate) fn paths(&self) -> (String, String) {
+        let path = |name: &str| self.directory.join(name).display().to_string();
+        (path("cert.pem"), path("key.pem"))
+    }
+
+    /// An authority that trusts it.
+    pub(crate) fn roots(&self) -> rustls::RootCertStore {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).expect("PEM")).expect("a certificate");
-        let config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        roots
+    }
+
+    pub(crate) fn agree(&self, socket: TcpStream) -> rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
+        let config = rustls::ClientConfig::builder().with_root_certificates(self.roots()).with_no_client_auth();
         let name = ServerName::try_from("localhost").expect("a name");
         let session = rustls::ClientConnection::new(Arc::new(config), name).expect("a session");
         rustls::StreamOwned::new(session, socket)

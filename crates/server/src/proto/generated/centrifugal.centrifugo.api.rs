@@ -484,6 +484,11 @@ pub struct Publication {
     pub offset: u64,
     #[prost(btree_map = "string, string", tag = "5")]
     pub tags: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
+    /// Unix milliseconds.
+    #[prost(uint64, tag = "100")]
+    pub time: u64,
+    #[prost(string, tag = "101")]
+    pub epoch: ::prost::alloc::string::String,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
 #[derive(Clone, PartialEq, ::prost::Message)]
