@@ -162,7 +162,7 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("server/src/transport/http/caller.rs", "HEAD_MAX", "Bytes of a request's head", "431"),
     fixed("server/src/net/headers.rs", "HEADERS_MAX", "Header fields of a request", "431"),
     fixed("server/src/transport/http/http2.rs", "STREAMS_MAX", "Streams of an HTTP/2 connection at a time", "REFUSED_STREAM"),
-    fixed("server/src/api/grpc/streams.rs", "MESSAGE_MAX", "Bytes of a request to the services of health and reflection", "the status OUT_OF_RANGE"),
+    fixed("server/src/api/grpc/reflection.rs", "MESSAGE_MAX", "Bytes of a request to the services of health and reflection", "the status OUT_OF_RANGE"),
     fixed("config/src/settings/transports.rs", "BODY_MAX", "Bytes of a request that opens a stream or brings commands, where its key is 0", SERVED_413),
     fixed("engine/src/session/lines.rs", "MISTAKES_MAX", "Lines that are no commands; a hundred commands make up for one", "error 4013 each, then 3509"),
     fixed("engine/src/session/hook_state.rs", "HELD_SIZE_MAX", "Bytes of commands of a connection that wait behind a hook", "nothing: the next ones wait too"),

@@ -1,4 +1,5 @@
-//! Variables of the environment in the header fields and metadata that a backend is sent, so that a file needs no secret of it.
+//! Variables of the environment in the header fields and metadata that a backend is sent, so that a file needs no
+//! secret of it.
 
 use touchline_engine::hook::ProxySettings;
 
@@ -8,8 +9,8 @@ use crate::finding::Finding;
 /// How the names of the variables begin that may be named.
 const PREFIXES: [&str; 2] = ["TOUCHLINE_VAR_", "CENTRIFUGO_VAR_"];
 
-/// Replaces `${CENTRIFUGO_VAR_x}` in `static_headers` and `static_metadata` by the variable of this name. One that is not set is an error: a
-/// backend would take the text for the secret.
+/// Replaces `${CENTRIFUGO_VAR_x}` in `static_headers` and `static_metadata` by the variable of this name. One that is
+/// not set is an error: a backend would take the text for the secret.
 pub(super) fn replace(configuration: &mut Configuration, variables: &[(String, String)], findings: &mut Vec<Finding>) {
     let settings = &mut configuration.settings;
     let (client, channel) = (&mut settings.client.proxy, &mut settings.channel.proxy);

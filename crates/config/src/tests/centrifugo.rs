@@ -54,11 +54,13 @@ fn a_hook_that_is_on_can_be_asked_or_the_start_is_refused() {
             "client.proxy.connect.grpc.credentials_key: \"grpc-a\" is not",
         ),
         (
-            "client.proxy.connect = {enabled = true, endpoint = \"grpc://b:1\", grpc.static_metadata = {\"a b\" = \"\"}}",
+            "client.proxy.connect = {enabled = true, endpoint = \"grpc://b:1\", \
+             grpc.static_metadata = {\"a b\" = \"\"}}",
             "client.proxy.connect.grpc.static_metadata: \"a b\" is not",
         ),
         (
-            "registry.scopes = [{name = \"a\", conflict_policy = \"hook\"}]\nregistry.proxy.conflict.endpoint = \"grpc://b:1\"",
+            "registry.scopes = [{name = \"a\", conflict_policy = \"hook\"}]\n\
+             registry.proxy.conflict.endpoint = \"grpc://b:1\"",
             "registry.proxy.conflict.endpoint: this hook is asked over http",
         ),
         ("client.proxy.connect = {enabled = true, endpoint = \"ftp://b:1\"}", "expected http://"),

@@ -18,7 +18,7 @@ use touchline_engine::hook::{HookKind, HookRequest};
 use super::endpoint::Endpoint;
 use super::grpc_backend::GrpcBackend;
 use super::request::{Asked, headers};
-use crate::outbound::CallError;
+use crate::outbound::GrpcError;
 use crate::proto::centrifugo_proxy::{
     ConnectRequest, ConnectResponse, PublishRequest, PublishResponse, RefreshRequest, RefreshResponse, RpcRequest,
     RpcResponse, SubRefreshRequest, SubRefreshResponse, SubscribeRequest, SubscribeResponse,
@@ -60,7 +60,7 @@ impl HookCaller<'_> {
 }
 
 /// What a call without an answer means. Only what says that the backend is not there, or broken, counts against it.
-fn failed(path: &str, CallError { code, text }: CallError) -> Asked {
+fn failed(path: &str, GrpcError { code, text }: GrpcError) -> Asked {
     let is_outage = matches!(code, Code::Unavailable | Code::DeadlineExceeded | Code::Internal | Code::Unknown);
     match code {
         Code::Unimplemented => Asked::failed(format!("the backend has no method {path} (UNIMPLEMENTED)"), false),

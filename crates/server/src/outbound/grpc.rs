@@ -33,7 +33,7 @@ pub(crate) struct GrpcClient {
 
 /// Why a call has no answer.
 #[derive(Debug)]
-pub(crate) struct CallError {
+pub(crate) struct GrpcError {
     /// The status.
     pub(crate) code: Code,
     /// For logs: it holds nothing of the request or the answer.
@@ -67,7 +67,7 @@ impl GrpcClient {
     /// Calls a method and reads its answer, of at most `answer_max` bytes. `timeout`: told to the server.
     ///
     /// # Errors
-    /// See [`CallError`].
+    /// See [`GrpcError`].
     pub(crate) async fn call<Q, A>(
         &self,
         path: &'static str,
@@ -75,7 +75,7 @@ impl GrpcClient {
         metadata: HeaderMap,
         timeout: Duration,
         answer_max: usize,
-    ) -> Result<A, CallError>
+    ) -> Result<A, GrpcError>
     where
         Q: Message + Send + Sync + 'static,
         A: Message + Default + Send + Sync + 'static,
@@ -91,14 +91,14 @@ impl GrpcClient {
 }
 
 /// A status without its text where a server has written it: that may hold anything.
-fn call_error(status: &Status) -> CallError {
+fn call_error(status: &Status) -> GrpcError {
     match (status.code(), std::error::Error::source(status)) {
         // No server has answered: what the HTTP client says has no status of its own.
         (Code::Unknown, Some(source)) => {
-            CallError { code: Code::Unavailable, text: format!("cannot be reached: {}", causes(source)) }
+            GrpcError { code: Code::Unavailable, text: format!("no answer: {}", causes(source)) }
         }
-        (code, Some(source)) => CallError { code, text: format!("{}: {}", name(code), causes(source)) },
-        (code, None) => CallError { code, text: format!("the status of the answer is {}", name(code)) },
+        (code, Some(source)) => GrpcError { code, text: format!("{}: {}", name(code), causes(source)) },
+        (code, None) => GrpcError { code, text: format!("the status of the answer is {}", name(code)) },
     }
 }
 

@@ -8,4 +8,4 @@ mod tls;
 
 pub(crate) use client::HttpClient;
 #[cfg(feature = "grpc")]
-pub(crate) use grpc::{CallError, GrpcClient};
+pub(crate) use grpc::{GrpcClient, GrpcError};

@@ -15,7 +15,7 @@ pub(crate) mod centrifugo_proxy {
     include!("generated/centrifugal.centrifugo.proxy.rs");
 }
 
-/// The API service of Touchline: `proto/touchline_api.proto`.
+/// The API service of Touchline: `proto/touchline.proto`.
 #[expect(unreachable_pub, reason = "it is generated")]
 pub(crate) mod touchline_api {
     include!("generated/touchline.api.v1.rs");

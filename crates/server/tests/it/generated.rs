@@ -8,7 +8,7 @@ use protox::prost_reflect::prost_types::field_descriptor_proto::Type;
 use protox::prost_reflect::prost_types::{DescriptorProto, FileDescriptorSet};
 
 /// The files.
-const FILES: [&str; 3] = ["centrifugo_api.proto", "centrifugo_proxy.proto", "touchline_api.proto"];
+const FILES: [&str; 3] = ["centrifugo_api.proto", "centrifugo_proxy.proto", "touchline.proto"];
 /// What backends are asked over; the others are served.
 const PROXY: &str = "centrifugal.centrifugo.proxy";
 /// Set: the committed files are written.

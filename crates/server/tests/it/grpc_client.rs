@@ -23,7 +23,7 @@ use tonic::{Request, Status};
 /// What the `.proto` files say.
 pub(crate) static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
-    let files = ["centrifugo_api.proto", "centrifugo_proxy.proto", "touchline_api.proto"];
+    let files = ["centrifugo_api.proto", "centrifugo_proxy.proto", "touchline.proto"];
     DescriptorPool::from_file_descriptor_set(protox::compile(files, [directory]).expect("the files are good"))
         .expect("they name each other")
 });

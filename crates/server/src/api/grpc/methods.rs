@@ -7,34 +7,19 @@ use serde::de::DeserializeOwned;
 use tonic::Status;
 use touchline_protocol::Error;
 
+use super::call::GrpcCall;
 use super::publishing;
 use super::unary::{refuse, unary};
-use crate::api::callers::log_refused_operation;
 use crate::api::operation::OperationError;
 use crate::api::reply::{ApiReply, ErrorMode};
 use crate::api::serve::serve;
-use crate::auth::ApiCaller;
 use crate::proto::{centrifugo_api as centrifugo, touchline_api as touchline};
+use crate::transport::http::Routed;
 use crate::transport::http::body::RequestBody;
-use crate::transport::http::{Origin, Routed};
 
 /// The services.
 pub(super) const CENTRIFUGO: &str = "centrifugal.centrifugo.api.CentrifugoApi";
 pub(super) const TOUCHLINE: &str = "touchline.api.v1.TouchlineApi";
-
-/// A call whose caller is known.
-#[derive(Clone, Copy)]
-pub(super) struct Call<'c> {
-    pub(super) origin: &'c Origin,
-    pub(super) caller: &'c ApiCaller,
-}
-
-impl Call<'_> {
-    /// Logs why an operation was refused, where the caller or the configuration is the cause.
-    pub(super) fn log_refusal(&self, operation: &str, refusal: &OperationError) {
-        log_refused_operation(&self.origin.node, self.origin.remote, self.caller, operation, refusal);
-    }
-}
 
 /// Makes the table: the methods that are answered by functions of their own, then those that go through JSON, each with
 /// the messages of both directions and the name of its operation.
@@ -44,7 +29,7 @@ macro_rules! methods {
         $($service:ident: $($method:literal $request:ident $response:ident $operation:literal;)*)*
     ) => {
         /// Answers a call.
-        pub(super) async fn answer(call: &Call<'_>, request: Request<RequestBody>) -> Routed {
+        pub(super) async fn answer(call: &GrpcCall<'_>, request: Request<RequestBody>) -> Routed {
             let node = &*call.origin.node;
             let path = request.uri().path().to_owned();
             match path.strip_prefix('/').and_then(|path| path.split_once('/')).unwrap_or_default() {
@@ -120,7 +105,7 @@ methods! {
 }
 
 /// Runs an operation whose request and reply are written as JSON: its cost is not that of these.
-async fn through_json<Q, A>(call: Call<'_>, operation: &'static str, message: Q) -> Result<A, Status>
+async fn through_json<Q, A>(call: GrpcCall<'_>, operation: &'static str, message: Q) -> Result<A, Status>
 where
     Q: Message + Serialize,
     A: Message + DeserializeOwned,

@@ -1,7 +1,8 @@
-//! The server API over gRPC: the same operations as over HTTP, on a port of its own. `methods` has the table of methods,
-//! `publishing` the two of them that do not go through JSON, `unary` how a call is read and answered, `streams` the
-//! health of the node and reflection, which need no key.
+//! The server API over gRPC: the same operations as over HTTP, on a port of its own. `methods` has the table of
+//! methods, `publishing` the two of them that do not go through JSON, `unary` how a call is read and answered, `streams`
+//! the health of the node and reflection, which need no key.
 
+mod call;
 mod health;
 mod methods;
 mod publishing;
@@ -16,6 +17,7 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
 use hyper::{Request, StatusCode, Version};
 use tonic::Status;
 
+use self::call::GrpcCall;
 use self::unary::refuse;
 use super::callers::{CallerRefusal, by_token};
 use crate::auth::ApiCaller;
@@ -57,7 +59,7 @@ async fn call(origin: &Origin, request: Request<RequestBody>) -> Routed {
     };
     pass.settle();
     caller.requests.fetch_add(1, Relaxed);
-    methods::answer(&methods::Call { origin, caller }, request).await
+    methods::answer(&GrpcCall { origin, caller }, request).await
 }
 
 /// Finds who calls, by the key or the token in `authorization`.

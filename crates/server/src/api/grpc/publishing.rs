@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use tonic::Status;
 
-use super::methods::Call;
+use super::call::GrpcCall;
 use crate::api::json::ErrorJson;
 use crate::api::operation::{Operation, OperationError};
 use crate::api::operations::publish::{self, BroadcastOperation, ChannelOutcome, PublishOperation, PublishReply};
@@ -14,7 +14,7 @@ use crate::proto::centrifugo_api::{
 };
 
 /// Publishes into one channel. The time that it takes is measured.
-pub(super) async fn publish(call: Call<'_>, message: PublishRequest) -> Result<PublishResponse, Status> {
+pub(super) async fn publish(call: GrpcCall<'_>, message: PublishRequest) -> Result<PublishResponse, Status> {
     let node = &*call.origin.node;
     let started_us = node.clock.elapsed_us();
     let PublishRequest { channel, data, b64data, skip_history, tags, idempotency_key, .. } = message;
@@ -41,7 +41,7 @@ pub(super) async fn publish(call: Call<'_>, message: PublishRequest) -> Result<P
 }
 
 /// Publishes into many channels.
-pub(super) async fn broadcast(call: Call<'_>, message: BroadcastRequest) -> Result<BroadcastResponse, Status> {
+pub(super) async fn broadcast(call: GrpcCall<'_>, message: BroadcastRequest) -> Result<BroadcastResponse, Status> {
     let BroadcastRequest { channels, data, b64data, skip_history, tags, idempotency_key, .. } = message;
     let request = json(&data).map(|data| publish::BroadcastRequest {
         channels,

@@ -10,12 +10,14 @@ use tonic::body::Body;
 use tonic::codegen::Service;
 use tonic_reflection::server::{Builder, Error};
 
-use super::streams::MESSAGE_MAX;
 use crate::proto::DESCRIPTORS;
 
-type Answer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+/// Largest message of a request to the services for operators, bytes.
+pub(super) const MESSAGE_MAX: usize = 4 * 1024;
+
+type ReflectionAnswer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 /// Answers requests of reflection.
-type Reflection = Box<dyn Fn(Request<Incoming>) -> Answer + Send + Sync>;
+type Reflection = Box<dyn Fn(Request<Incoming>) -> ReflectionAnswer + Send + Sync>;
 
 /// The versions of the protocol.
 #[derive(Debug, Clone, Copy)]

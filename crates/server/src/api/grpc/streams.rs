@@ -14,14 +14,11 @@ use tonic::codegen::Service as _;
 use tonic_health::pb::health_server::HealthServer;
 
 use super::health::NodeHealth;
-use super::reflection::{self, ReflectionVersion};
+use super::reflection::{self, MESSAGE_MAX, ReflectionVersion};
 use super::unary::refuse;
 use crate::node::Node;
 use crate::transport::http::body::RequestBody;
 use crate::transport::http::{Origin, Routed};
-
-/// Largest message of a request to these services, bytes.
-pub(super) const MESSAGE_MAX: usize = 4 * 1024;
 
 /// A service for operators.
 #[derive(Debug, Clone, Copy)]
