@@ -132,7 +132,8 @@ fn keys_of_the_server_api_have_a_name_a_secret_and_something_to_do() {
         (
             key("default", secret),
             Some(
-                "http_api.keys[default].name: default, grpc, insecure and jwks are the names of other callers in metrics",
+                "http_api.keys[default].name: default, grpc, insecure and jwks are the names of other callers in \
+             metrics",
             ),
         ),
         (

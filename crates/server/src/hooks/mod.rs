@@ -2,7 +2,8 @@
 //!
 //! A session asks by an effect; its shard puts a [`HookJob`] into the mailbox and goes on. The thread (`worker.rs`) has
 //! a queue for each backend (`endpoint.rs`), asks it over HTTP (`request.rs`), over gRPC (`grpc_request.rs`) or a
-//! handler of the program that embeds the server, and sends the answer to the shard. `breaker.rs` and `cache.rs` are pure.
+//! handler of the program that embeds the server, and sends the answer to the shard. `breaker.rs` and `cache.rs` are
+//! pure.
 
 mod breaker;
 mod cache;

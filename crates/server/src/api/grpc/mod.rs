@@ -1,6 +1,6 @@
 //! The server API over gRPC: the same operations as over HTTP, on a port of its own. `methods` has the table of
-//! methods, `publishing` the two of them that do not go through JSON, `unary` how a call is read and answered, `streams`
-//! the health of the node and reflection, which need no key.
+//! methods, `publishing` the two of them that do not go through JSON, `unary` how a call is read and answered,
+//! `streams` the health of the node and reflection, which need no key.
 
 mod call;
 mod health;
