@@ -180,7 +180,7 @@ func TestCallsTheServerAPIByCentrifugosNumbers(t *testing.T) {
 		t.Fatalf("%q", responses)
 	}
 
-	history := api.result("History", message(field(1, "history:a"), field(2, 10), field(3, message(field(1, 0), field(2, first[2]))), field(4, 1)))
+	history := api.result("History", message(field(1, "history:a"), field(2, 10), field(3, message(field(1, 0), field(2, first[2]))), field(4, 0)))
 	if history[3] != "2" || history[2] != first[2] {
 		t.Fatalf("%v", history)
 	}
