@@ -75,9 +75,9 @@ pub use redact::redact;
 pub use schema::json_schema;
 pub use settings::{
     ApiJwksSettings, ApiKeySettings, AutocertSettings, ClientAuth, ClientUser, ClusterSettings, EmulationSettings,
-    EndpointSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings, LogSettings,
-    NamedApiKey, NodeSettings, Page, PrimarySettings, RegistrySettings, SecuritySettings, Settings, ShutdownSettings,
-    StatsSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings, WhenCutOff,
-    resolve,
+    EndpointSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings,
+    LogSettings, NamedApiKey, NodeSettings, Page, PrimarySettings, RegistrySettings, SecuritySettings, Settings,
+    ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings,
+    WhenCutOff, resolve,
 };
 pub use touchline_engine::hook::ClientTlsSettings;

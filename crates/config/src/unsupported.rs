@@ -45,7 +45,6 @@ const BLOCKED: Disposition = Refused(
 const NOT_ASKED: Disposition = LeftOut("what it would allow is refused, unless an `allow_…` permission holds");
 const UNSUBSCRIBES: Disposition = LeftOut("`client.command_rate_limit` slows clients down that unsubscribe too often");
 const STREAM_HOOK: Disposition = Refused("the backend would not be asked");
-const NO_GRPC: Disposition = LeftOut("backends are asked over HTTP");
 
 /// Keys and sections by their whole path.
 pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
@@ -90,19 +89,19 @@ pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
     left_out("client.subscribe_to_user_personal_channel.single_connection"),
     left_out("client.connect_code_to_unidirectional_disconnect"),
     with("http_api.jwks.tls.client_ca_pem", Ignored),
-    with("client.proxy.connect.grpc", NO_GRPC),
+    with("client.proxy.connect.grpc.tls.client_ca_pem", Ignored),
     with("client.proxy.connect.http.tls.client_ca_pem", Ignored),
-    with("client.proxy.refresh.grpc", NO_GRPC),
+    with("client.proxy.refresh.grpc.tls.client_ca_pem", Ignored),
     with("client.proxy.refresh.http.tls.client_ca_pem", Ignored),
-    with("channel.proxy.subscribe.grpc", NO_GRPC),
+    with("channel.proxy.subscribe.grpc.tls.client_ca_pem", Ignored),
     with("channel.proxy.subscribe.http.tls.client_ca_pem", Ignored),
-    with("channel.proxy.publish.grpc", NO_GRPC),
+    with("channel.proxy.publish.grpc.tls.client_ca_pem", Ignored),
     with("channel.proxy.publish.http.tls.client_ca_pem", Ignored),
-    with("channel.proxy.sub_refresh.grpc", NO_GRPC),
+    with("channel.proxy.sub_refresh.grpc.tls.client_ca_pem", Ignored),
     with("channel.proxy.sub_refresh.http.tls.client_ca_pem", Ignored),
-    with("registry.proxy.conflict.grpc", NO_GRPC),
+    with("registry.proxy.conflict.grpc.tls.client_ca_pem", Ignored),
     with("registry.proxy.conflict.http.tls.client_ca_pem", Ignored),
-    with("rpc.proxy.grpc", NO_GRPC),
+    with("rpc.proxy.grpc.tls.client_ca_pem", Ignored),
     with("rpc.proxy.http.tls.client_ca_pem", Ignored),
     with("channel.proxy.subscribe_stream", STREAM_HOOK),
     left_out("channel.proxy.map_publish"),
@@ -133,7 +132,10 @@ pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
     left_out("map_brokers"),
     with("controller", NOT_SHARED),
     left_out("shared_poll"),
-    left_out("grpc_api"),
+    with("grpc_api.error_mode", LeftOut("errors of operations stand in the answer")),
+    left_out("grpc_api.tls.server_ca_pem"),
+    with("grpc_api.tls.insecure_skip_verify", Ignored),
+    with("grpc_api.tls.server_name", Ignored),
     left_out("consumers"),
     left_out("webtransport"),
     left_out("uni_sse.connect_code_to_http_response"),
@@ -177,7 +179,7 @@ pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
 
 /// Options of channels that we don't act on yet.
 pub(crate) const UNSUPPORTED_OPTIONS: &[UnsupportedKey] = &[
-    with("grpc", NO_GRPC),
+    with("grpc.tls.client_ca_pem", Ignored),
     with("http.tls.client_ca_pem", Ignored),
     with("tls.client_ca_pem", Ignored),
     left_out("auto_cache_recover"),

@@ -80,7 +80,7 @@ impl Server {
         let client = &settings.client;
         let proxies = proxies_of(&settings)?;
         let origins = Origins::parse(&settings.client.allowed_origins)?;
-        let access = AccessControl::new(client, &settings.http_api, operations_named)?;
+        let access = AccessControl::new(client, (&settings.http_api, &settings.grpc_api), operations_named)?;
         let (tls, renewal) = tls_of(&settings)?;
         let fetcher = fetcher_of(&access)?;
         let mut listeners: Vec<_> = std::iter::repeat_with(Vec::new).take(shards_of(&settings)).collect();
@@ -278,11 +278,13 @@ fn listen_everywhere(
     let lines = port(side, true, &tls.lines, settings.tcp.proxy_protocol);
     // Backends and probes do not come through the proxies of clients.
     let inner = port(PortRole::Inner, false, &tls.inner, false);
+    let grpc = port(PortRole::Grpc, false, &tls.grpc, false);
     let mut listen = |prepared, port| listen_on_each(shards, prepared, port, settings.http_server.backlog);
     Ok(Addresses {
         http: listen(ports.http, &http)?,
         lines: ports.lines.map(|prepared| listen(prepared, &lines)).transpose()?,
         inner: ports.inner.map(|prepared| listen(prepared, &inner)).transpose()?,
+        grpc: ports.grpc.map(|prepared| listen(prepared, &grpc)).transpose()?,
     })
 }
 
@@ -314,6 +316,8 @@ struct PortsTls {
     lines: Option<Arc<Tls>>,
     /// The internal port's.
     inner: Option<Arc<Tls>>,
+    /// The port's of the server API over gRPC.
+    grpc: Option<Arc<Tls>>,
 }
 
 /// The TLS configuration of every port, and the certificates that are to be ordered.
@@ -325,6 +329,11 @@ fn tls_of(settings: &Settings) -> Result<(PortsTls, Option<PendingRenewal>), Tls
         http: (http.tls.enabled || acme.is_some()).then(|| open("http_server.tls", &http.tls, &HTTP)).transpose()?,
         lines: tcp.tls.enabled.then(|| open("tcp.tls", &tcp.tls, &[])).transpose()?,
         inner: None,
+        grpc: {
+            let of = &settings.grpc_api;
+            let is_on = of.enabled && of.tls.enabled;
+            is_on.then(|| Tls::open("grpc_api.tls", &of.tls.of_port(), None, &["h2"])).transpose()?
+        },
     };
     let inner = match (http.internal_tls.enabled, http.tls_external) {
         (true, _) => Some(Tls::open("http_server.internal_tls", &http.internal_tls.of_port(), None, &HTTP)?),

@@ -37,26 +37,27 @@
 //!
 //! A file imports only from its own floor and from lower ones; no files import each other in a circle. Bottom first:
 //!
-//! 1. `tls`: certificates and the TLS configuration of ports.
-//! 2. `outbound`: the HTTP client of the node, for requests to other servers.
-//! 3. `net`: what is known of a connection before it is served: addresses, header fields, sockets, ports, limits.
-//! 4. `start_error`: why a node can't start.
-//! 5. `auth`: tokens, the keys that verify them, and the keys of the server API.
-//! 6. `runtime`: what every thread uses: mailboxes, handles of shards, clock, metrics, random numbers.
-//! 7. `node`: what the threads of a node share: settings and handles.
-//! 8. `backend`: NATS and the databases: how they are opened, and what their events do.
-//! 9. `registry`: the registry actor.
-//! 10. `hooks`: the thread that asks backends.
-//! 11. `transport`: HTTP, the handshakes, streams and emulation. What answers a request is a trait, `Router`.
-//! 12. `shard`: the event loops. What they ask of higher floors is a trait, `ShardServices`.
-//! 13. `api`: the router and the operations, which implement both traits.
-//! 14. `trial`: tries tokens without a node.
-//! 15. `action_trial`: tries actions of clients without a node.
-//! 16. `preparation`: checks the settings.
-//! 17. `listening`: binds the ports.
-//! 18. `handle`: the handle of a running server, for the program that embeds it.
-//! 19. `server`: a node that is ready to start, and one that runs.
-//! 20. `builder`: puts the parts of a node together, and passes the implementations of the traits down.
+//! 1. `proto`: the messages of gRPC, generated from the `.proto` files.
+//! 2. `tls`: certificates and the TLS configuration of ports.
+//! 3. `outbound`: the HTTP client of the node, for requests to other servers.
+//! 4. `net`: what is known of a connection before it is served: addresses, header fields, sockets, ports, limits.
+//! 5. `start_error`: why a node can't start.
+//! 6. `auth`: tokens, the keys that verify them, and the keys of the server API.
+//! 7. `runtime`: what every thread uses: mailboxes, handles of shards, clock, metrics, random numbers.
+//! 8. `node`: what the threads of a node share: settings and handles.
+//! 9. `backend`: NATS and the databases: how they are opened, and what their events do.
+//! 10. `registry`: the registry actor.
+//! 11. `hooks`: the thread that asks backends.
+//! 12. `transport`: HTTP, the handshakes, streams and emulation. What answers a request is a trait, `Router`.
+//! 13. `shard`: the event loops. What they ask of higher floors is a trait, `ShardServices`.
+//! 14. `api`: the router and the operations, which implement both traits.
+//! 15. `trial`: tries tokens without a node.
+//! 16. `action_trial`: tries actions of clients without a node.
+//! 17. `preparation`: checks the settings.
+//! 18. `listening`: binds the ports.
+//! 19. `handle`: the handle of a running server, for the program that embeds it.
+//! 20. `server`: a node that is ready to start, and one that runs.
+//! 21. `builder`: puts the parts of a node together, and passes the implementations of the traits down.
 //!
 //! Nothing owns what owns it: events of the backends reach the node by a `Weak`, and a shard leaves its handle when its
 //! thread ends. So a node that has stopped is freed.
@@ -73,6 +74,8 @@ mod net;
 mod node;
 mod outbound;
 mod preparation;
+#[cfg(feature = "grpc")]
+mod proto;
 mod registry;
 mod runtime;
 mod server;
@@ -100,16 +103,16 @@ pub use start_error::StartError;
 pub use tls::{TlsError, read_pem};
 pub use touchline_config::{
     ApiJwksSettings, ApiKeySettings, AutocertSettings, BadNetwork, ClientAuth, ClientTlsSettings, ClientUser,
-    ClusterSettings, EmulationSettings, EndpointSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings,
-    InternalTlsSettings, NamedApiKey, NodeSettings, Page, PrimarySettings, RegistrySettings, SecuritySettings,
-    Settings, ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings,
-    WebSocketSettings, WhenCutOff, is_inline_pem,
+    ClusterSettings, EmulationSettings, EndpointSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings,
+    HttpStreamSettings, InternalTlsSettings, NamedApiKey, NodeSettings, Page, PrimarySettings, RegistrySettings,
+    SecuritySettings, Settings, ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings,
+    UniWebSocketSettings, WebSocketSettings, WhenCutOff, is_inline_pem,
 };
 pub use touchline_engine::directory::{ConflictPolicy, ScopeOptions};
 pub use touchline_engine::hook::{
     ChannelProxySettings, ClientProxySettings, ConflictClaim, HookCall, HookKind, HookRequest, HooksSettings,
-    NamedProxy, ProxyHttpSettings, ProxySettings, RegistryProxySettings, RpcNamespace, RpcOptions, RpcSettings,
-    StatusTransform, StatusTransforms, StringMap, SwitchedProxySettings, TransformOutcome,
+    NamedProxy, ProxyGrpcSettings, ProxyHttpSettings, ProxySettings, RegistryProxySettings, RpcNamespace, RpcOptions,
+    RpcSettings, StatusTransform, StatusTransforms, StringMap, SwitchedProxySettings, TransformOutcome,
 };
 pub use touchline_engine::limit::{
     BucketBlock, ChannelCommandBlock, CommandLimitSettings, ErrorLimitSettings, EscalationSettings,

@@ -27,6 +27,8 @@ pub(crate) struct Ports {
     pub(crate) lines: Option<PreparedPort>,
     /// For the server API, metrics and probes, if that is not the one for HTTP.
     pub(crate) inner: Option<PreparedPort>,
+    /// For the server API over gRPC.
+    pub(crate) grpc: Option<PreparedPort>,
 }
 
 /// One port, and the key of the configuration that sets it.
@@ -106,6 +108,8 @@ pub(crate) fn prepare(settings: &Settings) -> Result<Ports, Vec<StartError>> {
     let mut key_sets = KeySets::default();
     faults.extend(TokenVerifier::new(client, &mut key_sets).err());
     faults.extend(ApiAccess::new(&settings.http_api, operations_named, &mut key_sets).err());
+    #[cfg(not(feature = "grpc"))]
+    faults.extend(settings.grpc_api.enabled.then_some(StartError::NoGrpc { key: "grpc_api.enabled" }));
     faults.extend(tls::check(settings).into_iter().map(StartError::Tls));
     databases(settings, &mut faults);
     if settings.cluster.is_on() {
@@ -202,7 +206,9 @@ fn ports_of(settings: &Settings, faults: &mut Vec<StartError>) -> Option<Ports> 
         let key = if http.internal_address.is_empty() { "http_server.address" } else { "http_server.internal_address" };
         port("http_server.internal_port", key, address, number)
     });
-    let known: Vec<PreparedPort> = [outer, lines.flatten(), inner.flatten()].into_iter().flatten().collect();
+    let api = &settings.grpc_api;
+    let grpc = api.enabled.then(|| port("grpc_api.port", "grpc_api.address", &api.address, api.port));
+    let known = [outer, lines.flatten(), inner.flatten(), grpc.flatten()].into_iter().flatten().collect::<Vec<_>>();
     for (index, one) in known.iter().enumerate() {
         if let Some(first) = known[..index].iter().find(|first| first.overlaps(one)) {
             faults.push(StartError::Shared {
@@ -214,11 +220,8 @@ fn ports_of(settings: &Settings, faults: &mut Vec<StartError>) -> Option<Ports> 
         }
     }
     let is_missing = |port: &Option<Option<PreparedPort>>| matches!(port, Some(None));
-    (!is_missing(&lines) && !is_missing(&inner)).then_some(Ports {
-        http: outer?,
-        lines: lines.flatten(),
-        inner: inner.flatten(),
-    })
+    let is_whole = [&lines, &inner, &grpc].into_iter().all(|port| !is_missing(port));
+    is_whole.then_some(Ports { http: outer?, lines: lines.flatten(), inner: inner.flatten(), grpc: grpc.flatten() })
 }
 
 /// Checks that this machine has the address.

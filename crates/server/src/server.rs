@@ -67,6 +67,7 @@ pub(crate) struct Addresses {
     pub(crate) http: SocketAddr,
     pub(crate) lines: Option<SocketAddr>,
     pub(crate) inner: Option<SocketAddr>,
+    pub(crate) grpc: Option<SocketAddr>,
 }
 
 impl Server {
@@ -83,6 +84,11 @@ impl Server {
     /// The address that was bound for the server API, metrics and probes, if it is not that of clients.
     pub fn internal_address(&self) -> Option<SocketAddr> {
         self.addresses.inner
+    }
+
+    /// The address that was bound for the server API over gRPC, if it is served.
+    pub fn grpc_address(&self) -> Option<SocketAddr> {
+        self.addresses.grpc
     }
 
     /// Starts the shards, one thread each.
@@ -168,6 +174,11 @@ impl Running {
     /// The address that it listens on for the server API, metrics and probes, if it is not that of clients.
     pub fn internal_address(&self) -> Option<SocketAddr> {
         self.addresses.inner
+    }
+
+    /// The address that it listens on for the server API over gRPC, if it is served.
+    pub fn grpc_address(&self) -> Option<SocketAddr> {
+        self.addresses.grpc
     }
 
     /// A handle for other threads. It does not keep the server running.

@@ -136,6 +136,13 @@ pub enum StartError {
     /// A hook that is switched on can't be used.
     #[error("{0}")]
     Hook(String),
+    /// The server API is to be served over gRPC, which this program can't.
+    #[cfg(not(feature = "grpc"))]
+    #[error("{key}: this program was built without the feature `grpc`: build it with, or use HTTP")]
+    NoGrpc {
+        /// The key.
+        key: &'static str,
+    },
     /// The system refused threads, sockets or random numbers.
     #[error("the system refused {what}")]
     System {

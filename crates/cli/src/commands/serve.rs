@@ -63,6 +63,9 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
         if let Some(address) = running.internal_address() {
             tracing::info!(%address, "server API, metrics and probes");
         }
+        if let Some(address) = running.grpc_address() {
+            tracing::info!(%address, "server API over gRPC");
+        }
         let connections = descriptors::connections(descriptors);
         let (address, version) = (running.address(), touchline_server::VERSION);
         tracing::info!(%address, version, descriptors, connections, "ready");

@@ -19,6 +19,7 @@ const CRATES: &[&[&str]] = &[
 
 /// The modules of `server`, bottom first. A module may import from those above it here.
 const FLOORS: &[&str] = &[
+    "proto",
     "tls",
     "outbound",
     "net",

@@ -22,12 +22,12 @@ pub(crate) fn metadata() -> Value {
     serde_json::from_slice(&output.stdout).expect("metadata is JSON")
 }
 
-/// All files below a directory whose names end so, with their text. What others have made is left out.
+/// All files below a directory whose names end so, with their text. What others have made, or a program, is left out.
 pub(crate) fn walk(directory: &Path, extension: &str, found: &mut Vec<(PathBuf, String)>) {
     for entry in std::fs::read_dir(directory).expect("the directory is there").flatten() {
         let path = entry.path();
         if path.is_dir() {
-            if !path.ends_with("node_modules") && !path.ends_with("target") {
+            if !["node_modules", "target", "generated"].iter().any(|name| path.ends_with(name)) {
                 walk(&path, extension, found);
             }
         } else if path.extension().is_some_and(|found| found == extension) {

@@ -8,15 +8,16 @@ use super::tokens::unproven_source;
 use crate::finding::Finding;
 use crate::item_path::{is_key_name, item_path};
 use crate::keys::API_KEYS;
-use crate::settings::{ApiJwksSettings, HttpApiSettings};
+use crate::settings::{ApiJwksSettings, HttpApiSettings, Settings};
 
 /// Shortest API key that can't be guessed, bytes.
 const API_KEY_LEN_MIN: usize = 16;
 /// Names that metrics give to other callers.
-const TAKEN: [&str; 3] = ["default", "insecure", "jwks"];
+const TAKEN: [&str; 4] = ["default", "grpc", "insecure", "jwks"];
 
 /// Checks who may call the server API.
-pub(super) fn check(api: &HttpApiSettings, client: &ClientSettings, findings: &mut Vec<Finding>) {
+pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
+    let (api, grpc) = (&settings.http_api, &settings.grpc_api);
     if api.insecure && !api.disabled {
         let text = "http_api.insecure: any client that reaches the port can publish and disconnect";
         findings.push(Finding::warning(text, None));
@@ -25,6 +26,10 @@ pub(super) fn check(api: &HttpApiSettings, client: &ClientSettings, findings: &m
             format!("http_api.key: shorter than {API_KEY_LEN_MIN} bytes, it can be guessed"),
             None,
         ));
+    }
+    if grpc.enabled && !grpc.key.is_empty() && grpc.key.len() < API_KEY_LEN_MIN {
+        let text = format!("grpc_api.key: shorter than {API_KEY_LEN_MIN} bytes, it can be guessed");
+        findings.push(Finding::warning(text, None));
     }
     keys(api, findings);
     let jwks = &api.jwks;
@@ -39,7 +44,7 @@ pub(super) fn check(api: &HttpApiSettings, client: &ClientSettings, findings: &m
     if jwks.enabled {
         let is_plain = jwks.insecure_skip_jwks_endpoint_safety_check;
         unproven_source("http_api.jwks", "endpoint", &jwks.endpoint, is_plain, &jwks.tls, findings);
-        tokens_of_clients(jwks, client, findings);
+        tokens_of_clients(jwks, &settings.client, findings);
     }
 }
 
@@ -81,7 +86,7 @@ fn keys(api: &HttpApiSettings, findings: &mut Vec<Finding>) {
         if !is_key_name(name) {
             error(".name: expected two or more of letters, digits and \"_\"");
         } else if TAKEN.contains(&name) {
-            error(".name: default, insecure and jwks are the names of other callers in metrics");
+            error(".name: default, grpc, insecure and jwks are the names of other callers in metrics");
         }
         if !names.insert(name) {
             error(".name: used twice");

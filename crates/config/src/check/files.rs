@@ -22,9 +22,11 @@ pub(crate) fn check(file: Option<(&Path, bool)>, settings: &Settings, findings: 
         check_one("the configuration file", path, findings);
     }
     let (http, tcp, cluster) = (&settings.http_server, &settings.tcp, &settings.cluster);
+    let grpc = &settings.grpc_api;
     for (key, is_on, value) in [
         ("http_server.tls.key_pem", http.tls.enabled, &http.tls.key_pem),
         ("http_server.internal_tls.key_pem", http.internal_tls.enabled, &http.internal_tls.key_pem),
+        ("grpc_api.tls.key_pem", grpc.enabled && grpc.tls.enabled, &grpc.tls.key_pem),
         ("tcp.tls.key_pem", tcp.tls.enabled, &tcp.tls.key_pem),
         ("cluster.nats_credentials", cluster.is_on(), &cluster.nats_credentials),
         ("cluster.nats_tls_key", cluster.is_on(), &cluster.nats_tls_key),

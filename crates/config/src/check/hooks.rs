@@ -4,13 +4,16 @@ use std::collections::HashSet;
 
 use touchline_engine::ChannelOptions;
 use touchline_engine::directory::ConflictPolicy;
-use touchline_engine::hook::{DEFAULT_PROXY, ProxySettings, RpcOptions};
+use touchline_engine::hook::{DEFAULT_PROXY, ProxyGrpcSettings, ProxySettings, RpcOptions};
 
 use super::hook_headers::header_faults;
 use super::names::{is_field_name, is_namespace_name};
 use crate::finding::Finding;
 use crate::keys::{NAMESPACES, PROXIES, RPC_NAMESPACES, WITHOUT_NAMESPACE};
 use crate::settings::Settings;
+
+/// The section of the backend that is asked about names.
+const CONFLICT: &str = "registry.proxy.conflict";
 
 /// A place that names a backend.
 struct ProxyUse<'a> {
@@ -39,7 +42,7 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     }
     if settings.registry.scopes.iter().any(|scope| scope.conflict_policy == ConflictPolicy::Hook) {
         let switch = "conflict_policy of a scope";
-        backend("registry.proxy.conflict", &settings.registry.proxy.conflict, switch, &mut error);
+        backend(CONFLICT, &settings.registry.proxy.conflict, switch, &mut error);
     }
     let mut checked = HashSet::new();
     for ProxyUse { path, name, is_on, default, switch } in uses(settings) {
@@ -124,15 +127,37 @@ fn uses(settings: &Settings) -> Vec<ProxyUse<'_>> {
     uses
 }
 
+/// A backend that may be asked over gRPC.
+fn grpc(section: &str, target: &str, proxy: &ProxySettings, error: &mut dyn FnMut(String)) {
+    if section == CONFLICT {
+        error(format!("{section}.endpoint: this hook is asked over http:// or https:// only"));
+    }
+    let port = target.rsplit_once(':').and_then(|(host, port)| port.parse::<u16>().ok().filter(|_| !host.is_empty()));
+    if port.is_none() {
+        error(format!("{section}.endpoint: expected grpc:// with a host and a port"));
+    }
+    let ProxyGrpcSettings { credentials_key, static_metadata, .. } = &proxy.grpc;
+    let named = Some(credentials_key).filter(|key| !key.is_empty());
+    for (key, name) in named
+        .map(|name| ("credentials_key", name))
+        .into_iter()
+        .chain(static_metadata.0.keys().map(|name| ("static_metadata", name)))
+    {
+        if !is_field_name(name) || name.to_ascii_lowercase().starts_with("grpc-") || name.ends_with("-bin") {
+            error(format!("{section}.grpc.{key}: {name:?} is not the name of a text in metadata"));
+        }
+    }
+}
+
 /// A backend that may be asked. `switch`: the key that has switched the hook on.
 fn backend(section: &str, proxy: &ProxySettings, switch: &str, error: &mut dyn FnMut(String)) {
     let endpoint = proxy.endpoint.as_str();
     if endpoint.is_empty() {
         error(format!("{section}.endpoint: missing, and the hook is on ({switch})"));
-    } else if endpoint.starts_with("grpc://") {
-        error(format!("{section}.endpoint: gRPC is not supported yet; the backend is asked over http:// or https://"));
+    } else if let Some(target) = proxy.grpc_target() {
+        grpc(section, target, proxy, error);
     } else if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
-        error(format!("{section}.endpoint: expected http://… or https://…"));
+        error(format!("{section}.endpoint: expected http://…, https://… or grpc://…"));
     }
     let authority =
         endpoint.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?']).next().unwrap_or_default());

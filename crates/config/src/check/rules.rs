@@ -10,7 +10,7 @@ use super::{api_keys, doubts, hooks, limits, paths, tokens};
 use crate::finding::Finding;
 use crate::keys::{NAMESPACES, WITHOUT_NAMESPACE};
 use crate::probes::Probes;
-use crate::settings::{ClientAuth, ClientUser, HttpServerSettings, Settings};
+use crate::settings::{ClientAuth, ClientUser, GrpcApiSettings, HttpServerSettings, Settings};
 
 /// Shortest time between two looks at the positions of channels.
 const CHECK_DELAY_MIN: Duration = Duration::from_secs(1);
@@ -18,7 +18,7 @@ const CHECK_DELAY_MIN: Duration = Duration::from_secs(1);
 /// Checks settings that were read without a fault.
 pub(crate) fn check(settings: &Settings, probes: &Probes, findings: &mut Vec<Finding>) {
     addresses(settings, findings);
-    api_keys::check(&settings.http_api, &settings.client, findings);
+    api_keys::check(settings, findings);
     client(&settings.client, probes, findings);
     channels(settings, findings);
     pings(settings, findings);
@@ -117,6 +117,7 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
         }
     }
     internal(server, findings);
+    grpc(&settings.grpc_api, findings);
     let streams = [&settings.http_stream, &settings.sse, &settings.uni_http_stream, &settings.uni_sse];
     let has_others =
         streams.iter().any(|stream| stream.enabled) || settings.uni_websocket.enabled || settings.tcp.enabled;
@@ -133,6 +134,12 @@ fn internal(server: &HttpServerSettings, findings: &mut Vec<Finding>) {
     if server.internal().is_none() && inner.enabled {
         findings
             .push(Finding::warning("http_server.internal_tls: does nothing without http_server.internal_port", None));
+    }
+}
+
+fn grpc(api: &GrpcApiSettings, findings: &mut Vec<Finding>) {
+    if api.tls.enabled && (api.tls.cert_pem.is_empty() || api.tls.key_pem.is_empty()) {
+        findings.push(Finding::error("grpc_api.tls: needs cert_pem and key_pem", None));
     }
 }
 

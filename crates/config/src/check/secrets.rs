@@ -27,4 +27,8 @@ pub(crate) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
                     Set it, or switch the API off by http_api.disabled = true";
         findings.push(Finding::warning(text, None));
     }
+    if settings.grpc_api.enabled && settings.grpc_api.key.is_empty() && !has_callers {
+        let text = "grpc_api.key: missing, as are the keys of http_api, so every call over gRPC is refused. Set it";
+        findings.push(Finding::warning(text, None));
+    }
 }

@@ -1,4 +1,5 @@
-//! Variables of the environment in the header fields that a backend is sent, so that a file needs no secret of it.
+//! Variables of the environment in the header fields and metadata that a backend is sent, so that a file needs no
+//! secret of it.
 
 use touchline_engine::hook::ProxySettings;
 
@@ -8,8 +9,8 @@ use crate::finding::Finding;
 /// How the names of the variables begin that may be named.
 const PREFIXES: [&str; 2] = ["TOUCHLINE_VAR_", "CENTRIFUGO_VAR_"];
 
-/// Replaces `${CENTRIFUGO_VAR_x}` in `static_headers` by the variable of this name. One that is not set is an error: a
-/// backend would take the text for the secret.
+/// Replaces `${CENTRIFUGO_VAR_x}` in `static_headers` and `static_metadata` by the variable of this name. One that is
+/// not set is an error: a backend would take the text for the secret.
 pub(super) fn replace(configuration: &mut Configuration, variables: &[(String, String)], findings: &mut Vec<Finding>) {
     let settings = &mut configuration.settings;
     let (client, channel) = (&mut settings.client.proxy, &mut settings.channel.proxy);
@@ -24,12 +25,13 @@ pub(super) fn replace(configuration: &mut Configuration, variables: &[(String, S
     ];
     let named = settings.proxies.iter_mut().map(|named| (format!("proxies[{}]", named.name), &mut named.proxy));
     for (section, proxy) in sections.into_iter().map(|(name, proxy)| (name.to_owned(), proxy)).chain(named) {
-        for (name, value) in &mut proxy.http.static_headers.0 {
+        let headers = proxy.http.static_headers.0.iter_mut().map(|pair| ("http.static_headers", pair));
+        let metadata = proxy.grpc.static_metadata.0.iter_mut().map(|pair| ("grpc.static_metadata", pair));
+        for (key, (name, value)) in headers.chain(metadata) {
             match replaced(value, variables) {
                 Ok(text) => *value = text,
                 Err(missing) => {
-                    let text =
-                        format!("{section}.http.static_headers: {name} needs the variable {missing}, which is not set");
+                    let text = format!("{section}.{key}: {name} needs the variable {missing}, which is not set");
                     findings.push(Finding::error(text, None));
                 }
             }

@@ -116,6 +116,31 @@ settings! {
 }
 
 settings! {
+    /// The server API over gRPC, on a port of its own.
+    pub struct GrpcApiSettings {
+        /// The server API is served over gRPC.
+        key enabled: bool = false;
+        /// Address or host name to bind; empty is every address, of IPv6 and of IPv4.
+        key address: String = "";
+        /// Port to bind; 0 is any free one.
+        key port: u16 = 10_000;
+        /// A secret that callers over gRPC show, as `authorization: apikey …` in the metadata. It may do everything.
+        /// The keys of `http_api` and its tokens are accepted too.
+        key key: String = "", ValueKind::Secret;
+        /// TLS on this port.
+        section tls: InternalTlsSettings = InternalTlsSettings::default() => with {
+            enabled: "The port speaks TLS, and nothing else.";
+            cert_pem: "The certificate of the port, written as `http_server.tls.cert_pem`.";
+            key_pem: "The key of the certificate, written as `http_server.tls.key_pem`.";
+        };
+        /// Clients are told the services, methods and messages (reflection). It asks for no key.
+        key reflection: bool = false;
+        /// Largest request, bytes, compressed or not.
+        key max_receive_message_size: usize = 10_485_760, SOME;
+    }
+}
+
+settings! {
     /// Callers of the server API that show a token of an issuer.
     pub struct ApiJwksSettings {
         /// A token of the issuer is as good as `http_api.key`.

@@ -14,7 +14,8 @@ mod transports;
 pub use self::addresses::resolve;
 pub use self::cluster::ClusterSettings;
 pub use self::http::{
-    ApiJwksSettings, ApiKeySettings, EndpointSettings, HttpApiSettings, HttpServerSettings, NamedApiKey,
+    ApiJwksSettings, ApiKeySettings, EndpointSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings,
+    NamedApiKey,
 };
 pub use self::node::{Page, Settings};
 pub use self::process::{LogSettings, NodeSettings, RegistrySettings, ShutdownSettings};

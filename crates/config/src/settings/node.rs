@@ -6,7 +6,7 @@ use touchline_engine::hook::{HooksSettings, NamedProxy, RpcSettings};
 use touchline_engine::{ChannelSettings, ClientSettings, settings};
 
 use super::cluster::ClusterSettings;
-use super::http::{EndpointSettings, HttpApiSettings, HttpServerSettings};
+use super::http::{EndpointSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings};
 use super::process::{NodeSettings, RegistrySettings, ShutdownSettings};
 use super::security::SecuritySettings;
 use super::store::StoreSettings;
@@ -19,6 +19,8 @@ settings! {
         section http_server: HttpServerSettings = HttpServerSettings::default();
         /// The server API.
         section http_api: HttpApiSettings = HttpApiSettings::default();
+        /// The server API over gRPC.
+        section grpc_api: GrpcApiSettings = GrpcApiSettings::default();
         /// Client connections.
         section client: ClientSettings = ClientSettings::default();
         /// Channels and their namespaces.

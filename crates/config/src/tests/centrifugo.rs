@@ -43,8 +43,27 @@ fn a_hook_that_is_on_can_be_asked_or_the_start_is_refused() {
     let proxy = |name: &str| format!("proxies = [{{name = \"{name}\", endpoint = \"http://b\"}}]\n");
     for (text, fault) in [
         ("client.proxy.connect.enabled = true", "client.proxy.connect.endpoint: missing"),
-        ("client.proxy.connect = {enabled = true, endpoint = \"grpc://b:1\"}", "gRPC is not supported yet"),
-        ("client.proxy.connect = {enabled = true, endpoint = \"b:1\"}", "expected http://"),
+        ("client.proxy.connect = {enabled = true, endpoint = \"grpc://b\"}", "expected grpc:// with a host and a port"),
+        (
+            "client.proxy.connect = {enabled = true, endpoint = \"grpc://:1\"}",
+            "expected grpc:// with a host and a port",
+        ),
+        ("client.proxy.connect = {enabled = true, endpoint = \"b:99999\"}", "expected grpc:// with a host and a port"),
+        (
+            "client.proxy.connect = {enabled = true, endpoint = \"grpc://b:1\", grpc = {credentials_key = \"grpc-a\"}}",
+            "client.proxy.connect.grpc.credentials_key: \"grpc-a\" is not",
+        ),
+        (
+            "client.proxy.connect = {enabled = true, endpoint = \"grpc://b:1\", \
+             grpc.static_metadata = {\"a b\" = \"\"}}",
+            "client.proxy.connect.grpc.static_metadata: \"a b\" is not",
+        ),
+        (
+            "registry.scopes = [{name = \"a\", conflict_policy = \"hook\"}]\n\
+             registry.proxy.conflict.endpoint = \"grpc://b:1\"",
+            "registry.proxy.conflict.endpoint: this hook is asked over http",
+        ),
+        ("client.proxy.connect = {enabled = true, endpoint = \"ftp://b:1\"}", "expected http://"),
         (
             "client.proxy.refresh = {enabled = true, endpoint = \"http://b\", timeout = 0}",
             "timeout: must be above zero",

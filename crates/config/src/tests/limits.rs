@@ -73,6 +73,7 @@ fn sources(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).expect("the directory is there").flatten().map(|entry| entry.path());
     let mut found: Vec<PathBuf> =
         entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect();
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
     found.sort();
     found
 }

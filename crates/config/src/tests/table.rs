@@ -96,12 +96,18 @@ fn no_two_entries_speak_of_one_key() {
         assert!(unsupported::find(unsupported::UNSUPPORTED, &key.path).is_none(), "{}", key.path);
         assert_eq!(
             matches!(key.kind, ValueKind::Secret),
-            ["secret_key", "_password", "_token", ".key_pem", "nats_credentials", "nats_tls_key"]
+            ["secret_key", "_password", "credentials_value", "_token", ".key_pem", "nats_credentials", "nats_tls_key"]
                 .iter()
                 .any(|end| key.path.ends_with(end))
                 && !key.path.ends_with("without_token")
-                || ["http_api.key", "http_server.tls_autocert.eab_hmac_key", "store.primary.url", "store.stats.url"]
-                    .contains(&key.path.as_str()),
+                || [
+                    "grpc_api.key",
+                    "http_api.key",
+                    "http_server.tls_autocert.eab_hmac_key",
+                    "store.primary.url",
+                    "store.stats.url"
+                ]
+                .contains(&key.path.as_str()),
             "{}",
             key.path
         );

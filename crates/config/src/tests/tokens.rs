@@ -219,7 +219,10 @@ fn keys_of_the_server_api_have_a_name_a_secret_and_something_to_do() {
         (key("n-s", secret), Some("http_api.keys[0].name: expected two or more of letters, digits and \"_\"")),
         (
             key("default", secret),
-            Some("http_api.keys[default].name: default, insecure and jwks are the names of other callers in metrics"),
+            Some(
+                "http_api.keys[default].name: default, grpc, insecure and jwks are the names of other callers in \
+             metrics",
+            ),
         ),
         (
             format!("{}{}", key("news", secret), key("live", secret)),

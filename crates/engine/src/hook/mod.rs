@@ -18,6 +18,6 @@ pub use outcome::{
 };
 pub use settings::{
     ChannelProxySettings, ClientProxySettings, ClientTlsSettings, DEFAULT_PROXY, HooksSettings, NamedProxy,
-    ProxyHttpSettings, ProxySettings, RegistryProxySettings, RpcNamespace, RpcOptions, RpcSettings, StatusTransform,
-    StatusTransforms, StringMap, SwitchedProxySettings, TransformOutcome,
+    ProxyGrpcSettings, ProxyHttpSettings, ProxySettings, RegistryProxySettings, RpcNamespace, RpcOptions, RpcSettings,
+    StatusTransform, StatusTransforms, StringMap, SwitchedProxySettings, TransformOutcome,
 };

@@ -15,7 +15,7 @@ pub const DEFAULT_PROXY: &str = "default";
 settings! {
     /// A backend that is asked.
     pub struct ProxySettings {
-        /// Address of the backend: `http://…` or `https://…`.
+        /// Address of the backend: `http://…`, `https://…` or `grpc://host:port`.
         key endpoint: String = "";
         /// Time that one call may take, from its first byte on.
         key timeout: Duration = Duration::from_secs(1);
@@ -32,6 +32,20 @@ settings! {
         key binary_encoding: bool = false;
         /// How it is asked over HTTP.
         section http: ProxyHttpSettings = ProxyHttpSettings::default();
+        /// How it is asked over gRPC.
+        section grpc: ProxyGrpcSettings = ProxyGrpcSettings::default();
+    }
+}
+
+impl ProxySettings {
+    /// The host and port of a backend that is asked over gRPC; `None` = it is asked over HTTP.
+    pub fn grpc_target(&self) -> Option<&str> {
+        match self.endpoint.split_once("://") {
+            None if self.endpoint.is_empty() => None,
+            None => Some(&self.endpoint),
+            Some(("grpc", target)) => Some(target),
+            Some(_) => None,
+        }
     }
 }
 
@@ -46,6 +60,25 @@ settings! {
         /// Statuses of HTTP that are the backend's refusal: a list of tables with `status_code`, and `to_error`
         /// (`code`, `message`, `temporary`) or `to_disconnect` (`code`, `reason`).
         key status_to_code_transforms: StatusTransforms = (), ValueKind::Transforms;
+    }
+}
+
+settings! {
+    /// How a backend is asked over gRPC.
+    pub struct ProxyGrpcSettings {
+        /// TLS to the backend; without it the connection is plain.
+        section tls: ClientTlsSettings = ClientTlsSettings::default() => with {
+            enabled: "The backend is asked over TLS, by the keys of this section.";
+        };
+        /// Key of the metadata of every call that has `credentials_value`; empty: none.
+        key credentials_key: String = "";
+        /// The value of `credentials_key`.
+        key credentials_value: String = "", ValueKind::Secret;
+        /// Questions are compressed (gzip), and answers may be.
+        key compression: bool = false;
+        /// Metadata of every call: a table of texts. `${CENTRIFUGO_VAR_x}` in a value is replaced by that variable of
+        /// the environment.
+        key static_metadata: StringMap = (), ValueKind::StringMap;
     }
 }
 

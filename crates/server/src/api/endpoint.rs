@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use hyper::header::{ALLOW, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode};
-use touchline_engine::TokenError;
 use touchline_protocol::Error;
 
+use super::callers::{CallerRefusal, by_token, log_refused_operation};
 use super::documents::Document;
 use super::operation::OperationError;
 use super::operations::publish::is_publish;
@@ -16,7 +16,6 @@ use super::serve::serve;
 use super::version::{ApiForm, UNNAMED, VERSIONS, negotiate};
 use crate::auth::ApiCaller;
 use crate::node::Node;
-use crate::runtime::refusals::RefusalLine;
 use crate::transport::http::Origin;
 use crate::transport::http::body::RequestBody;
 use crate::transport::http::respond::{self, HttpResponse};
@@ -107,7 +106,7 @@ async fn answer_as(origin: &Origin, request: Request<RequestBody>, id: &HeaderVa
     let of_path = reply.refusal.iter().filter(|_| reply.refused.is_empty()).map(|refusal| (&method, refusal));
     let of_batch = reply.refused.iter().map(|(operation, refusal)| (operation, refusal));
     for (operation, refusal) in of_path.chain(of_batch) {
-        log_refused_operation(origin, caller, &asked, operation, refusal);
+        log_refused_operation(node, origin.remote, caller, asked.id(), operation, refusal);
     }
     asked.answer(reply)
 }
@@ -128,50 +127,6 @@ fn no_such_version(asked: &ApiQuestion<'_>) -> HttpResponse {
     let names: Vec<&str> = VERSIONS.iter().map(|version| version.media_type).collect();
     let detail = format!("Accept must allow application/json or one of {}", names.join(", "));
     asked.turn_away(StatusCode::NOT_ACCEPTABLE, Error::NO_SUCH_VERSION, &detail)
-}
-
-/// Logs why the server API refused an operation, where the caller or the configuration is the cause.
-fn log_refused_operation(
-    origin: &Origin,
-    caller: &ApiCaller,
-    asked: &ApiQuestion<'_>,
-    operation: &str,
-    refusal: &OperationError,
-) {
-    let cause = match refusal.error {
-        Error::UNKNOWN_CHANNEL => "server API: the namespace of the channel is not in channel.namespaces",
-        Error::NOT_AVAILABLE if refusal.field.is_some() => {
-            "server API: the operation cannot do what the field asks for"
-        }
-        Error::NOT_AVAILABLE => {
-            "server API: what the operation needs is not switched on (for the namespace, or in [store])"
-        }
-        Error::METHOD_NOT_FOUND => "server API: there is no operation of this name",
-        _ if refusal.denied.is_some() => "server API: the key may not use the operation, or not in this channel",
-        Error::BAD_REQUEST => {
-            "server API: a field is missing, empty, too long, out of range or contradicts another one"
-        }
-        _ => return,
-    };
-    let (code, address) = (refusal.error.code, Some(origin.remote.address));
-    origin.node.log_refusal(&RefusalLine {
-        cause,
-        code,
-        address,
-        operation: operation.get(..32).unwrap_or(operation),
-        field: refusal.field.unwrap_or_default(),
-        key: &caller.name,
-        request_id: asked.id(),
-        ..RefusalLine::default()
-    });
-}
-
-/// Why a caller is not served.
-enum CallerRefusal {
-    /// It has shown no key, or a wrong one: why, for the log, and what it is told.
-    Unauthorized(&'static str, &'static str),
-    /// Nobody can tell yet whether its token is good.
-    Unavailable(&'static str),
 }
 
 /// Finds who sends a request, by a key or a token of the server API in it.
@@ -227,18 +182,6 @@ fn authorize<'n>(node: &'n Node, request: &Request<RequestBody>) -> Result<&'n A
             "send the key of http_api.key as X-API-Key",
         )
     })
-}
-
-/// The caller who shows a token; None = tokens are not taken.
-fn by_token<'n>(node: &'n Node, shown: &[u8]) -> Option<Result<&'n ApiCaller, CallerRefusal>> {
-    let token = std::str::from_utf8(shown.trim_ascii()).unwrap_or_default();
-    let found = node.access.api.of_token(token, node.clock.now_ms() / 1_000)?;
-    let text = "the token that was sent is not good for http_api.jwks";
-    Some(found.map_err(|error| match error {
-        TokenError::Expired => CallerRefusal::Unauthorized("server API: exp of the token has passed", text),
-        TokenError::Invalid(cause) => CallerRefusal::Unauthorized(cause, text),
-        TokenError::Unavailable(cause) => CallerRefusal::Unavailable(cause),
-    }))
 }
 
 /// Answers a caller who is not served, and logs why.

@@ -63,9 +63,9 @@ pub(crate) struct EmptyReply {}
 pub(crate) struct ErrorJson {
     /// The number.
     #[schemars(with = "ErrorCode")]
-    code: u32,
+    pub(super) code: u32,
     /// The text; more may stand behind the one of the catalogue.
-    message: Cow<'static, str>,
+    pub(super) message: Cow<'static, str>,
     /// The field of the request that is the cause; None = no single one is.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]

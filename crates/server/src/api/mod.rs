@@ -3,11 +3,14 @@
 //! router, and what a shard asks for (`services`).
 
 mod batch;
+mod callers;
 mod catalogue;
 mod cluster;
 mod description;
 mod documents;
 mod endpoint;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod json;
 #[cfg(test)]
 mod later;
@@ -18,6 +21,7 @@ mod operation;
 mod operation_error;
 mod operations;
 mod params;
+mod readiness;
 mod reply;
 mod request_id;
 mod router;

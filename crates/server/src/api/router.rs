@@ -1,23 +1,24 @@
 //! The router: which handler serves a request.
 
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use hyper::header::{ACCEPT, HeaderMap};
-use hyper::{Method, Request, StatusCode, Version};
-use touchline_engine::bans::BanRefusal;
-
 use super::endpoint;
+#[cfg(feature = "grpc")]
+use super::grpc;
 use super::metrics_text::text_format;
+use super::readiness::health;
 use super::scrape::Scrape;
 use crate::net::host::{self, HostRefusal};
+#[cfg(feature = "grpc")]
+use crate::net::port::PortRole;
 use crate::node::Node;
 use crate::runtime::mailbox::Inspection;
 use crate::transport::handshake;
 use crate::transport::http::body::RequestBody;
 use crate::transport::http::respond::{self, HttpResponse, JSON};
 use crate::transport::http::{Origin, Routed, Router, emulation, stream, upgrade};
+use hyper::header::{ACCEPT, HeaderMap};
+use hyper::{Method, Request, StatusCode, Version};
 
 /// How long a shard may take to answer a liveness probe.
 const TURN_TIME: Duration = Duration::from_secs(5);
@@ -35,6 +36,10 @@ impl Router for NodeRouter {
 /// API, which is copied, would be as large as the largest of them.
 async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
     let (node, peer) = (&origin.node, origin.remote);
+    #[cfg(feature = "grpc")]
+    if origin.side == PortRole::Grpc {
+        return grpc::answer(origin, request).await;
+    }
     let target = request.uri().authority().map(|authority| authority.as_str());
     let is_needed = request.version() == Version::HTTP_11;
     if let Err(refusal) = host::check(request.headers(), target, is_needed, &node.settings.http_server.allowed_hosts) {
@@ -139,57 +144,6 @@ async fn live(node: &Node) -> HttpResponse {
         Ok(turned) if turned.len() == node.shards.len() => respond::body(StatusCode::OK, JSON, "{}"),
         _ => respond::text(StatusCode::SERVICE_UNAVAILABLE, "an event loop does not turn\n"),
     }
-}
-
-/// The answer to the readiness probe: whether the node can serve, else why not.
-fn health(node: &Node) -> HttpResponse {
-    if *node.draining.borrow() {
-        return respond::draining();
-    }
-    if let Some(why) = node.version_conflict() {
-        return respond::text(StatusCode::SERVICE_UNAVAILABLE, format!("no part of the cluster: {why}\n"));
-    }
-    if node.cluster.is_some() && !node.is_linked.load(Relaxed) {
-        let text = match node.stream_fault() {
-            fault if fault.is_empty() => {
-                "cut off from NATS: clients are served, other nodes can't be reached\n".to_owned()
-            }
-            fault => format!("JetStream can't be used: {fault}\n"),
-        };
-        return respond::text(StatusCode::SERVICE_UNAVAILABLE, text);
-    }
-    if node.is_unsettled() {
-        return respond::text(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the registry's entries of other nodes are on their way\n",
-        );
-    }
-    if let Some(refusal) = node.session.bans.holds_back() {
-        let text = match refusal {
-            BanRefusal::CutOff => "cut off from the bans: nobody is let in (security.when_cut_off)\n",
-            _ => "the bans have not been loaded yet: nobody is let in\n",
-        };
-        return respond::text(StatusCode::SERVICE_UNAVAILABLE, text);
-    }
-    if node.store().is_some_and(|store| !store.metrics().is_healthy()) {
-        return respond::text(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the primary database fails: durable channels can't be published to\n",
-        );
-    }
-    let mut information = serde_json::Map::new();
-    let open = node.hooks.as_ref().map_or(Vec::new(), |hooks| hooks.metrics.open_backends());
-    if !open.is_empty() {
-        // Another node would not reach it either.
-        information.insert("backends_not_asked".to_owned(), open.into());
-    }
-    let elsewhere = node.facts_elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
-    if !elsewhere.is_empty() {
-        // Nodes are so while the place is changed on one after the other: each of them can serve.
-        let nodes: Vec<&str> = elsewhere.iter().map(|node| &**node).collect();
-        information.insert("nodes_with_other_bans".to_owned(), nodes.into());
-    }
-    respond::body(StatusCode::OK, JSON, serde_json::Value::Object(information).to_string())
 }
 
 /// The node's metrics: as OpenMetrics for clients that accept it, else in the text format 0.0.4 of Prometheus.

@@ -5,6 +5,8 @@ use touchline_protocol::Error;
 use touchline_protocol::encode::ObjectWriter;
 
 use super::cluster::{run_everywhere, run_here};
+#[cfg(feature = "grpc")]
+use super::description::OperationScope;
 use super::description::{COMMON_ERRORS, OperationDescription};
 use super::json::{ErrorJson, WriteJson};
 #[cfg(test)]
@@ -92,6 +94,27 @@ fn refuse(node: &Node, object: &mut ObjectWriter<'_>, refusal: OperationError) -
     node.metrics_here().count_error(refusal.error.code);
     ErrorJson::from(refusal).write(object.key("error"));
     refusal
+}
+
+/// Runs an operation that concerns the asked node alone, for a request that has not come as JSON. An error is counted.
+///
+/// # Errors
+/// What the caller may not do, and the errors of the operation.
+#[cfg(feature = "grpc")]
+pub(super) async fn run_alone<'a, O: Operation>(
+    node: &'a Node,
+    rights: &ApiRights,
+    request: Result<O::Request<'a>, OperationError>,
+) -> Result<O::Reply, OperationError> {
+    const { assert!(matches!(O::SCOPE, OperationScope::AnyNode)) };
+    let outcome = match request {
+        Ok(request) => match permitted::<O>(rights, &request) {
+            Ok(()) => O::run(node, request).await.inspect_err(declared::<O>),
+            Err(refusal) => Err(refusal),
+        },
+        Err(refusal) => Err(refusal),
+    };
+    outcome.inspect_err(|refusal| node.metrics_here().count_error(refusal.error.code))
 }
 
 /// Waits for an operation. `direct`: its future is part of the request's; `boxed`: it has a place of its own, so that

@@ -1,6 +1,6 @@
 //! All that decides who is let in: what verifies tokens, who may call the server API, and the keys of both.
 
-use touchline_config::HttpApiSettings;
+use touchline_config::{GrpcApiSettings, HttpApiSettings};
 use touchline_engine::ClientSettings;
 
 use super::api_access::{ApiAccess, FindOperations};
@@ -25,12 +25,12 @@ impl AccessControl {
     /// When a key cannot be used.
     pub(crate) fn new(
         client: &ClientSettings,
-        http_api: &HttpApiSettings,
+        (http_api, grpc_api): (&HttpApiSettings, &GrpcApiSettings),
         find: FindOperations,
     ) -> Result<Self, StartError> {
         let mut key_sets = KeySets::default();
         let verifier = TokenVerifier::new(client, &mut key_sets)?;
-        let api = ApiAccess::new(http_api, find, &mut key_sets)?;
+        let api = ApiAccess::new(http_api, find, &mut key_sets)?.with_grpc(grpc_api);
         Ok(AccessControl { verifier, api, key_sets })
     }
 }

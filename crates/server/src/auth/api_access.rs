@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use serde::Deserialize;
 use serde_json::Value;
-use touchline_config::HttpApiSettings;
+use touchline_config::{GrpcApiSettings, HttpApiSettings};
 use touchline_engine::{TokenError, TokenSettings};
 
 use super::fault::{TokenFault, TokenStage};
@@ -19,6 +19,7 @@ use crate::start_error::StartError;
 const DEFAULT: &str = "default";
 const INSECURE: &str = "insecure";
 const JWKS: &str = "jwks";
+const GRPC: &str = "grpc";
 /// All operations, or all channels.
 const ALL: &str = "*";
 
@@ -105,6 +106,8 @@ pub(crate) struct ApiAccess {
     keys: Vec<(Box<[u8]>, ApiCaller)>,
     secret: Box<[u8]>,
     tokens: Option<ApiTokens>,
+    /// The secret of `grpc_api.key` with its caller; None = it is not set, or gRPC is not served.
+    grpc: Option<(Box<[u8]>, ApiCaller)>,
 }
 
 /// Callers that show a token.
@@ -168,7 +171,15 @@ impl ApiAccess {
             keys,
             secret: settings.key.as_bytes().into(),
             tokens,
+            grpc: None,
         })
+    }
+
+    /// The same, with the caller over gRPC.
+    pub(crate) fn with_grpc(mut self, settings: &GrpcApiSettings) -> Self {
+        let secret = Some(settings.key.as_bytes()).filter(|secret| settings.enabled && !secret.is_empty());
+        self.grpc = secret.map(|secret| (secret.into(), ApiCaller::new(GRPC, ApiRights::ALL)));
+        self
     }
 
     /// The caller, where nobody has to show anything.
@@ -184,6 +195,13 @@ impl ApiAccess {
         self.keys.iter().find(|(secret, _)| is_same_secret(shown, secret)).map(|(_, caller)| caller)
     }
 
+    /// The caller over gRPC whose key this is.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn of_grpc_key(&self, shown: &[u8]) -> Option<&ApiCaller> {
+        let own = self.grpc.as_ref().filter(|(secret, _)| is_same_secret(shown, secret)).map(|(_, caller)| caller);
+        own.or_else(|| self.of_key(shown))
+    }
+
     /// The caller who shows this token; None = tokens are not taken.
     pub(crate) fn of_token(&self, token: &str, now_s: u64) -> Option<Result<&ApiCaller, TokenError>> {
         let tokens = self.tokens.as_ref()?;
@@ -193,7 +211,8 @@ impl ApiAccess {
     /// All callers, for metrics.
     pub(crate) fn callers(&self) -> impl Iterator<Item = &ApiCaller> {
         let named = self.keys.iter().map(|(_, caller)| caller);
-        std::iter::once(&self.default).chain(named).chain(self.tokens.as_ref().map(|tokens| &tokens.caller))
+        let grpc = self.grpc.as_ref().map(|(_, caller)| caller);
+        std::iter::once(&self.default).chain(named).chain(self.tokens.as_ref().map(|tokens| &tokens.caller)).chain(grpc)
     }
 }
 

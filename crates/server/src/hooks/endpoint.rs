@@ -13,6 +13,8 @@ use touchline_engine::caps::CapsCache;
 use touchline_engine::directory::ConflictPolicy;
 use touchline_engine::hook::{DEFAULT_PROXY, HookKind, HookRequest, ProxySettings, StatusTransforms};
 
+#[cfg(feature = "grpc")]
+use super::grpc_backend::GrpcBackend;
 use super::handler::HookHandler;
 use crate::outbound::HttpClient;
 use crate::tls::TlsError;
@@ -34,6 +36,8 @@ pub(super) struct Endpoint {
 /// How a backend is asked.
 pub(super) enum Backend {
     Http(Box<HttpBackend>),
+    #[cfg(feature = "grpc")]
+    Grpc(Box<GrpcBackend>),
     Handler(Arc<dyn HookHandler>),
 }
 
@@ -52,6 +56,12 @@ pub(crate) enum EndpointFault {
     NoEndpoint(String),
     #[error("{0}.endpoint: not an address of http:// or https://")]
     Address(String),
+    #[cfg(feature = "grpc")]
+    #[error("{0}.endpoint: expected grpc:// with a host and a port")]
+    Target(String),
+    #[cfg(not(feature = "grpc"))]
+    #[error("{0}.endpoint: this program was built without the feature `grpc`: build it with, or use http://")]
+    NoGrpc(String),
     #[error("{0}.timeout: must be above zero")]
     NoTimeout(String),
     #[error("{section}: {name:?} is not a header field, or its value is not valid")]
@@ -179,7 +189,10 @@ impl Endpoint {
         let backend = match (proxy.endpoint.is_empty(), handler) {
             (true, Some(handler)) => Backend::Handler(Arc::clone(handler)),
             (true, None) => return Err(EndpointFault::NoEndpoint(section.to_owned())),
-            (false, _) => Backend::Http(Box::new(HttpBackend::new(section, proxy)?)),
+            (false, _) => match proxy.grpc_target() {
+                Some(target) => over_grpc(section, target, proxy)?,
+                None => Backend::Http(Box::new(HttpBackend::new(section, proxy)?)),
+            },
         };
         Ok(Endpoint {
             name: section.to_owned(),
@@ -193,6 +206,40 @@ impl Endpoint {
     }
 }
 
+/// A backend that is asked over gRPC.
+#[cfg(feature = "grpc")]
+fn over_grpc(section: &str, target: &str, proxy: &ProxySettings) -> Result<Backend, EndpointFault> {
+    let grpc = &proxy.grpc;
+    let credentials = Some((&grpc.credentials_key, &grpc.credentials_value)).filter(|(key, _)| !key.is_empty());
+    let mut metadata = HeaderMap::new();
+    fixed_fields(section, grpc.static_metadata.0.iter().chain(credentials), &mut metadata)?;
+    // They are secrets as a rule.
+    metadata.values_mut().for_each(|value| value.set_sensitive(true));
+    let backend = GrpcBackend::new(section, target, grpc, metadata)?;
+    backend.map(|backend| Backend::Grpc(Box::new(backend))).ok_or_else(|| EndpointFault::Target(section.to_owned()))
+}
+
+#[cfg(not(feature = "grpc"))]
+fn over_grpc(section: &str, _: &str, _: &ProxySettings) -> Result<Backend, EndpointFault> {
+    Err(EndpointFault::NoGrpc(section.to_owned()))
+}
+
+/// Adds fields that the settings say to those of every question.
+fn fixed_fields<'f>(
+    section: &str,
+    fields: impl Iterator<Item = (&'f String, &'f String)>,
+    all: &mut HeaderMap,
+) -> Result<(), EndpointFault> {
+    for (name, value) in fields {
+        let fault = || EndpointFault::Header { section: section.to_owned(), name: name.clone() };
+        let value = HeaderValue::from_str(value).map_err(|_| fault())?;
+        for field in field_names(section, std::slice::from_ref(name))? {
+            all.insert(field, value.clone());
+        }
+    }
+    Ok(())
+}
+
 impl HttpBackend {
     fn new(section: &str, proxy: &ProxySettings) -> Result<Self, EndpointFault> {
         let uri: Option<Uri> = proxy.endpoint.parse().ok();
@@ -202,14 +249,7 @@ impl HttpBackend {
         if let Some(value) = basic_authorization(&uri) {
             static_headers.insert(header::AUTHORIZATION, value);
         }
-        for (name, value) in &proxy.http.static_headers.0 {
-            let fault = || EndpointFault::Header { section: section.to_owned(), name: name.clone() };
-            let field = field_names(section, std::slice::from_ref(name))?;
-            let value = HeaderValue::from_str(value).map_err(|_| fault())?;
-            for field in field {
-                static_headers.insert(field, value.clone());
-            }
-        }
+        fixed_fields(section, proxy.http.static_headers.0.iter(), &mut static_headers)?;
         let client = HttpClient::new(&format!("{section}.http.tls"), &proxy.http.tls, proxy.timeout)?;
         let transforms = proxy.http.status_to_code_transforms.clone();
         Ok(HttpBackend { client, uri, static_headers, transforms })

@@ -1,12 +1,17 @@
 //! Hooks: the thread that asks backends before, or instead of, an action of a client.
 //!
 //! A session asks by an effect; its shard puts a [`HookJob`] into the mailbox and goes on. The thread (`worker.rs`) has
-//! a queue (`queue.rs`) for each backend (`endpoint.rs`), asks it over HTTP (`request.rs`) or a handler of the program
-//! that embeds the server, and sends the answer to the shard. `queue.rs`, `breaker.rs` and `cache.rs` are pure.
+//! a queue (`queue.rs`) for each backend (`endpoint.rs`), asks it over HTTP (`request.rs`), over gRPC
+//! (`grpc_request.rs`) or a handler of the program that embeds the server, and sends the answer to the shard.
+//! `queue.rs`, `breaker.rs` and `cache.rs` are pure.
 
 mod breaker;
 mod cache;
 mod endpoint;
+#[cfg(feature = "grpc")]
+mod grpc_backend;
+#[cfg(feature = "grpc")]
+mod grpc_request;
 mod handler;
 mod queue;
 mod request;

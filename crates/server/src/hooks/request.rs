@@ -51,7 +51,9 @@ pub(super) async fn ask(
     let mut request = Request::new(Full::new(Bytes::from(body(endpoint, job))));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = backend.uri.clone();
-    *request.headers_mut() = headers(endpoint, backend, job);
+    let mut headers = headers(endpoint, &backend.static_headers, job);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    *request.headers_mut() = headers;
     let answer = match backend.client.send(request, answer_max).await {
         Ok(answer) => answer,
         Err(error) => return Asked::failed(error.to_string(), !error.is_of_answer()),
@@ -80,10 +82,10 @@ fn refused(backend: &HttpBackend, status: StatusCode) -> Asked {
     Asked { outcome, fault: None, is_outage: status.is_server_error() }
 }
 
-/// The header fields of a question: those of the configuration, which no client can replace, those that the client
-/// claims, and those of the client's own request, which win over claimed ones.
-fn headers(endpoint: &Endpoint, backend: &HttpBackend, job: &HookJob) -> HeaderMap {
-    let mut headers = backend.static_headers.clone();
+/// The header fields of a question: those of the configuration (`always`), which no client can replace, those that the
+/// client states, and those of the client's own request, which win over stated ones.
+pub(super) fn headers(endpoint: &Endpoint, always: &HeaderMap, job: &HookJob) -> HeaderMap {
+    let mut headers = always.clone();
     for (name, value) in emulated(endpoint, job) {
         headers.insert(name, value);
     }
@@ -93,7 +95,6 @@ fn headers(endpoint: &Endpoint, backend: &HttpBackend, job: &HookJob) -> HeaderM
     for (name, value) in forwarded(endpoint, job) {
         headers.append(name, value.clone());
     }
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers
 }
 

@@ -21,6 +21,8 @@ use touchline_registry::OwnerId;
 use super::breaker::Breaker;
 use super::cache::{Advice, AnswerCache, Question};
 use super::endpoint::{Backend, Endpoint, Endpoints};
+#[cfg(feature = "grpc")]
+use super::grpc_request;
 use super::handler::HookClient;
 use super::queue::{CallKey, CallQueue};
 use super::request::{Asked, ask, emulated, forwarded};
@@ -518,6 +520,8 @@ impl HookWorker {
         let of = &self.endpoints.all[endpoint];
         let address = match &of.backend {
             Backend::Http(http) => http.shown_address(),
+            #[cfg(feature = "grpc")]
+            Backend::Grpc(grpc) => grpc.shown_address(),
             Backend::Handler(_) => "a handler of this program".into(),
         };
         tracing::warn!(hook = of.name, kind = kind.name(), address, fault, more, "a hook has failed");
@@ -530,6 +534,8 @@ async fn ask_in_time(endpoints: Arc<Endpoints>, endpoint: usize, job: Box<HookJo
     let answer = async {
         match &endpoint.backend {
             Backend::Http(backend) => ask(endpoint, backend, &job, caps, answer_max).await,
+            #[cfg(feature = "grpc")]
+            Backend::Grpc(backend) => grpc_request::ask(endpoint, backend, &job, caps, answer_max).await,
             Backend::Handler(handler) => {
                 let HookJob { client, transport, protocol, call, .. } = *job;
                 let client = HookClient { id: client_text(client), transport, protocol };

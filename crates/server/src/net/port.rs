@@ -13,17 +13,19 @@ pub(crate) enum PortRole {
     Outer,
     /// The internal port: everything that is not for clients.
     Inner,
+    /// The server API over gRPC, and nothing else.
+    Grpc,
 }
 
 impl PortRole {
     /// Whether clients, and pages for them, are served.
     pub(crate) fn serves_clients(self) -> bool {
-        self != PortRole::Inner
+        matches!(self, PortRole::Whole | PortRole::Outer)
     }
 
     /// Whether metrics and probes are served.
     pub(crate) fn serves_operators(self) -> bool {
-        self != PortRole::Outer
+        matches!(self, PortRole::Whole | PortRole::Inner)
     }
 
     /// Whether the server API is served. `is_external`: it belongs to the clients' port.
@@ -32,6 +34,7 @@ impl PortRole {
             PortRole::Whole => true,
             PortRole::Outer => is_external,
             PortRole::Inner => !is_external,
+            PortRole::Grpc => false,
         }
     }
 }

@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::header::HeaderMap;
 use hyper::{Request, StatusCode};
+use hyper_rustls::builderstates::WantsProtocols1;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -65,20 +66,7 @@ impl HttpClient {
     /// # Errors
     /// When a certificate, a key or an authority of the settings cannot be used.
     pub(crate) fn new(section: &str, settings: &ClientTlsSettings, silence: Duration) -> Result<Self, TlsError> {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.enforce_http(false);
-        let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls::config(section, settings)?).https_or_http();
-        if settings.enabled && !settings.server_name.is_empty() {
-            let key = format!("{section}.server_name");
-            let name = ServerName::try_from(settings.server_name.clone()).map_err(|_| TlsError::Content {
-                key,
-                path: None,
-                what: "name of a server",
-            })?;
-            builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
-        }
-        let connector = builder.enable_all_versions().wrap_connector(connector);
+        let connector = trusting(section, settings)?.enable_all_versions().wrap_connector(plain_connector());
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
@@ -118,8 +106,36 @@ impl HttpClient {
     }
 }
 
+/// What connects without TLS.
+pub(super) fn plain_connector() -> HttpConnector {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    connector.enforce_http(false);
+    connector
+}
+
+/// What connects with TLS where the address says so, and trusts servers as `settings` say.
+///
+/// # Errors
+/// When a certificate, a key or an authority of the settings cannot be used.
+pub(super) fn trusting(
+    section: &str,
+    settings: &ClientTlsSettings,
+) -> Result<HttpsConnectorBuilder<WantsProtocols1>, TlsError> {
+    let builder = HttpsConnectorBuilder::new().with_tls_config(tls::config(section, settings)?).https_or_http();
+    if !settings.enabled || settings.server_name.is_empty() {
+        return Ok(builder);
+    }
+    let name = ServerName::try_from(settings.server_name.clone()).map_err(|_| TlsError::Content {
+        key: format!("{section}.server_name"),
+        path: None,
+        what: "name of a server",
+    })?;
+    Ok(builder.with_server_name_resolver(FixedServerNameResolver::new(name)))
+}
+
 /// The causes of an error in one line, the last first: that is what an operator can mend.
-fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+pub(super) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;

@@ -1,7 +1,11 @@
-//! Requests of the node to other servers over HTTP/1.1 and HTTP/2: connections are kept, a redirect is never followed,
-//! and an answer has a greatest size. The time limit is the caller's.
+//! Requests of the node to other servers over HTTP/1.1, HTTP/2 and gRPC: connections are kept, a redirect is never
+//! followed, and an answer has a greatest size. The time limit is the caller's.
 
 mod client;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod tls;
 
 pub(crate) use client::HttpClient;
+#[cfg(feature = "grpc")]
+pub(crate) use grpc::{GrpcClient, GrpcError};

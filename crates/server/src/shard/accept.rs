@@ -205,7 +205,7 @@ impl Shard {
             Err(_) => return,
         };
         let verdict = match connection.side {
-            PortRole::Inner => HandshakeVerdict::ForHttp,
+            side if !side.serves_clients() => HandshakeVerdict::ForHttp,
             _ if self.drain.is_some() => HandshakeVerdict::ForHttp,
             _ => grant(&self.node, connection.remote, &self.scratch[..length]),
         };

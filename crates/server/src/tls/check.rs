@@ -12,6 +12,7 @@ use super::files::{authorities, certificates, private_key};
 pub(crate) fn check(settings: &Settings) -> Vec<TlsError> {
     let http = &settings.http_server;
     let internal = http.internal_tls.of_port();
+    let grpc = settings.grpc_api.tls.of_port();
     let mut faults = Vec::new();
     let has_acme = http.tls_autocert.enabled;
     if has_acme {
@@ -21,6 +22,7 @@ pub(crate) fn check(settings: &Settings) -> Vec<TlsError> {
         ("http_server.tls", &http.tls, http.tls.enabled || has_acme, has_acme),
         ("tcp.tls", &settings.tcp.tls, settings.tcp.tls.enabled, has_acme),
         ("http_server.internal_tls", &internal, internal.enabled, false),
+        ("grpc_api.tls", &grpc, settings.grpc_api.enabled && grpc.enabled, false),
     ];
     for (section, tls, _, has_acme) in sections.into_iter().filter(|(_, _, is_on, _)| *is_on) {
         let needs_files = tls.has_files() || !has_acme;

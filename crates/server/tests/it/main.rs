@@ -10,6 +10,11 @@ mod bans_of_nodes;
 mod drain;
 mod edge;
 mod embedding;
+mod generated;
+#[cfg(feature = "grpc")]
+mod grpc;
+#[cfg(feature = "grpc")]
+mod grpc_client;
 mod hooks;
 mod hosts;
 mod http2;

@@ -86,6 +86,11 @@ impl TestServer {
         self.running.as_ref().and_then(Running::tcp_address).expect("lines are served")
     }
 
+    /// Where the server API is served over gRPC.
+    pub(crate) fn grpc(&self) -> SocketAddr {
+        self.running.as_ref().and_then(Running::grpc_address).expect("gRPC is served")
+    }
+
     pub(crate) fn stop(&mut self) {
         self.running.take().expect("it stops once").stop();
     }

@@ -119,10 +119,22 @@ impl Certificate {
         TestServer::with(|settings| {
             settings.node.shards = 1;
             settings.http_server.tls.enabled = true;
-            settings.http_server.tls.cert_pem = self.directory.join("cert.pem").display().to_string();
-            settings.http_server.tls.key_pem = self.directory.join("key.pem").display().to_string();
+            (settings.http_server.tls.cert_pem, settings.http_server.tls.key_pem) = self.paths();
             change(settings);
         })
+    }
+
+    /// The files of the certificate and of its key.
+    pub(crate) fn paths(&self) -> (String, String) {
+        let path = |name: &str| self.directory.join(name).display().to_string();
+        (path("cert.pem"), path("key.pem"))
+    }
+
+    /// An authority that trusts it.
+    pub(crate) fn roots(&self) -> rustls::RootCertStore {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).expect("PEM")).expect("a certificate");
+        roots
     }
 
     pub(crate) fn agree(&self, socket: TcpStream) -> rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
@@ -135,9 +147,7 @@ impl Certificate {
         socket: TcpStream,
         own: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
     ) -> rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).expect("PEM")).expect("a certificate");
-        let config = rustls::ClientConfig::builder().with_root_certificates(roots);
+        let config = rustls::ClientConfig::builder().with_root_certificates(self.roots());
         let config = match own {
             Some((chain, key)) => config.with_client_auth_cert(chain, key).expect("they fit"),
             None => config.with_no_client_auth(),

@@ -82,7 +82,7 @@ fn is_key(path: &str) -> bool {
     }
     // The reference names the keys of a backend, and of an issuer, without its place.
     let is_of_list = find(&PROXY_OPTIONS, path).is_some() || find(&PROVIDER_OPTIONS, path).is_some();
-    if is_of_list || matches!(path, "http.tls.client_ca_pem" | "tls.client_ca_pem") {
+    if is_of_list || matches!(path, "grpc.tls.client_ca_pem" | "http.tls.client_ca_pem" | "tls.client_ca_pem") {
         return true;
     }
     let path = path.trim_start_matches('[').trim_end_matches(']');

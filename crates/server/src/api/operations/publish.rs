@@ -29,33 +29,33 @@ pub(crate) struct PublishRequest<'a> {
     /// The channel.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1))]
-    channel: String,
+    pub(in crate::api) channel: String,
     /// The publication.
     #[serde(borrow)]
     #[schemars(schema_with = "any_json")]
-    data: Option<&'a RawValue>,
+    pub(in crate::api) data: Option<&'a RawValue>,
     /// The same as base64 of JSON.
     #[serde(deserialize_with = "nullable")]
     #[schemars(extend("contentEncoding" = "base64"))]
-    b64data: String,
+    pub(in crate::api) b64data: String,
     /// Deliver the publication and do not keep it.
     #[serde(deserialize_with = "nullable")]
-    skip_history: bool,
+    pub(in crate::api) skip_history: bool,
     /// Labels, for filters of subscribers.
     #[serde(deserialize_with = "nullable")]
-    tags: Tags,
+    pub(in crate::api) tags: Tags,
     /// Within five minutes the same key publishes once; `channel.idempotency_key_max_length` bytes at most.
     #[serde(deserialize_with = "nullable")]
-    idempotency_key: String,
+    pub(in crate::api) idempotency_key: String,
     /// A publication with a version at or below the newest one is dropped; 0 = it has none.
     #[serde(deserialize_with = "nullable")]
-    version: u64,
+    pub(in crate::api) version: u64,
     /// What the versions count in; another one begins a new count.
     #[serde(deserialize_with = "nullable")]
-    version_epoch: String,
+    pub(in crate::api) version_epoch: String,
     /// Seconds until nobody is given the publication any more; 0 = it does not expire.
     #[serde(deserialize_with = "nullable")]
-    expires_in: u64,
+    pub(in crate::api) expires_in: u64,
 }
 
 /// Publishes the same into many channels.
@@ -71,33 +71,33 @@ pub(crate) struct BroadcastRequest<'a> {
     /// The channels.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1, max = CHANNELS_MAX))]
-    channels: Vec<String>,
+    pub(in crate::api) channels: Vec<String>,
     /// The publication.
     #[serde(borrow)]
     #[schemars(schema_with = "any_json")]
-    data: Option<&'a RawValue>,
+    pub(in crate::api) data: Option<&'a RawValue>,
     /// The same as base64 of JSON.
     #[serde(deserialize_with = "nullable")]
     #[schemars(extend("contentEncoding" = "base64"))]
-    b64data: String,
+    pub(in crate::api) b64data: String,
     /// Deliver the publication and do not keep it.
     #[serde(deserialize_with = "nullable")]
-    skip_history: bool,
+    pub(in crate::api) skip_history: bool,
     /// Labels, for filters of subscribers.
     #[serde(deserialize_with = "nullable")]
-    tags: Tags,
+    pub(in crate::api) tags: Tags,
     /// Within five minutes the same key publishes once; `channel.idempotency_key_max_length` bytes at most.
     #[serde(deserialize_with = "nullable")]
-    idempotency_key: String,
+    pub(in crate::api) idempotency_key: String,
     /// A publication with a version at or below the newest one is dropped; 0 = it has none.
     #[serde(deserialize_with = "nullable")]
-    version: u64,
+    pub(in crate::api) version: u64,
     /// What the versions count in; another one begins a new count.
     #[serde(deserialize_with = "nullable")]
-    version_epoch: String,
+    pub(in crate::api) version_epoch: String,
     /// Seconds until nobody is given the publication any more; 0 = it does not expire.
     #[serde(deserialize_with = "nullable")]
-    expires_in: u64,
+    pub(in crate::api) expires_in: u64,
 }
 
 /// The position of a publication; empty in a channel without history.
@@ -105,11 +105,11 @@ pub(crate) struct BroadcastRequest<'a> {
 pub(crate) struct PublishReply {
     /// The number of the publication in the channel's log.
     #[serde(skip_serializing_if = "is_zero")]
-    offset: u64,
+    pub(in crate::api) offset: u64,
     /// The log that the offset belongs to.
     #[serde(skip_serializing_if = "is_empty", serialize_with = "text")]
     #[schemars(with = "String")]
-    epoch: Epoch,
+    pub(in crate::api) epoch: Epoch,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -183,13 +183,13 @@ const PUBLISH_ERRORS: &[Error] = &[
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct BroadcastReply {
     /// The outcomes.
-    responses: Vec<ChannelOutcome>,
+    pub(in crate::api) responses: Vec<ChannelOutcome>,
 }
 
 /// The outcome in one channel.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum ChannelOutcome {
+pub(in crate::api) enum ChannelOutcome {
     Result(PublishReply),
     Error(ErrorJson),
 }

@@ -74,6 +74,12 @@ impl RequestBody {
         })
     }
 
+    /// The body as it comes, for a stream that is answered while it comes. None over HTTP/1.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn into_stream(mut self) -> Option<Incoming> {
+        self.incoming.take_if(|_| self.rest.is_none())
+    }
+
     /// Reads the whole body. The second value counts its bytes until it is dropped.
     ///
     /// # Errors

@@ -6,6 +6,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use hyper::Request;
+#[cfg(feature = "grpc")]
+use hyper::StatusCode;
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
@@ -14,6 +16,8 @@ use hyper_util::rt::TokioIo;
 
 use super::body::{BodyBudget, RequestBody, Rest};
 use super::caller::{HEAD_MAX, Origin};
+#[cfg(feature = "grpc")]
+use super::respond;
 use super::respond::HttpResponse;
 use super::rewind::{ConnectionWatch, HttpStream, Rewind};
 use super::routed::{Routed, Router};
@@ -104,6 +108,8 @@ async fn answer<R: Router>(
             answer
         }
         Routed::Stream(admitted) => takeover.take(Taken::Stream(admitted)).await,
+        #[cfg(feature = "grpc")]
+        Routed::Grpc(..) => respond::text(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "gRPC needs HTTP/2\n"),
     };
     if rest.is_given_up() || origin.is_late {
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

@@ -173,7 +173,7 @@ impl Drop for UnderWay {
 }
 
 /// A whole answer and the budget that counts its bytes.
-pub(super) struct Whole {
+struct Whole {
     body: Full<Bytes>,
     _budget: Option<BodyBudget>,
 }
@@ -198,7 +198,39 @@ impl Body for Whole {
     }
 }
 
-type Http2Response = Response<Either<Whole, Endless>>;
+/// A body that is not whole when its answer begins.
+enum Streamed {
+    Endless(Endless),
+    /// A message of gRPC and its trailers, or a stream of messages.
+    #[cfg(feature = "grpc")]
+    Grpc {
+        body: tonic::body::Body,
+        _under_way: UnderWay,
+    },
+}
+
+impl Body for Streamed {
+    type Data = Bytes;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        match self.get_mut() {
+            Streamed::Endless(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
+            #[cfg(feature = "grpc")]
+            Streamed::Grpc { body, .. } => Pin::new(body).poll_frame(context).map_err(Into::into),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Streamed::Endless(body) => body.is_end_stream(),
+            #[cfg(feature = "grpc")]
+            Streamed::Grpc { body, .. } => body.is_end_stream(),
+        }
+    }
+}
+
+type Http2Response = Response<Either<Whole, Streamed>>;
 
 async fn answer<R: Router>(origin: &Origin, mut request: Request<Incoming>, under_way: UnderWay) -> Http2Response {
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();
@@ -210,6 +242,12 @@ async fn answer<R: Router>(origin: &Origin, mut request: Request<Incoming>, unde
     match (routed, upgrade) {
         (Routed::Answer(answer), _) => under_way.whole(answer),
         (Routed::Stream(admitted), _) => open(origin, *admitted, under_way),
+        #[cfg(feature = "grpc")]
+        (Routed::Grpc(answer, size), _) => {
+            let mut under_way = under_way;
+            under_way.budget.iter_mut().for_each(|budget| budget.add(size));
+            answer.map(|body| Either::Right(Streamed::Grpc { body, _under_way: under_way }))
+        }
         (Routed::Upgrade(answer, negotiated), Some(upgrade)) => {
             if let Some(pair) = adopt(origin, &under_way.timer, negotiated, Bytes::new(), Bytes::new()) {
                 let client = &origin.node.settings.client;
@@ -255,7 +293,7 @@ fn open(origin: &Origin, admitted: Admitted, under_way: UnderWay) -> Http2Respon
     let Some(pair) = adopt(origin, &under_way.timer, negotiated, response_head, commands) else {
         return under_way.whole(respond::text(StatusCode::SERVICE_UNAVAILABLE, "no room for more connections\n"));
     };
-    let mut answer = Response::new(Either::Right(Endless { pair, _under_way: under_way }));
+    let mut answer = Response::new(Either::Right(Streamed::Endless(Endless { pair, _under_way: under_way })));
     *answer.headers_mut() = headers;
     answer
 }
@@ -297,7 +335,7 @@ async fn carry(upgrade: OnUpgrade, mut pair: UnixStream, stall: Duration, _under
 }
 
 /// A body that ends when the shard closes its end. When the body is dropped, the shard sees that the client has gone.
-pub(super) struct Endless {
+struct Endless {
     pair: UnixStream,
     _under_way: UnderWay,
 }

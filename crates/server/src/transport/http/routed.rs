@@ -16,6 +16,9 @@ pub(crate) enum Routed {
     Upgrade(HttpResponse, Negotiated),
     /// An endless answer.
     Stream(Box<Admitted>),
+    /// An answer over gRPC, and the bytes of its message as far as it is whole.
+    #[cfg(feature = "grpc")]
+    Grpc(hyper::Response<tonic::body::Body>, usize),
 }
 
 /// Answers requests. The API's floor implements this; a connection is served by one router.

@@ -1,0 +1,68 @@
+//! Who calls the server API, whichever way the request comes, and which refusals of its operations are logged.
+
+use touchline_engine::TokenError;
+use touchline_protocol::Error;
+
+use super::operation_error::OperationError;
+use crate::auth::ApiCaller;
+use crate::net::remote::Remote;
+use crate::node::Node;
+use crate::runtime::refusals::RefusalLine;
+
+/// Why a caller is not served.
+pub(super) enum CallerRefusal {
+    /// It has shown no key, or a wrong one: why, for the log, and what it is told.
+    Unauthorized(&'static str, &'static str),
+    /// Nobody can tell yet whether its token is good.
+    Unavailable(&'static str),
+}
+
+/// The caller who shows a token; None = tokens are not taken.
+pub(super) fn by_token<'n>(node: &'n Node, shown: &[u8]) -> Option<Result<&'n ApiCaller, CallerRefusal>> {
+    let token = std::str::from_utf8(shown.trim_ascii()).unwrap_or_default();
+    let found = node.access.api.of_token(token, node.clock.now_ms() / 1_000)?;
+    let text = "the token that was sent is not good for http_api.jwks";
+    Some(found.map_err(|error| match error {
+        TokenError::Expired => CallerRefusal::Unauthorized("server API: exp of the token has passed", text),
+        TokenError::Invalid(cause) => CallerRefusal::Unauthorized(cause, text),
+        TokenError::Unavailable(cause) => CallerRefusal::Unavailable(cause),
+    }))
+}
+
+/// Logs why the server API refused an operation, where the caller or the configuration is the cause. `request_id`:
+/// empty = the request has none.
+pub(super) fn log_refused_operation(
+    node: &Node,
+    remote: Remote,
+    caller: &ApiCaller,
+    request_id: &str,
+    operation: &str,
+    refusal: &OperationError,
+) {
+    let cause = match refusal.error {
+        Error::UNKNOWN_CHANNEL => "server API: the namespace of the channel is not in channel.namespaces",
+        Error::NOT_AVAILABLE if refusal.field.is_some() => {
+            "server API: the operation cannot do what the field asks for"
+        }
+        Error::NOT_AVAILABLE => {
+            "server API: what the operation needs is not switched on (for the namespace, or in [store])"
+        }
+        Error::METHOD_NOT_FOUND => "server API: there is no operation of this name",
+        _ if refusal.denied.is_some() => "server API: the key may not use the operation, or not in this channel",
+        Error::BAD_REQUEST => {
+            "server API: a field is missing, empty, too long, out of range or contradicts another one"
+        }
+        _ => return,
+    };
+    let (code, address) = (refusal.error.code, Some(remote.address));
+    node.log_refusal(&RefusalLine {
+        cause,
+        code,
+        address,
+        operation: operation.get(..32).unwrap_or(operation),
+        field: refusal.field.unwrap_or_default(),
+        key: &caller.name,
+        request_id,
+        ..RefusalLine::default()
+    });
+}

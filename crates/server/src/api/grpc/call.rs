@@ -1,0 +1,20 @@
+//! A call whose caller is known.
+
+use crate::api::callers::log_refused_operation;
+use crate::api::operation_error::OperationError;
+use crate::auth::ApiCaller;
+use crate::transport::http::Origin;
+
+/// A call of one of the API services, and who calls.
+#[derive(Clone, Copy)]
+pub(super) struct GrpcCall<'c> {
+    pub(super) origin: &'c Origin,
+    pub(super) caller: &'c ApiCaller,
+}
+
+impl GrpcCall<'_> {
+    /// Logs why an operation was refused, where the caller or the configuration is the cause.
+    pub(super) fn log_refusal(&self, operation: &str, refusal: &OperationError) {
+        log_refused_operation(&self.origin.node, self.origin.remote, self.caller, "", operation, refusal);
+    }
+}

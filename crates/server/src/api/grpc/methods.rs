@@ -1,0 +1,151 @@
+//! The methods of both API services, each with its operation.
+
+use hyper::Request;
+use prost::Message;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tonic::Status;
+use touchline_protocol::Error;
+
+use super::call::GrpcCall;
+use super::publishing;
+use super::unary::{refuse, unary};
+use crate::api::operation::OperationError;
+use crate::api::reply::{ApiReply, ErrorMode};
+use crate::api::serve::serve;
+use crate::api::version::V1;
+use crate::proto::{centrifugo_api as centrifugo, touchline_api as touchline};
+use crate::transport::http::Routed;
+use crate::transport::http::body::RequestBody;
+
+/// The services.
+pub(super) const CENTRIFUGO: &str = "centrifugal.centrifugo.api.CentrifugoApi";
+pub(super) const TOUCHLINE: &str = "touchline.api.v1.TouchlineApi";
+
+/// Makes the table: the methods that are answered by functions of their own, then those that go through JSON, each with
+/// the messages of both directions and the name of its operation.
+macro_rules! methods {
+    (
+        $($own:literal $answer:path;)*
+        $($service:ident: $($method:literal $request:ident $response:ident $operation:literal;)*)*
+    ) => {
+        /// Answers a call.
+        pub(super) async fn answer(call: &GrpcCall<'_>, request: Request<RequestBody>) -> Routed {
+            let node = &*call.origin.node;
+            let path = request.uri().path().to_owned();
+            match path.strip_prefix('/').and_then(|path| path.split_once('/')).unwrap_or_default() {
+                $((CENTRIFUGO, $own) => unary(node, request, |message| $answer(*call, message)).await,)*
+                $($((service::$service, $method) => {
+                    let run = |message| {
+                        through_json::<$service::$request, $service::$response>(*call, $operation, message)
+                    };
+                    Box::pin(unary(node, request, run)).await
+                })*)*
+                _ => refuse(Status::unimplemented("there is no method of this name")),
+            }
+        }
+
+        /// The operations that a method of gRPC calls.
+        #[cfg(test)]
+        const OPERATIONS: &[&str] = &["publish", "broadcast", $($($operation,)*)*];
+    };
+}
+
+/// The names of the services, as the table names them.
+mod service {
+    #![expect(non_upper_case_globals, reason = "the table uses them as it uses the modules of messages")]
+    pub(super) const centrifugo: &str = super::CENTRIFUGO;
+    pub(super) const touchline: &str = super::TOUCHLINE;
+}
+
+methods! {
+    "Publish" publishing::publish;
+    "Broadcast" publishing::broadcast;
+    centrifugo:
+    "Batch" BatchRequest BatchResponse "batch";
+    "Subscribe" SubscribeRequest SubscribeResponse "subscribe";
+    "Unsubscribe" UnsubscribeRequest UnsubscribeResponse "unsubscribe";
+    "Disconnect" DisconnectRequest DisconnectResponse "disconnect";
+    "Presence" PresenceRequest PresenceResponse "presence";
+    "PresenceStats" PresenceStatsRequest PresenceStatsResponse "presence_stats";
+    "History" HistoryRequest HistoryResponse "history";
+    "HistoryRemove" HistoryRemoveRequest HistoryRemoveResponse "history_remove";
+    "Info" InfoRequest InfoResponse "info";
+    "RPC" RpcRequest RpcResponse "rpc";
+    "Refresh" RefreshRequest RefreshResponse "refresh";
+    "Channels" ChannelsRequest ChannelsResponse "channels";
+    "BlockUser" BlockUserRequest BlockUserResponse "block_user";
+    "UnblockUser" UnblockUserRequest UnblockUserResponse "unblock_user";
+    "RevokeToken" RevokeTokenRequest RevokeTokenResponse "revoke_token";
+    "InvalidateUserTokens" InvalidateUserTokensRequest InvalidateUserTokensResponse "invalidate_user_tokens";
+    touchline:
+    "ClientUser" ClientUserRequest ClientUserResponse "client_user";
+    "Register" RegisterRequest RegisterResponse "register";
+    "Unregister" UnregisterRequest UnregisterResponse "unregister";
+    "UpdateMeta" UpdateMetaRequest UpdateMetaResponse "update_meta";
+    "Lookup" LookupRequest LookupResponse "lookup";
+    "Names" NamesRequest NamesResponse "names";
+    "Count" CountRequest CountResponse "count";
+    "Join" JoinRequest JoinResponse "join";
+    "Leave" LeaveRequest LeaveResponse "leave";
+    "Members" MembersRequest MembersResponse "members";
+    "Member" MemberRequest MemberResponse "member";
+    "Groups" GroupsRequest GroupsResponse "groups";
+    "Changes" ChangesRequest ChangesResponse "changes";
+    "Send" SendRequest SendResponse "send";
+    "Call" CallRequest CallResponse "call";
+    "MultiCall" CallRequest MultiCallResponse "multi_call";
+    "ChannelSet" ChannelSetRequest ChannelSetResponse "channel_set";
+    "ChannelGet" ChannelGetRequest ChannelGetResponse "channel_get";
+    "ChannelRemove" ChannelRemoveRequest ChannelRemoveResponse "channel_remove";
+    "ChannelsSearch" ChannelsSearchRequest ChannelsSearchResponse "channels_search";
+    "ChannelsSimilar" ChannelsSimilarRequest ChannelsSimilarResponse "channels_similar";
+    "StatsAudience" StatsAudienceRequest StatsAudienceResponse "stats_audience";
+    "StatsTop" StatsTopRequest StatsTopResponse "stats_top";
+    "StatsEvents" StatsEventsRequest StatsEventsResponse "stats_events";
+}
+
+/// Runs an operation whose request and reply are written as JSON: its cost is not that of these.
+async fn through_json<Q, A>(call: GrpcCall<'_>, operation: &'static str, message: Q) -> Result<A, Status>
+where
+    Q: Message + Serialize,
+    A: Message + DeserializeOwned,
+{
+    let node = &call.origin.node;
+    let reply = match serde_json::to_vec(&message) {
+        // The packages of the services name the version: their messages are those of version 1.
+        Ok(params) => {
+            let reply = serve(node, &call.caller.rights, operation, &params, V1.number).await;
+            reply.map_err(|malformed| malformed.field)
+        }
+        Err(_) => Err(None),
+    };
+    let reply = reply.unwrap_or_else(|field| {
+        // A field of the type `bytes` holds no JSON, or JSON of another shape.
+        node.metrics_here().count_error(Error::BAD_REQUEST.code);
+        ApiReply::of_refusal(OperationError { field: field.or(Some("bytes")), ..Error::BAD_REQUEST.into() })
+    });
+    if let Some(refusal) = &reply.refusal {
+        call.log_refusal(operation, refusal);
+    }
+    let json = reply.into_body(ErrorMode::Inside);
+    serde_json::from_slice(&json).map_err(|error| {
+        tracing::error!(operation, %error, "the answer of an operation has no form in gRPC");
+        Status::internal("the answer has no form in gRPC")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_operation_has_a_method() {
+        let known: BTreeSet<&str> = crate::api::operations().map(|operation| operation.name).collect();
+        let mut called: BTreeSet<&str> = OPERATIONS.iter().copied().collect();
+        assert!(called.remove("batch"));
+        assert_eq!(called, known);
+    }
+}

@@ -1,0 +1,107 @@
+//! The server API over gRPC: the same operations as over HTTP, on a port of its own. `methods` has the table of
+//! methods, `publishing` the two of them that do not go through JSON, `unary` how a call is read and answered,
+//! `streams` the health of the node and reflection, which need no key.
+
+mod call;
+mod health;
+mod methods;
+mod publishing;
+mod reflection;
+mod streams;
+mod unary;
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
+use hyper::{Request, StatusCode, Version};
+use tonic::Status;
+
+use self::call::GrpcCall;
+use self::unary::refuse;
+use super::callers::{CallerRefusal, by_token};
+use crate::auth::ApiCaller;
+use crate::node::Node;
+use crate::transport::http::body::RequestBody;
+use crate::transport::http::{Origin, Routed, respond};
+
+/// A call ends so much before `http_server.request_timeout` ends its request, which could not say so in terms of gRPC.
+const MARGIN: Duration = Duration::from_millis(10);
+
+/// What a caller without a key is told.
+const NO_KEY: &str = "send a key as metadata: authorization: apikey KEY";
+
+/// Answers one request on the port of gRPC.
+pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
+    if request.version() != Version::HTTP_2 {
+        return Routed::Answer(respond::text(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "gRPC needs HTTP/2\n"));
+    }
+    let content_type = request.headers().get(CONTENT_TYPE).map(|value| value.as_bytes()).unwrap_or_default();
+    if !content_type.starts_with(b"application/grpc") || content_type.starts_with(b"application/grpc-web") {
+        return Routed::Answer(respond::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, "this port speaks gRPC only\n"));
+    }
+    if origin.is_late {
+        return refuse(Status::unavailable("the node drains: call another one"));
+    }
+    if let Some(service) = streams::service_of(&origin.node, request.uri().path()) {
+        return Box::pin(streams::answer(origin, service, request)).await;
+    }
+    let limit = origin.node.settings.http_server.request_timeout.saturating_sub(MARGIN);
+    match tokio::time::timeout(limit, call(origin, request)).await {
+        Ok(answer) => answer,
+        Err(_) => refuse(Status::deadline_exceeded("the call took longer than http_server.request_timeout")),
+    }
+}
+
+/// Answers a call of one of the two API services.
+async fn call(origin: &Origin, request: Request<RequestBody>) -> Routed {
+    let Origin { node, pass, .. } = origin;
+    let caller = match authorize(node, request.headers()) {
+        Ok(caller) => caller,
+        Err(refusal) => return refuse_caller(origin, request.headers(), refusal),
+    };
+    pass.settle();
+    caller.requests.fetch_add(1, Relaxed);
+    methods::answer(&GrpcCall { origin, caller }, request).await
+}
+
+/// Finds who calls, by the key or the token in `authorization`.
+///
+/// # Errors
+/// Why neither is accepted.
+fn authorize<'n>(node: &'n Node, headers: &HeaderMap) -> Result<&'n ApiCaller, CallerRefusal> {
+    let access = &node.access.api;
+    if let Some(anybody) = access.anybody() {
+        return Ok(anybody);
+    }
+    let Some(authorization) = headers.get(AUTHORIZATION) else {
+        return Err(CallerRefusal::Unauthorized("server API: no key was sent (metadata authorization)", NO_KEY));
+    };
+    if let Some((scheme, shown)) = authorization.as_bytes().split_at_checked(7) {
+        if scheme.eq_ignore_ascii_case(b"apikey ")
+            && let Some(caller) = access.of_grpc_key(shown)
+        {
+            return Ok(caller);
+        }
+        if scheme.eq_ignore_ascii_case(b"bearer ")
+            && let Some(found) = by_token(node, shown)
+        {
+            return found;
+        }
+    }
+    let cause = "server API: the key that was sent is none of grpc_api.key, http_api.key and http_api.keys";
+    Err(CallerRefusal::Unauthorized(cause, "the key that was sent is none of the configuration"))
+}
+
+/// Answers a caller who is not served, and logs why.
+fn refuse_caller(origin: &Origin, headers: &HeaderMap, refusal: CallerRefusal) -> Routed {
+    let (status, cause, answer) = match refusal {
+        CallerRefusal::Unauthorized(cause, text) => (StatusCode::UNAUTHORIZED, cause, Status::unauthenticated(text)),
+        CallerRefusal::Unavailable(cause) => {
+            let answer = Status::unavailable("the keys of http_api.jwks cannot be had now: try again");
+            (StatusCode::SERVICE_UNAVAILABLE, cause, answer)
+        }
+    };
+    origin.node.log_refused_request(origin.remote, headers, status, cause, "");
+    refuse(answer)
+}

@@ -1,0 +1,97 @@
+//! `Publish` and `Broadcast`, whose messages become requests of their operations without a detour.
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use tonic::Status;
+
+use super::call::GrpcCall;
+use crate::api::json::ErrorJson;
+use crate::api::operation::{Operation, OperationError};
+use crate::api::operations::publish::{self, BroadcastOperation, ChannelOutcome, PublishOperation, PublishReply};
+use crate::api::table::run_alone;
+use crate::proto::centrifugo_api::{
+    BroadcastRequest, BroadcastResponse, BroadcastResult, Error, PublishRequest, PublishResponse, PublishResult,
+};
+
+/// Publishes into one channel. The time that it takes is measured.
+pub(super) async fn publish(call: GrpcCall<'_>, message: PublishRequest) -> Result<PublishResponse, Status> {
+    let node = &*call.origin.node;
+    let started_us = node.clock.elapsed_us();
+    let PublishRequest { channel, data, b64data, skip_history, tags, idempotency_key, .. } = message;
+    let request = json(&data).map(|data| publish::PublishRequest {
+        channel,
+        data,
+        b64data,
+        skip_history,
+        tags,
+        idempotency_key,
+        version: message.version,
+        version_epoch: message.version_epoch,
+        expires_in: message.expires_in,
+    });
+    let outcome = run_alone::<PublishOperation>(node, &call.caller.rights, request).await;
+    node.metrics_here().publish_latency.observe_us(node.clock.elapsed_us().saturating_sub(started_us));
+    Ok(match outcome {
+        Ok(reply) => published(reply),
+        Err(refusal) => {
+            call.log_refusal(PublishOperation::NAME, &refusal);
+            PublishResponse { error: Some(refusal.into()), result: None }
+        }
+    })
+}
+
+/// Publishes into many channels.
+pub(super) async fn broadcast(call: GrpcCall<'_>, message: BroadcastRequest) -> Result<BroadcastResponse, Status> {
+    let BroadcastRequest { channels, data, b64data, skip_history, tags, idempotency_key, .. } = message;
+    let request = json(&data).map(|data| publish::BroadcastRequest {
+        channels,
+        data,
+        b64data,
+        skip_history,
+        tags,
+        idempotency_key,
+        version: message.version,
+        version_epoch: message.version_epoch,
+        expires_in: message.expires_in,
+    });
+    Ok(match run_alone::<BroadcastOperation>(&call.origin.node, &call.caller.rights, request).await {
+        Ok(reply) => {
+            let responses = reply.responses.into_iter().map(|outcome| match outcome {
+                ChannelOutcome::Result(reply) => published(reply),
+                ChannelOutcome::Error(error) => PublishResponse { error: Some(error.into()), result: None },
+            });
+            BroadcastResponse { error: None, result: Some(BroadcastResult { responses: responses.collect() }) }
+        }
+        Err(refusal) => {
+            call.log_refusal(BroadcastOperation::NAME, &refusal);
+            BroadcastResponse { error: Some(refusal.into()), result: None }
+        }
+    })
+}
+
+/// The payload of a message; None = it has none.
+///
+/// # Errors
+/// 107 when it is no JSON.
+fn json(data: &Bytes) -> Result<Option<&RawValue>, OperationError> {
+    if data.is_empty() {
+        return Ok(None);
+    }
+    serde_json::from_slice(data).map(Some).map_err(|_| OperationError::bad("data"))
+}
+
+fn published(PublishReply { offset, epoch }: PublishReply) -> PublishResponse {
+    PublishResponse { error: None, result: Some(PublishResult { offset, epoch: epoch.as_str().to_owned() }) }
+}
+
+impl From<OperationError> for Error {
+    fn from(refusal: OperationError) -> Self {
+        ErrorJson::from(refusal).into()
+    }
+}
+
+impl From<ErrorJson> for Error {
+    fn from(ErrorJson { code, message, .. }: ErrorJson) -> Self {
+        Error { code, message: message.into_owned() }
+    }
+}

@@ -1,0 +1,61 @@
+//! The readiness probe: whether the node can serve.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+
+use hyper::StatusCode;
+use touchline_engine::bans::BanRefusal;
+
+use crate::node::Node;
+use crate::transport::http::respond::{self, HttpResponse, JSON};
+
+/// The answer to the readiness probe: whether the node can serve, else why not.
+pub(super) fn health(node: &Node) -> HttpResponse {
+    if *node.draining.borrow() {
+        return respond::draining();
+    }
+    if let Some(why) = node.version_conflict() {
+        return respond::text(StatusCode::SERVICE_UNAVAILABLE, format!("no part of the cluster: {why}\n"));
+    }
+    if node.cluster.is_some() && !node.is_linked.load(Relaxed) {
+        let text = match node.stream_fault() {
+            fault if fault.is_empty() => {
+                "cut off from NATS: clients are served, other nodes can't be reached\n".to_owned()
+            }
+            fault => format!("JetStream can't be used: {fault}\n"),
+        };
+        return respond::text(StatusCode::SERVICE_UNAVAILABLE, text);
+    }
+    if node.is_unsettled() {
+        return respond::text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the registry's entries of other nodes are on their way\n",
+        );
+    }
+    if let Some(refusal) = node.session.bans.holds_back() {
+        let text = match refusal {
+            BanRefusal::CutOff => "cut off from the bans: nobody is let in (security.when_cut_off)\n",
+            _ => "the bans have not been loaded yet: nobody is let in\n",
+        };
+        return respond::text(StatusCode::SERVICE_UNAVAILABLE, text);
+    }
+    if node.store().is_some_and(|store| !store.metrics().is_healthy()) {
+        return respond::text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the primary database fails: durable channels can't be published to\n",
+        );
+    }
+    let mut information = serde_json::Map::new();
+    let open = node.hooks.as_ref().map_or(Vec::new(), |hooks| hooks.metrics.open_backends());
+    if !open.is_empty() {
+        // Another node would not reach it either.
+        information.insert("backends_not_asked".to_owned(), open.into());
+    }
+    let elsewhere = node.facts_elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+    if !elsewhere.is_empty() {
+        // Nodes are so while the place is changed on one after the other: each of them can serve.
+        let nodes: Vec<&str> = elsewhere.iter().map(|node| &**node).collect();
+        information.insert("nodes_with_other_bans".to_owned(), nodes.into());
+    }
+    respond::body(StatusCode::OK, JSON, serde_json::Value::Object(information).to_string())
+}

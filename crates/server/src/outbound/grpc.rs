@@ -1,0 +1,127 @@
+//! The client of gRPC.
+
+use std::time::Duration;
+
+use hyper::Uri;
+use hyper::header::HeaderMap;
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use prost::Message;
+use tonic::body::Body;
+use tonic::client::Grpc;
+use tonic::codec::CompressionEncoding;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::metadata::MetadataMap;
+use tonic::{Code, Request, Status};
+use tonic_prost::ProstCodec;
+use touchline_config::ClientTlsSettings;
+
+use super::client::{causes, plain_connector, trusting};
+use crate::tls::TlsError;
+
+/// How long bytes may wait for the server's acknowledgement until the connection counts as broken. Pings would do the
+/// same, and servers of gRPC refuse clients that ping them often.
+const UNACKNOWLEDGED_TIME: Duration = Duration::from_secs(10);
+
+/// Calls methods of one server. Clones share their connection. Only for threads that run tokio.
+#[derive(Clone)]
+pub(crate) struct GrpcClient {
+    grpc: Grpc<Client<HttpsConnector<HttpConnector>, Body>>,
+}
+
+/// Why a call has no answer.
+#[derive(Debug)]
+pub(crate) struct GrpcError {
+    /// The status.
+    pub(crate) code: Code,
+    /// For logs: it holds nothing of the request or the answer.
+    pub(crate) text: String,
+}
+
+impl GrpcClient {
+    /// A client of a server that it trusts as `tls` says. `origin`: `http://host:port`, or `https://…` with TLS.
+    /// `section`: the section of `tls`, for errors. `is_compressed`: questions are, and answers may be.
+    ///
+    /// # Errors
+    /// When a certificate, a key or an authority of the settings cannot be used.
+    pub(crate) fn new(
+        origin: Uri,
+        section: &str,
+        tls: &ClientTlsSettings,
+        is_compressed: bool,
+    ) -> Result<Self, TlsError> {
+        let mut plain = plain_connector();
+        plain.set_tcp_user_timeout(Some(UNACKNOWLEDGED_TIME));
+        let connector = trusting(section, tls)?.enable_http2().wrap_connector(plain);
+        let client =
+            Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).http2_only(true).build(connector);
+        let mut grpc = Grpc::with_origin(client, origin);
+        if is_compressed {
+            grpc = grpc.send_compressed(CompressionEncoding::Gzip).accept_compressed(CompressionEncoding::Gzip);
+        }
+        Ok(GrpcClient { grpc })
+    }
+
+    /// Calls a method and reads its answer, of at most `answer_max` bytes. `timeout`: told to the server.
+    ///
+    /// # Errors
+    /// See [`GrpcError`].
+    pub(crate) async fn call<Q, A>(
+        &self,
+        path: &'static str,
+        message: Q,
+        metadata: HeaderMap,
+        timeout: Duration,
+        answer_max: usize,
+    ) -> Result<A, GrpcError>
+    where
+        Q: Message + Send + Sync + 'static,
+        A: Message + Default + Send + Sync + 'static,
+    {
+        let mut request = Request::new(message);
+        *request.metadata_mut() = MetadataMap::from_headers(metadata);
+        request.set_timeout(timeout);
+        let mut grpc = self.grpc.clone().max_decoding_message_size(answer_max);
+        let codec = ProstCodec::<Q, A>::default();
+        let answer = grpc.unary(request, PathAndQuery::from_static(path), codec).await;
+        answer.map(tonic::Response::into_inner).map_err(|status| call_error(&status))
+    }
+}
+
+/// A status without its text where a server has written it: that may hold anything.
+fn call_error(status: &Status) -> GrpcError {
+    match (status.code(), std::error::Error::source(status)) {
+        // No server has answered: what the HTTP client says has no status of its own.
+        (Code::Unknown, Some(source)) => {
+            GrpcError { code: Code::Unavailable, text: format!("no answer: {}", causes(source)) }
+        }
+        (code, Some(source)) => GrpcError { code, text: format!("{}: {}", name(code), causes(source)) },
+        (code, None) => GrpcError { code, text: format!("the status of the answer is {}", name(code)) },
+    }
+}
+
+/// The name of a status as backends know it.
+fn name(code: Code) -> String {
+    let words = format!("{code:?}");
+    let mut name = String::with_capacity(words.len() + 2);
+    for (index, letter) in words.char_indices() {
+        if index > 0 && letter.is_ascii_uppercase() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_uppercase());
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_writes_is_not_logged() {
+        let error = call_error(&Status::permission_denied("ann's password is wrong"));
+        assert_eq!(error.text, "the status of the answer is PERMISSION_DENIED");
+    }
+}
