@@ -117,6 +117,9 @@ impl Operation for ChannelRemoveOperation {
     async fn run(node: &Node, request: DescriptionRequest) -> Result<EmptyReply, OperationError> {
         let store = directory(node)?;
         plain("channel", [&request.channel])?;
+        if request.channel.is_empty() {
+            return Err(OperationError::bad("channel"));
+        }
         written(|done| store.forget(request.channel, done)).await
     }
 }

@@ -30,7 +30,7 @@ impl JsonSchema for InfoRequest {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "object", "description": "Asks for nothing." })
+        json_schema!({ "description": "Asks for nothing: any value is ignored." })
     }
 }
 
