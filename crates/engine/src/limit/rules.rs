@@ -118,8 +118,12 @@ impl CommandRules {
         if self.is_dry_run || is_never_refused { LimitVerdict::Over } else { LimitVerdict::Refused }
     }
 
-    /// Gives the tokens of a command back that was charged and is not carried out.
+    /// Gives the tokens of a command back that was charged and is not carried out; of one that is carried out although
+    /// it is above a rate of another layer, only where the rates are on trial.
     pub fn give_back(&self, levels: &mut BucketLevels, charge: &CommandCharge<'_>) {
+        if charge.is_over && !self.is_dry_run {
+            return;
+        }
         for range in [self.own(charge), &self.total] {
             levels.give_back(&self.buckets[range.clone()], range.start as u32, charge.now_ns);
         }

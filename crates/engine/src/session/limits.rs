@@ -109,7 +109,11 @@ impl Session {
                 LimitVerdict::Allowed(wait_ns) => waits_ns[layer as usize] = wait_ns,
                 LimitVerdict::Over => {
                     limits.shared.count_command(layer, charge.command, LimitOutcome::Allowed);
-                    charge.is_over = true;
+                    // A layer on trial sees what it would see if this one refused the command.
+                    let is_first = !std::mem::replace(&mut charge.is_over, true);
+                    if is_first && charge.command != LimitedCommand::Unsubscribe {
+                        self.give_back(limits, &layers[..index], &charge);
+                    }
                 }
                 LimitVerdict::Refused => {
                     limits.shared.count_command(layer, charge.command, LimitOutcome::Refused);
