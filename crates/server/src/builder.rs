@@ -33,7 +33,6 @@ use crate::runtime::user_counts::UserCounts;
 use crate::runtime::{process, random};
 use crate::server::{Addresses, Server, ShardParts};
 use crate::shard::acceptor::BoundListener;
-use crate::shard::services::Services;
 use crate::start_error::StartError;
 use crate::tls::{Acme, PendingRenewal, Tls, TlsError};
 use crate::trial::track_limits;
@@ -77,23 +76,20 @@ impl Server {
     /// The same. `handler`: answers the hooks that are switched on and have no endpoint.
     fn bind_with(mut settings: Settings, handler: Option<Arc<dyn HookHandler>>) -> Result<Server, StartError> {
         let ports = prepare(&settings).map_err(|mut faults| faults.swap_remove(0))?;
-        let client = &settings.client;
         let proxies = proxies_of(&settings)?;
         let origins = Origins::parse(&settings.client.allowed_origins)?;
-        let access = AccessControl::new(client, (&settings.http_api, &settings.grpc_api), operations_named)?;
+        let access = AccessControl::new(&settings.client, (&settings.http_api, &settings.grpc_api), operations_named)?;
         let (tls, renewal) = tls_of(&settings)?;
         let fetcher = fetcher_of(&access)?;
-        let mut listeners: Vec<_> = std::iter::repeat_with(Vec::new).take(shards_of(&settings)).collect();
-        let addresses = listen_everywhere(&settings, &ports, &tls, &mut listeners)?;
-        if settings.node.name.is_empty() {
-            settings.node.name = format!("{}_{}", process::host_name(), addresses.http.port());
-        }
+        let (listeners, addresses) = listen_everywhere(&settings, &ports, &tls)?;
+        name_node(&mut settings, &addresses);
         let id = format!("{:016x}{:016x}", random_number()?, random_number()?);
         let clock = Clock::start();
         let directory = directory_of(&settings, &id, &clock)?;
         let endpoints = Endpoints::new(&settings, handler.as_ref()).map_err(StartError::hook)?;
         let (registry, registry_messages) = std::sync::mpsc::channel();
         let signer = new_signer()?;
+        let client = &settings.client;
         let limits = limits_of(client)?;
         let session = session::SessionSettings {
             client: client.clone(),
@@ -137,7 +133,6 @@ impl Server {
         ));
         facts::begin(&node);
         open_databases(&node, databases.as_ref(), statistics.as_ref())?;
-        let services: Services = &ApiServices;
         Ok(Server {
             node,
             shards,
@@ -146,7 +141,7 @@ impl Server {
             joining,
             renewal,
             worker,
-            services,
+            services: &ApiServices,
             fetcher,
             addresses,
         })
@@ -260,13 +255,20 @@ fn shard_parts(listeners: Vec<Vec<BoundListener>>) -> Result<(Vec<ShardHandle>, 
     Ok(parts.into_iter().unzip())
 }
 
+/// Gives a node that has no name one that tells where it is.
+fn name_node(settings: &mut Settings, addresses: &Addresses) {
+    if settings.node.name.is_empty() {
+        settings.node.name = format!("{}_{}", process::host_name(), addresses.http.port());
+    }
+}
+
 /// Binds every port for each shard.
 fn listen_everywhere(
     settings: &Settings,
     ports: &Ports,
     tls: &PortsTls,
-    shards: &mut [Vec<BoundListener>],
-) -> Result<Addresses, StartError> {
+) -> Result<(Vec<Vec<BoundListener>>, Addresses), StartError> {
+    let mut shards: Vec<_> = std::iter::repeat_with(Vec::new).take(shards_of(settings)).collect();
     let side = if ports.inner.is_some() { PortRole::Outer } else { PortRole::Whole };
     let port = |side, is_for_lines, tls: &Option<Arc<Tls>>, is_introduced| Port {
         side,
@@ -279,13 +281,14 @@ fn listen_everywhere(
     // Backends and probes do not come through the proxies of clients.
     let inner = port(PortRole::Inner, false, &tls.inner, false);
     let grpc = port(PortRole::Grpc, false, &tls.grpc, false);
-    let mut listen = |prepared, port| listen_on_each(shards, prepared, port, settings.http_server.backlog);
-    Ok(Addresses {
+    let mut listen = |prepared, port| listen_on_each(&mut shards, prepared, port, settings.http_server.backlog);
+    let addresses = Addresses {
         http: listen(ports.http, &http)?,
         lines: ports.lines.map(|prepared| listen(prepared, &lines)).transpose()?,
         inner: ports.inner.map(|prepared| listen(prepared, &inner)).transpose()?,
         grpc: ports.grpc.map(|prepared| listen(prepared, &grpc)).transpose()?,
-    })
+    };
+    Ok((shards, addresses))
 }
 
 /// Bytes of commands that may wait in a session: twice the largest message that any transport takes.

@@ -15,8 +15,8 @@ use crate::arguments::{Arguments, CompletionsArguments, Shell};
 const VARIABLE: &str = "TOUCHLINE_COMPLETE";
 const NAME: &str = "touchline";
 
-/// What bash runs beside the script of the library: a field with its value is one word of a command, and three for bash,
-/// which breaks words at `=`.
+/// What bash runs beside the script of the library: a field with its value is one word of a command, and three for
+/// bash, which breaks words at `=`.
 const WORDS_OF_BASH: &str = r#"
 _touchline() {
     local line="${COMP_LINE:0:COMP_POINT}" COMP_WORDS COMP_CWORD word

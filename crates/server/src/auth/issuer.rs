@@ -100,7 +100,7 @@ fn written_keys(settings: &TokenSettings, section: &str) -> Result<Vec<Verificat
         ("hmac_secret_key", &settings.hmac_secret_key),
         ("hmac_previous_secret_key", &settings.hmac_previous_secret_key),
     ];
-    for (name, _) in secrets.into_iter().filter(|(_, secret)| is_public(secret)) {
+    if let Some((name, _)) = secrets.into_iter().find(|(_, secret)| is_public(secret)) {
         let reason = "is a public key, by which everybody who knows it could sign tokens: \
                       write it as rsa_public_key, ecdsa_public_key or eddsa_public_key";
         return Err(StartError::Key { section: section.to_owned(), name, reason });

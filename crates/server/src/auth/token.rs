@@ -99,7 +99,7 @@ impl<'a> Token<'a> {
 
     /// What the signature is of.
     pub(super) fn signed(&self) -> &'a [u8] {
-        self.text[..self.header.len() + 1 + self.claims.len()].as_bytes()
+        &self.text.as_bytes()[..self.header.len() + 1 + self.claims.len()]
     }
 
     /// The claims: text that begins as a JSON object.
