@@ -157,6 +157,7 @@ pub(crate) const NO_LIMITS: &[&str] = &[
 pub(crate) const FIXED: &[Fixed] = &[
     fixed("protocol/src/data.rs", "DEPTH_MAX", "Nesting of a payload", "error 107, or 3501"),
     fixed("protocol/src/fact.rs", "NAME_LEN_MAX", "Bytes of a user or of the id of a token in a ban", "error 107"),
+    fixed("protocol/src/fact.rs", "AGE_MAX", "Age of what a node knows of the bans; an older node is cut off", "as `security.when_cut_off` says"),
     fixed("protocol/src/filter.rs", "DEPTH_MAX", "Nesting of a tag filter", "error 107"),
     fixed("protocol/src/websocket/head.rs", "CONTROL_MAX", "Bytes of a WebSocket control frame (RFC 6455)", "1002"),
     fixed("server/src/transport/http/caller.rs", "HEAD_MAX", "Bytes of a request's head", "431"),
@@ -179,6 +180,7 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("engine/src/caps.rs", "COMPILED_SIZE_MAX", "Bytes of the compiled regular expressions of all lists of `caps` of a node that differ", "error 100, until connections with other lists have gone"),
     fixed("engine/src/session/commands.rs", "READ_AHEAD_MAX", "Bytes that are read of a client behind a command that waits for its rate", "nothing: the rest waits in the socket"),
     fixed("engine/src/session/commands.rs", "EARLY_FRAMES_MAX", "Control frames and empty lines before the connect", "3013"),
+    fixed("server/src/auth/jwk.rs", "KID_KEYS_MAX", "Keys of a set with the same `kid`", "nothing: more are passed over"),
     fixed("server/src/auth/jwk.rs", "SET_KEYS_MAX", "Keys of a token issuer's set", "nothing: the set is not used, and those that are known stay"),
     fixed("server/src/auth/jwk.rs", "KID_MAX", "Bytes of the `kid` of a key", "nothing: the key is passed over"),
     fixed("server/src/auth/fetch.rs", "SET_SIZE_MAX", "Bytes of the answer of an endpoint of keys", "nothing: the set is not used, and those that are known stay"),
@@ -239,6 +241,11 @@ pub(crate) const FIXED: &[Fixed] = &[
 /// Constants that are called as limits are, and bound no input: (file, name).
 pub(crate) const NO_FIXED: &[(&str, &str)] = &[
     ("engine/src/session/refusal.rs", "CHANNEL_SHOWN_MAX"),
+    ("engine/src/hook/answer_shape.rs", "PATH_SHOWN_MAX"),
+    ("config/src/item_path.rs", "NAME_SHOWN_MAX"),
+    ("server/src/api/reply.rs", "REFUSED_MAX"),
+    ("server/src/auth/report.rs", "SECONDS_SHOWN_MAX"),
+    ("server/src/hooks/queue.rs", "GONE_MAX"),
     ("config/src/check/limits.rs", "WAIT_MAX"),
     ("config/src/check/limits.rs", "RATE_MAX"),
     ("config/src/check/limits.rs", "BUCKETS_MAX"),

@@ -256,6 +256,7 @@ pub struct Overrides {
 pub struct BoolValue {
     /// The value.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(with = "Option<bool>")]
     pub value: bool,
 }
 

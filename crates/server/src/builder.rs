@@ -109,28 +109,23 @@ impl Server {
         };
         let databases = store::opening(&settings, &session.namespaces, &id)?;
         let statistics = store::stats_opening(&settings)?;
-        let (handles, shards) = shard_parts(listeners)?;
+        let (shard_handles, shards) = shard_parts(listeners)?;
         let (cluster, joining) = nats::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
         let kept_fields = KeptFields { forwarded: endpoints.forwarded_names(), user: user_field(&settings)? };
         let (hooks, worker) = hooks_of(&settings, endpoints).unzip();
-        let node = Arc::new(Node::new(
-            settings,
-            session,
-            clock,
-            id,
-            NodeHandles {
-                shards: handles,
-                registry,
-                cluster,
-                signer,
-                proxies,
-                origins,
-                hooks,
-                kept_fields,
-                limits,
-                access,
-            },
-        ));
+        let handles = NodeHandles {
+            shards: shard_handles,
+            registry,
+            cluster,
+            signer,
+            proxies,
+            origins,
+            hooks,
+            kept_fields,
+            limits,
+            access,
+        };
+        let node = Arc::new(Node::new(settings, session, clock, id, handles));
         facts::begin(&node);
         open_databases(&node, databases.as_ref(), statistics.as_ref())?;
         Ok(Server {

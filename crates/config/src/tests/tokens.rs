@@ -189,7 +189,8 @@ fn what_stands_where_a_name_belongs_is_not_shown() {
 
 #[test]
 fn every_setting_of_tokens_is_read() {
-    let text = "[client.subscription_token]\nenabled = true\nhmac_previous_secret_key = \"before\"\n\
+    let text = "[client.subscription_token]\nenabled = true\nhmac_secret_key = \"now\"\n\
+                hmac_previous_secret_key = \"before\"\n\
                 hmac_previous_secret_key_valid_until = 1764010800\nissuer_regex = \"https://.*\"\n\
                 user_id_claim = \"uid\"\nmeta_from_claim = [{key = \"tenant\", value = \"org.id\"}]\n\
                 [client.subscription_token.jwks]\nproviders = [{name = \"kc\", issuer = \"i\", \

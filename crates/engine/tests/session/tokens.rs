@@ -31,7 +31,7 @@ fn a_subscription_token_is_for_one_user_one_channel_and_one_connection() {
         (format!("{{'sub':'ann','channel':'room:a','exp':{}}}", now + 1), 0),
         (format!("{{'sub':'ann','channel':'room:a','exp':{}.5}}", now + 1), 0),
         ("{'sub':'ann','channel':'room:a','exp':0}".to_owned(), 0),
-        ("{'sub':'ann','channel':'room:a','exp':-5}".to_owned(), 0),
+        ("{'sub':'ann','channel':'room:a','exp':-5}".to_owned(), 110),
         ("{'sub':'ann','channel':'room:a','exp':null}".to_owned(), 0),
         (format!("{{'sub':'ann','channel':'room:a','exp':{},'expire_at':{now}}}", now + 9), 110),
         (format!("{{'sub':'ann','channel':'room:a','exp':{now},'expire_at':{}}}", now + 1), 0),
