@@ -21,24 +21,35 @@ const OF_CONNECTION: [&str; 12] = [
 /// What is wrong with the header fields that a backend is to be sent. `section`: its section in the configuration;
 /// `allowed_origins`: `client.allowed_origins`.
 pub fn header_faults(section: &str, proxy: &ProxySettings, allowed_origins: &[String]) -> Vec<String> {
-    let statics: Vec<&String> = proxy.http.static_headers.0.keys().collect();
-    let lists = [
+    let is_grpc = proxy.grpc_target().is_some();
+    let statics = statics_of(proxy);
+    let lists: [(&str, Vec<&String>); 2] = [
         ("http_headers", proxy.http_headers.iter().collect()),
         ("emulated_headers", proxy.emulated_headers.iter().collect()),
-        ("http.static_headers", statics.clone()),
     ];
     let mut faults = Vec::new();
-    for (key, names) in &lists {
-        for name in names.iter().filter(|name| OF_CONNECTION.contains(&name.to_ascii_lowercase().as_str())) {
-            faults.push(format!("{section}.{key}: {name:?} belongs to the connection to the backend: leave it out"));
+    for (key, name) in statics.iter().filter(|(_, name)| is_of_connection(name)) {
+        faults.push(of_connection(section, key, name));
+    }
+    for (index, (key, name)) in statics.iter().enumerate() {
+        if statics[..index].iter().any(|(_, known)| known.eq_ignore_ascii_case(name)) {
+            faults.push(format!("{section}.{key}: {name:?} has another value already: name it once"));
         }
     }
-    for (key, names) in &lists[..2] {
-        for name in names.iter().filter(|name| statics.iter().any(|known| known.eq_ignore_ascii_case(name))) {
-            faults.push(format!(
-                "{section}.{key}: {name:?} is in {section}.http.static_headers too, so a client could replace the \
-                 value that is written there: name it once"
-            ));
+    for (key, names) in &lists {
+        for name in names {
+            if is_of_connection(name) {
+                faults.push(of_connection(section, key, name));
+            }
+            if let Some((fixed, _)) = statics.iter().find(|(_, known)| known.eq_ignore_ascii_case(name)) {
+                faults.push(format!(
+                    "{section}.{key}: {name:?} is in {section}.{fixed} too, so a client could replace the value that is \
+                     written there: name it once"
+                ));
+            }
+            if is_grpc && is_of_grpc(name) {
+                faults.push(format!("{section}.{key}: {name:?} is no text in the metadata of gRPC: leave it out"));
+            }
         }
     }
     let passes_cookies = proxy.http_headers.iter().any(|name| name.eq_ignore_ascii_case("cookie"));
@@ -49,6 +60,30 @@ pub fn header_faults(section: &str, proxy: &ProxySettings, allowed_origins: &[St
         ));
     }
     faults
+}
+
+/// The names whose values the configuration says, each with its key.
+fn statics_of(proxy: &ProxySettings) -> Vec<(&'static str, &String)> {
+    if proxy.grpc_target().is_none() {
+        return proxy.http.static_headers.0.keys().map(|name| ("http.static_headers", name)).collect();
+    }
+    let metadata = proxy.grpc.static_metadata.0.keys().map(|name| ("grpc.static_metadata", name));
+    let credentials = Some(&proxy.grpc.credentials_key).filter(|name| !name.is_empty());
+    metadata.chain(credentials.map(|name| ("grpc.credentials_key", name))).collect()
+}
+
+fn is_of_connection(name: &str) -> bool {
+    OF_CONNECTION.contains(&name.to_ascii_lowercase().as_str())
+}
+
+/// Whether gRPC gives the name a meaning, or its value a form, of its own.
+fn is_of_grpc(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.starts_with("grpc-") || name.ends_with("-bin")
+}
+
+fn of_connection(section: &str, key: &str, name: &str) -> String {
+    format!("{section}.{key}: {name:?} belongs to the connection to the backend: leave it out")
 }
 
 #[cfg(test)]
@@ -76,6 +111,23 @@ mod tests {
         assert_eq!(faults(&["x-key"], &[], &["X-Key"], &[]), 1);
         assert_eq!(faults(&[], &["x-key"], &["X-Key"], &[]), 1);
         assert_eq!(faults(&["X-Both", "Cookie"], &["X-Both", "Authorization"], &["X-Key"], &[]), 0);
+    }
+
+    #[test]
+    fn no_client_replaces_what_a_backend_of_grpc_is_told_by_the_configuration() {
+        let faults = |name: &str| {
+            let mut proxy = ProxySettings { endpoint: "grpc://backend:9000".to_owned(), ..ProxySettings::default() };
+            proxy.grpc.credentials_key = "authorization".to_owned();
+            proxy.grpc.static_metadata.0 = [("X-Node".to_owned(), "a".to_owned())].into();
+            proxy.emulated_headers = vec![name.to_owned()];
+            let emulated = header_faults("rpc.proxy", &proxy, &[]).len();
+            proxy.http_headers = std::mem::take(&mut proxy.emulated_headers);
+            (emulated, header_faults("rpc.proxy", &proxy, &[]).len())
+        };
+        for name in ["Authorization", "x-node", "x-data-bin", "GRPC-Timeout", "host"] {
+            assert_eq!(faults(name), (1, 1), "{name}");
+        }
+        assert_eq!(faults("x-user"), (0, 0));
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use hyper::header::{ALLOW, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Method, Request, StatusCode};
+use bytes::Bytes;
+use hyper::header::{ACCEPT, ALLOW, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request, StatusCode, Uri};
 use touchline_protocol::Error;
 
 use super::callers::{CallerRefusal, by_token, log_refused_operation};
@@ -23,21 +24,64 @@ use crate::transport::http::respond::{self, HttpResponse};
 static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 static X_CENTRIFUGO_ERROR_MODE: HeaderName = HeaderName::from_static("x-centrifugo-error-mode");
 
-/// What one request asks for, and how it wants to be answered.
-struct ApiQuestion<'a> {
-    mode: ErrorMode,
-    form: ApiForm,
-    id: &'a HeaderValue,
+/// The header fields that are looked at, of each the first. One pass over the few fields of a request costs less than a
+/// search for each.
+#[derive(Default)]
+struct SentFields<'r> {
+    key: Option<&'r HeaderValue>,
+    authorization: Option<&'r HeaderValue>,
+    error_mode: Option<&'r HeaderValue>,
+    request_id: Option<&'r HeaderValue>,
+    accept: Option<&'r HeaderValue>,
 }
 
-impl ApiQuestion<'_> {
+impl<'r> SentFields<'r> {
+    fn of(headers: &'r HeaderMap) -> Self {
+        let mut sent = SentFields::default();
+        for (name, value) in headers {
+            let place = match name {
+                _ if *name == X_API_KEY => &mut sent.key,
+                _ if *name == AUTHORIZATION => &mut sent.authorization,
+                _ if *name == ACCEPT => &mut sent.accept,
+                _ if *name == X_REQUEST_ID => &mut sent.request_id,
+                _ if *name == X_CENTRIFUGO_ERROR_MODE => &mut sent.error_mode,
+                _ => continue,
+            };
+            place.get_or_insert(value);
+        }
+        sent
+    }
+
+    fn mode(&self) -> ErrorMode {
+        match self.error_mode.map(HeaderValue::as_bytes) {
+            Some(b"transport") => ErrorMode::Transport,
+            _ => ErrorMode::Inside,
+        }
+    }
+}
+
+/// How one request wants to be answered.
+struct ApiQuestion {
+    mode: ErrorMode,
+    form: ApiForm,
+    id: HeaderValue,
+}
+
+impl ApiQuestion {
     fn id(&self) -> &str {
         self.id.to_str().unwrap_or_default()
     }
 
-    /// An answer in the caller's form.
+    /// An answer with this body, in the caller's form.
+    fn respond(&self, status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
+        let mut response = respond::body(status, self.form.content_type, body);
+        response.headers_mut().insert(X_REQUEST_ID.clone(), self.id.clone());
+        response
+    }
+
+    /// The answer of an operation.
     fn answer(&self, reply: ApiReply) -> HttpResponse {
-        respond::body(reply.status(self.mode), self.form.content_type, reply.into_body(self.mode))
+        self.respond(reply.status(self.mode), reply.into_body(self.mode))
     }
 
     /// The answer to a request that never reaches an operation.
@@ -49,43 +93,35 @@ impl ApiQuestion<'_> {
 }
 
 /// Answers a request of the server API.
-pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
-    if origin.node.settings.http_api.disabled {
+pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -> HttpResponse {
+    let Origin { node, pass, .. } = origin;
+    if node.settings.http_api.disabled {
         return respond::text(StatusCode::NOT_FOUND, "not found\n");
     }
-    let id = request_id(request.headers());
-    let mut response = answer_as(origin, request, &id).await;
-    response.headers_mut().insert(X_REQUEST_ID.clone(), id);
-    response
-}
-
-/// Answers a request that has this id.
-async fn answer_as(origin: &Origin, request: Request<RequestBody>, id: &HeaderValue) -> HttpResponse {
-    let Origin { node, pass, .. } = origin;
     let started_us = node.clock.elapsed_us();
-    let mode = match request.headers().get(&X_CENTRIFUGO_ERROR_MODE).map(|mode| mode.as_bytes()) {
-        Some(b"transport") => ErrorMode::Transport,
-        _ => ErrorMode::Inside,
-    };
-    let method = request.uri().path().strip_prefix("/api").unwrap_or_default().trim_start_matches('/').to_owned();
-    let mut asked = ApiQuestion { mode, form: UNNAMED, id };
-    let document = Document::named(&method);
+    let uri = std::mem::take(request.uri_mut());
+    let sent = SentFields::of(request.headers());
+    let mut asked = ApiQuestion { mode: sent.mode(), form: UNNAMED, id: request_id(sent.request_id) };
+    let method = uri.path().strip_prefix("/api").unwrap_or_default().trim_start_matches('/');
+    let document = Document::named(method);
     let allowed: &[Method] = if document.is_some() { &[Method::GET, Method::HEAD] } else { &[Method::POST] };
     if !allowed.contains(request.method()) {
         return method_not_allowed(&asked, allowed);
     }
-    let caller = match authorize(node, &request) {
+    let caller = match authorize(node, &sent, &uri) {
         Ok(caller) => caller,
         Err(refusal) => return refuse_caller(origin, request.headers(), &asked, &refusal),
     };
     pass.settle();
     caller.requests.fetch_add(1, Relaxed);
-    match negotiate(request.headers()) {
-        Some(form) => asked.form = form,
-        None => return no_such_version(&asked),
+    if sent.accept.is_some() {
+        match negotiate(request.headers()) {
+            Some(form) => asked.form = form,
+            None => return no_such_version(&asked),
+        }
     }
     if let Some(document) = document {
-        return respond::body(StatusCode::OK, asked.form.content_type, document.text(asked.form.version));
+        return asked.respond(StatusCode::OK, document.text(asked.form.version));
     }
     let (body, _budget) = match request.into_body().read(node.settings.http_api.body_size_limit).await {
         Ok(read) => read,
@@ -94,17 +130,17 @@ async fn answer_as(origin: &Origin, request: Request<RequestBody>, id: &HeaderVa
             return asked.turn_away(status, Error::BAD_REQUEST, why);
         }
     };
-    let reply = serve(node, &caller.rights, &method, &body, asked.form.version).await.unwrap_or_else(|malformed| {
+    let reply = serve(node, &caller.rights, method, &body, asked.form.version).await.unwrap_or_else(|malformed| {
         node.metrics_here().count_error(Error::BAD_REQUEST.code);
         let refusal = OperationError { field: malformed.field, ..Error::BAD_REQUEST.into() };
         ApiReply::turned_away(refusal, malformed.to_string())
     });
-    if is_publish(&method) {
+    if is_publish(method) {
         let latency = &node.shards[usize::from(origin.shard)].metrics.publish_latency;
         latency.observe_us(node.clock.elapsed_us().saturating_sub(started_us));
     }
-    let of_path = reply.refusal.iter().filter(|_| reply.refused.is_empty()).map(|refusal| (&method, refusal));
-    let of_batch = reply.refused.iter().map(|(operation, refusal)| (operation, refusal));
+    let of_path = reply.refusal.iter().filter(|_| reply.refused.is_empty()).map(|refusal| (method, refusal));
+    let of_batch = reply.refused.iter().map(|(operation, refusal)| (operation.as_str(), refusal));
     for (operation, refusal) in of_path.chain(of_batch) {
         log_refused_operation(node, origin.remote, caller, asked.id(), operation, refusal);
     }
@@ -112,7 +148,7 @@ async fn answer_as(origin: &Origin, request: Request<RequestBody>, id: &HeaderVa
 }
 
 /// The answer to a request whose HTTP method the path does not have.
-fn method_not_allowed(asked: &ApiQuestion<'_>, allowed: &[Method]) -> HttpResponse {
+fn method_not_allowed(asked: &ApiQuestion, allowed: &[Method]) -> HttpResponse {
     let names = allowed.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
     let detail = format!("the path takes {names}");
     let mut response = asked.turn_away(StatusCode::METHOD_NOT_ALLOWED, Error::METHOD_NOT_FOUND, &detail);
@@ -123,7 +159,7 @@ fn method_not_allowed(asked: &ApiQuestion<'_>, allowed: &[Method]) -> HttpRespon
 }
 
 /// The answer to a caller whose `Accept` leaves no version.
-fn no_such_version(asked: &ApiQuestion<'_>) -> HttpResponse {
+fn no_such_version(asked: &ApiQuestion) -> HttpResponse {
     let names: Vec<&str> = VERSIONS.iter().map(|version| version.media_type).collect();
     let detail = format!("Accept must allow application/json or one of {}", names.join(", "));
     asked.turn_away(StatusCode::NOT_ACCEPTABLE, Error::NO_SUCH_VERSION, &detail)
@@ -133,17 +169,16 @@ fn no_such_version(asked: &ApiQuestion<'_>) -> HttpResponse {
 ///
 /// # Errors
 /// Why neither is accepted.
-fn authorize<'n>(node: &'n Node, request: &Request<RequestBody>) -> Result<&'n ApiCaller, CallerRefusal> {
+fn authorize<'n>(node: &'n Node, sent: &SentFields<'_>, uri: &Uri) -> Result<&'n ApiCaller, CallerRefusal> {
     let access = &node.access.api;
     if let Some(anybody) = access.anybody() {
         return Ok(anybody);
     }
-    let headers = request.headers();
-    if let Some(caller) = headers.get(&X_API_KEY).and_then(|shown| access.of_key(shown.as_bytes())) {
+    if let Some(caller) = sent.key.and_then(|shown| access.of_key(shown.as_bytes())) {
         return Ok(caller);
     }
-    let in_authorization = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(7));
-    let mut is_shown = headers.contains_key(&X_API_KEY);
+    let in_authorization = sent.authorization.and_then(|value| value.as_bytes().split_at_checked(7));
+    let mut is_shown = sent.key.is_some();
     let mut refused_token = None;
     if let Some((scheme, shown)) = in_authorization {
         is_shown = true;
@@ -161,7 +196,7 @@ fn authorize<'n>(node: &'n Node, request: &Request<RequestBody>) -> Result<&'n A
             }
         }
     }
-    let query = request.uri().query().unwrap_or_default();
+    let query = uri.query().unwrap_or_default();
     for (_, shown) in form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "api_key") {
         is_shown = true;
         if let Some(caller) = access.of_key(shown.as_bytes()) {
@@ -185,12 +220,7 @@ fn authorize<'n>(node: &'n Node, request: &Request<RequestBody>) -> Result<&'n A
 }
 
 /// Answers a caller who is not served, and logs why.
-fn refuse_caller(
-    origin: &Origin,
-    headers: &HeaderMap,
-    asked: &ApiQuestion<'_>,
-    refusal: &CallerRefusal,
-) -> HttpResponse {
+fn refuse_caller(origin: &Origin, headers: &HeaderMap, asked: &ApiQuestion, refusal: &CallerRefusal) -> HttpResponse {
     let (status, cause, error, detail) = match refusal {
         CallerRefusal::Unauthorized(cause, detail) => (StatusCode::UNAUTHORIZED, cause, Error::UNAUTHORIZED, *detail),
         CallerRefusal::Unavailable(cause) => {

@@ -61,9 +61,10 @@ impl HookCaller<'_> {
 
 /// What a call without an answer means. Only what says that the backend is not there, or broken, counts against it.
 fn failed(path: &str, GrpcError { code, text }: GrpcError) -> Asked {
-    let is_outage = matches!(code, Code::Unavailable | Code::DeadlineExceeded | Code::Internal | Code::Unknown);
+    let broken = [Code::Unavailable, Code::DeadlineExceeded, Code::Internal, Code::Unknown];
+    let is_outage = code.is_some_and(|code| broken.contains(&code));
     match code {
-        Code::Unimplemented => Asked::failed(format!("the backend has no method {path} (UNIMPLEMENTED)"), false),
+        Some(Code::Unimplemented) => Asked::failed(format!("the backend has no method {path} (UNIMPLEMENTED)"), false),
         _ => Asked::failed(text, is_outage),
     }
 }

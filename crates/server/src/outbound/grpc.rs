@@ -9,13 +9,14 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use prost::Message;
+use prost::bytes::{Buf, Bytes};
 use tonic::body::Body;
 use tonic::client::Grpc;
-use tonic::codec::CompressionEncoding;
+use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Request, Status};
-use tonic_prost::ProstCodec;
+use tonic_prost::{ProstCodec, ProstEncoder};
 use touchline_config::ClientTlsSettings;
 
 use super::client::{causes, plain_connector, trusting};
@@ -34,8 +35,8 @@ pub(crate) struct GrpcClient {
 /// Why a call has no answer.
 #[derive(Debug)]
 pub(crate) struct GrpcError {
-    /// The status.
-    pub(crate) code: Code,
+    /// The status; None = the answer itself cannot be used.
+    pub(crate) code: Option<Code>,
     /// For logs: it holds nothing of the request or the answer.
     pub(crate) text: String,
 }
@@ -84,9 +85,39 @@ impl GrpcClient {
         *request.metadata_mut() = MetadataMap::from_headers(metadata);
         request.set_timeout(timeout);
         let mut grpc = self.grpc.clone().max_decoding_message_size(answer_max);
-        let codec = ProstCodec::<Q, A>::default();
-        let answer = grpc.unary(request, PathAndQuery::from_static(path), codec).await;
-        answer.map(tonic::Response::into_inner).map_err(|status| call_error(&status))
+        let answer = grpc.unary(request, PathAndQuery::from_static(path), BytesCodec(ProstCodec::default())).await;
+        let answer = answer.map_err(|status| call_error(&status))?.into_inner();
+        A::decode(answer).map_err(|_| GrpcError { code: None, text: "the answer is no message of its type".into() })
+    }
+}
+
+/// Writes messages, and reads answers as bytes: a status that the library makes of an answer that it cannot decode
+/// looks like one of the server.
+struct BytesCodec<Q>(ProstCodec<Q, ()>);
+
+impl<Q: Message + Send + 'static> Codec for BytesCodec<Q> {
+    type Encode = Q;
+    type Decode = Bytes;
+    type Encoder = ProstEncoder<Q>;
+    type Decoder = BytesDecoder;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        self.0.encoder()
+    }
+
+    fn decoder(&mut self) -> BytesDecoder {
+        BytesDecoder
+    }
+}
+
+struct BytesDecoder;
+
+impl Decoder for BytesDecoder {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, answer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(answer.copy_to_bytes(answer.remaining())))
     }
 }
 
@@ -95,10 +126,15 @@ fn call_error(status: &Status) -> GrpcError {
     match (status.code(), std::error::Error::source(status)) {
         // No server has answered: what the HTTP client says has no status of its own.
         (Code::Unknown, Some(source)) => {
-            GrpcError { code: Code::Unavailable, text: format!("no answer: {}", causes(source)) }
+            GrpcError { code: Some(Code::Unavailable), text: format!("no answer: {}", causes(source)) }
         }
-        (code, Some(source)) => GrpcError { code, text: format!("{}: {}", name(code), causes(source)) },
-        (code, None) => GrpcError { code, text: format!("the status of the answer is {}", name(code)) },
+        (code, Some(source)) => GrpcError { code: Some(code), text: format!("{}: {}", name(code), causes(source)) },
+        // The library gives this one to an answer that is too large, too.
+        (Code::OutOfRange, None) => {
+            let text = "the answer is larger than hooks.answer_size_max, or its status is OUT_OF_RANGE";
+            GrpcError { code: Some(Code::OutOfRange), text: text.into() }
+        }
+        (code, None) => GrpcError { code: Some(code), text: format!("the status of the answer is {}", name(code)) },
     }
 }
 

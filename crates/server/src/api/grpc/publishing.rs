@@ -77,7 +77,8 @@ fn json(data: &Bytes) -> Result<Option<&RawValue>, OperationError> {
     if data.is_empty() {
         return Ok(None);
     }
-    serde_json::from_slice(data).map(Some).map_err(|_| OperationError::bad("data"))
+    let json: &RawValue = serde_json::from_slice(data).map_err(|_| OperationError::bad("data"))?;
+    Ok(Some(json).filter(|json| json.get() != "null"))
 }
 
 fn published(PublishReply { offset, epoch }: PublishReply) -> PublishResponse {
