@@ -93,11 +93,34 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// What a server that was killed has left.
+const LEFT: &str = r#"{"pid":1,"websocket_url":"ws://127.0.0.1:1/connection/websocket","api_key":"k"}"#;
+
+#[test]
+fn no_file_is_removed_but_that_of_a_server() {
+    let folder = Folder::new("foreign");
+    let file = folder.file("notes.txt");
+    for content in ["my notes", "{}", r#"{"pid":7}"#] {
+        std::fs::write(&file, content).expect("it is writable");
+        let output = folder.command("notes.txt", &[]).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(1), "{content}");
+        assert!(text(&output.stderr).contains("is no file of an earlier server"), "{output:?}");
+        assert_eq!(std::fs::read_to_string(&file).expect("it is there"), content);
+    }
+    let ready = folder.file("ready.json");
+    let first = Server::start(folder.command("ready.json", &[]), &ready);
+    let second = Server::start(folder.command("ready.json", &[]), &ready);
+    first.stop();
+    assert!(ready.exists(), "it is the second one's now");
+    second.stop();
+    assert!(!ready.exists());
+}
+
 #[test]
 fn a_test_finds_its_server_by_a_file_and_nothing_else_is_written() {
     let folder = Folder::new("ready");
     let ready = folder.file("ready.json");
-    std::fs::write(&ready, "of an earlier server").expect("it is writable");
+    std::fs::write(&ready, LEFT).expect("it is writable");
     let mut command = folder.command("ready.json", &[]);
     // The environment of a developer: it must not change what is tested.
     command.env("TOUCHLINE_CONFIG", "/no/such.toml").env("TOUCHLINE_HTTP_SERVER_PORT", "1");
@@ -174,7 +197,7 @@ fn a_configuration_adds_namespaces_and_what_needs_more_than_memory_is_refused() 
         ("cluster.engine = \"nats\"", "cluster.engine"),
     ] {
         std::fs::write(&file, text_of).expect("it is writable");
-        std::fs::write(folder.file("other.json"), "of an earlier server").expect("it is writable");
+        std::fs::write(folder.file("other.json"), LEFT).expect("it is writable");
         let output = folder.command("other.json", &["--config", "c.toml"]).output().expect("it runs");
         let said = text(&output.stderr);
         assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(1), true), "{text_of}: {said}");

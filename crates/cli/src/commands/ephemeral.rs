@@ -9,13 +9,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use touchline_server::{Running, Settings};
 
 use crate::client::api::{configured_key, url_at};
 
 /// How often the server looks whether the process that has started it is there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// A larger file is no ready file, bytes.
+const READY_BYTES: u64 = 16 * 1024;
 /// How the names of the variables begin that count: those that a configuration names.
 const VARIABLES: [&str; 2] = ["TOUCHLINE_VAR_", "CENTRIFUGO_VAR_"];
 
@@ -86,21 +88,29 @@ struct Ready<'a> {
     token_secret: &'a str,
 }
 
+/// What a ready file is known by.
+#[derive(Deserialize)]
+struct LeftReady {
+    pid: u32,
+    websocket_url: String,
+}
+
 /// The file that tells a test where the server is. It is removed when this is dropped.
 pub(super) struct ReadyFile(Option<PathBuf>);
 
 impl ReadyFile {
-    /// No file, or one that is not there before the server listens: what an earlier server has left is removed.
+    /// No file, or one that is not there before the server listens: what an earlier server has left is removed, and
+    /// nothing else is.
     ///
     /// # Errors
-    /// When it cannot be removed.
+    /// When something else is there, or the file cannot be removed.
     pub(super) fn prepare(path: Option<&Path>) -> Result<Self> {
-        if let Some(path) = path {
-            let removed = std::fs::remove_file(path).or_else(|error| match error.kind() {
-                io::ErrorKind::NotFound => Ok(()),
-                _ => Err(error),
-            });
-            removed
+        let is_there = |path: &&Path| path.symlink_metadata().is_ok();
+        if let Some(path) = path.filter(is_there) {
+            if server_of(path).is_none() {
+                bail!("{} is there, and is no file of an earlier server: name another one", path.display());
+            }
+            std::fs::remove_file(path)
                 .with_context(|| format!("failed to remove {}, which an earlier server has left", path.display()))?;
         }
         Ok(ReadyFile(path.map(Path::to_owned)))
@@ -138,11 +148,21 @@ impl ReadyFile {
 
 impl Drop for ReadyFile {
     fn drop(&mut self) {
-        if let Some(path) = &self.0 {
-            // Whoever has started the server may have removed it.
+        // Another server may have written it since, and who has started this one may have removed it.
+        if let Some(path) = self.0.as_deref().filter(|path| server_of(path) == Some(std::process::id())) {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// The process of the server that has written a ready file; None = it is not such a file.
+fn server_of(path: &Path) -> Option<u32> {
+    let metadata = path.symlink_metadata().ok()?;
+    if !metadata.is_file() || metadata.len() > READY_BYTES {
+        return None;
+    }
+    let ready: LeftReady = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+    ready.websocket_url.starts_with("ws").then_some(ready.pid)
 }
 
 /// Writes a file that only this account can read. Nobody sees a part of it.
