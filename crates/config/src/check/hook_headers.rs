@@ -43,8 +43,8 @@ pub fn header_faults(section: &str, proxy: &ProxySettings, allowed_origins: &[St
             }
             if let Some((fixed, _)) = statics.iter().find(|(_, known)| known.eq_ignore_ascii_case(name)) {
                 faults.push(format!(
-                    "{section}.{key}: {name:?} is in {section}.{fixed} too, so a client could replace the value that is \
-                     written there: name it once"
+                    "{section}.{key}: {name:?} is in {section}.{fixed} too, so a client could replace the value that \
+                     is written there: name it once"
                 ));
             }
             if is_grpc && is_of_grpc(name) {

@@ -44,8 +44,8 @@ settings! {
         own idle_timeout: Duration = Duration::from_secs(75);
         /// Addresses and networks (`10.0.0.0/8`) of proxies. From them, and from nobody else, the right-most address in
         /// `X-Forwarded-For` or `Forwarded` that is not one of theirs is the client's: for limits, for
-        /// `anonymous_on_loopback_only`, and for logs of requests and, where a limit of addresses is on, of sessions. If
-        /// a request has both headers they must tell the same.
+        /// `anonymous_on_loopback_only`, and for logs of requests and, where a limit of addresses is on, of sessions.
+        /// If a request has both headers they must tell the same.
         own trusted_proxies: Vec<String> = &[];
         /// Every connection begins with a header of the PROXY protocol, version 1 or 2, of one of `trusted_proxies`;
         /// others are closed.

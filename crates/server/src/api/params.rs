@@ -38,10 +38,12 @@ impl OneChannelRequest {
 /// # Errors
 /// When the JSON is not an object of this shape.
 pub(super) fn object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, serde_json::Error> {
-    match json.trim_ascii_start().first() {
-        Some(b'[') => Err(serde_json::Error::custom("expected an object, found a list")),
-        _ => serde_json::from_slice(json),
+    if json.trim_ascii_start().first() == Some(&b'[') {
+        return Err(serde_json::Error::custom("expected an object, found a list"));
     }
+    // Checked once: else each text and each payload in it is checked for itself.
+    let text = std::str::from_utf8(json).map_err(|_| serde_json::Error::custom("expected UTF-8"))?;
+    serde_json::from_str(text)
 }
 
 /// Reads a field for which `null` means that it is absent.

@@ -257,12 +257,13 @@ fn every_command_with_a_token_waits_for_the_keys() {
 fn a_flood_of_invented_kids_is_one_fetch_in_ten_seconds() {
     let signer = Signer::edwards("a");
     let endpoint = KeyEndpoint::with(vec![signer.jwk()]);
+    // The first fetch is made before the server listens.
+    let began = Instant::now();
     let server = TestServer::with(|settings| {
         let own = &mut settings.client.subscription_token;
         (own.enabled, own.token.jwks_public_endpoint) = (true, endpoint.url());
         settings.client.command_rate_limit = 0;
     });
-    let began = Instant::now();
     let mut client = server.connected();
     let mut id = 2;
     let claims = json!({"sub": "", "channel": "closed:a"});

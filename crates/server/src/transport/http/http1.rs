@@ -42,8 +42,9 @@ pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix:
         let (timer, rest) = (Rc::clone(&timer), Rc::clone(&rest));
         let counter = origin.node.shards[usize::from(origin.shard)].http_counter();
         let request = RequestBody::wrap(request, Some(Rc::clone(&rest)), counter);
-        // Boxed, because only a connection that can move gives its socket back.
-        Box::pin(async move { Ok::<_, Infallible>(answer::<R>(&origin, &takeover, &timer, &rest, request).await) })
+        // Boxed, because only a connection that can move gives its socket back. The future is copied into its box, so no
+        // other stands around it.
+        Box::pin(answer::<R>(origin, takeover, timer, rest, request))
     });
     let mut connection = http1::Builder::new()
         .header_read_timeout(None)
@@ -94,14 +95,14 @@ pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix:
 
 /// Answers one request. A request that takes its connection over leaves word in `takeover`.
 async fn answer<R: Router>(
-    origin: &Origin,
-    takeover: &Takeover,
-    timer: &TimeoutTimer,
-    rest: &Rest,
+    origin: Rc<Origin>,
+    takeover: Rc<Takeover>,
+    timer: Rc<TimeoutTimer>,
+    rest: Rc<Rest>,
     request: Request<RequestBody>,
-) -> HttpResponse {
+) -> Result<HttpResponse, Infallible> {
     timer.enter(RequestStage::Request);
-    let mut answer = match R::answer(origin, request).await {
+    let mut answer = match R::answer(&origin, request).await {
         Routed::Answer(answer) => answer,
         Routed::Upgrade(answer, negotiated) => {
             takeover.set(Taken::Upgrade(negotiated));
@@ -115,7 +116,7 @@ async fn answer<R: Router>(
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     timer.enter(RequestStage::Waiting);
-    answer
+    Ok(answer)
 }
 
 /// The connection as the shard adopts it. `prefix`: the bytes that the client has sent after its request.
