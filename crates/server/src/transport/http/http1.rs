@@ -42,8 +42,8 @@ pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix:
         let (timer, rest) = (Rc::clone(&timer), Rc::clone(&rest));
         let counter = origin.node.shards[usize::from(origin.shard)].http_counter();
         let request = RequestBody::wrap(request, Some(Rc::clone(&rest)), counter);
-        // Boxed, because only a connection that can move gives its socket back. The future is copied into its box, so no
-        // other stands around it.
+        // Boxed, because only a connection that can move gives its socket back. The future is copied into its box, so
+        // no other stands around it.
         Box::pin(answer::<R>(origin, takeover, timer, rest, request))
     });
     let mut connection = http1::Builder::new()
