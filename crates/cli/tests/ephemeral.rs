@@ -104,7 +104,7 @@ fn no_file_is_removed_but_that_of_a_server() {
         std::fs::write(&file, content).expect("it is writable");
         let output = folder.command("notes.txt", &[]).output().expect("it runs");
         assert_eq!(output.status.code(), Some(1), "{content}");
-        assert!(text(&output.stderr).contains("is no file of an earlier server"), "{output:?}");
+        assert!(text(&output.stderr).contains("was not written by an earlier server"), "{output:?}");
         assert_eq!(std::fs::read_to_string(&file).expect("it is there"), content);
     }
     let ready = folder.file("ready.json");

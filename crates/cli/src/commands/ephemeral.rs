@@ -16,7 +16,7 @@ use crate::client::api::{configured_key, url_at};
 
 /// How often the server looks whether the process that has started it is there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// A larger file is no ready file, bytes.
+/// Bytes of the largest file that can be a ready file.
 const READY_BYTES: u64 = 16 * 1024;
 /// How the names of the variables begin that count: those that a configuration names.
 const VARIABLES: [&str; 2] = ["TOUCHLINE_VAR_", "CENTRIFUGO_VAR_"];
@@ -108,7 +108,7 @@ impl ReadyFile {
         let is_there = |path: &&Path| path.symlink_metadata().is_ok();
         if let Some(path) = path.filter(is_there) {
             if server_of(path).is_none() {
-                bail!("{} is there, and is no file of an earlier server: name another one", path.display());
+                bail!("{} exists and was not written by an earlier server: name another file", path.display());
             }
             std::fs::remove_file(path)
                 .with_context(|| format!("failed to remove {}, which an earlier server has left", path.display()))?;
@@ -155,7 +155,7 @@ impl Drop for ReadyFile {
     }
 }
 
-/// The process of the server that has written a ready file; None = it is not such a file.
+/// The process of the server that has written a ready file; None = a server has not written it.
 fn server_of(path: &Path) -> Option<u32> {
     let metadata = path.symlink_metadata().ok()?;
     if !metadata.is_file() || metadata.len() > READY_BYTES {

@@ -128,31 +128,6 @@ macro_rules! wait {
     };
 }
 
-/// The parameters of an operation in [`CallRequest`]: every call is moved some times, so those of the rare operations
-/// have a place of their own, as their futures have.
-macro_rules! held {
-    (direct $request:ty) => { $request };
-    (boxed $request:ty) => { Box<$request> };
-}
-
-macro_rules! hold {
-    (direct $request:expr) => {
-        $request
-    };
-    (boxed $request:expr) => {
-        Box::new($request)
-    };
-}
-
-macro_rules! release {
-    (direct $request:expr) => {
-        $request
-    };
-    (boxed $request:expr) => {
-        *$request
-    };
-}
-
 /// Makes everything from the list of operations: each with the way in which it is waited for (see [`wait`]). Of an
 /// operation that has several forms the newest stands first: a version of the server API has the first one that is not
 /// newer than itself.
@@ -160,7 +135,7 @@ macro_rules! operations {
     ($($(#[$only:meta])? $operation:ident $wait:ident,)*) => {
         /// The parameters, by operation.
         enum CallRequest<'a> {
-            $($(#[$only])? $operation(held!($wait <$operation as Operation>::Request<'a>)),)*
+            $($(#[$only])? $operation(<$operation as Operation>::Request<'a>),)*
             /// No operation has this name.
             Unknown,
         }
@@ -179,7 +154,7 @@ macro_rules! operations {
                 let request = match method {
                     $($(#[$only])? <$operation as Operation>::NAME if $operation::SINCE <= version => {
                         let read = object(params).map_err(|cause| MalformedRequest::of::<$operation>(params, cause));
-                        CallRequest::$operation(hold!($wait read?))
+                        CallRequest::$operation(read?)
                     })*
                     _ => CallRequest::Unknown,
                 };
@@ -200,7 +175,7 @@ macro_rules! operations {
                         if let Err(refusal) = permitted::<$operation>(rights, &request) {
                             return Some(refuse(node, object, refusal));
                         }
-                        let run = run_everywhere::<$operation>(node, release!($wait request), self.params, object, key);
+                        let run = run_everywhere::<$operation>(node, request, self.params, object, key);
                         wait!($wait run).inspect_err(declared::<$operation>)
                     })*
                     CallRequest::Unknown => Err(Error::METHOD_NOT_FOUND.into()),
@@ -213,7 +188,7 @@ macro_rules! operations {
             pub(super) async fn run_here(self, node: &'a Node, object: &mut ObjectWriter<'_>, key: &str) {
                 let outcome = match self.request {
                     $($(#[$only])? CallRequest::$operation(request) => {
-                        Box::pin(run_here::<$operation>(node, release!($wait request), object, key)).await
+                        Box::pin(run_here::<$operation>(node, request, object, key)).await
                     })*
                     CallRequest::Unknown => Err(Error::METHOD_NOT_FOUND.into()),
                 };
