@@ -76,6 +76,11 @@ impl ConnectionGuard {
         }
     }
 
+    /// Whether [`ConnectionGuard::settle`] has been called.
+    pub(crate) fn is_settled(&self) -> bool {
+        !self.counts.get()
+    }
+
     /// The last response has been written, and no request is read any more: a draining node need not wait for the end
     /// of the connection.
     pub(crate) fn part(&self) {

@@ -53,6 +53,26 @@ fn without_empty(value: &Value) -> Value {
 }
 
 #[test]
+fn only_who_shows_a_key_calls_as_often_as_it_likes() {
+    let server = TestServer::with(|settings| {
+        with_grpc(settings);
+        settings.client.command_rate_limit = 50;
+    });
+    let throttled = || server.metric("touchline_throttled_total");
+    let known = caller(&server);
+    // A connection may be ahead of its rate by 1,000 frames, and a call has two at least.
+    for _ in 0..1_000 {
+        known.call("publish", json!({"channel": "news", "data": 1})).expect("it is answered");
+    }
+    assert_eq!(throttled(), 0);
+    let unknown = GrpcCaller::plain(server.grpc(), "apikey wrong");
+    for _ in 0..550 {
+        unknown.call("publish", json!({"channel": "news", "data": 1})).expect_err("it is refused");
+    }
+    assert!(throttled() > 0, "who shows no key is held back");
+}
+
+#[test]
 fn every_operation_answers_over_grpc_what_it_answers_over_http() {
     let server = server();
     let _client = server.connected();

@@ -1,25 +1,23 @@
 //! The rate limit on HTTP/2 frames. The library answers `PING` and `SETTINGS` and follows `PRIORITY`,
 //! `WINDOW_UPDATE` and `RST_STREAM` by itself, so they are counted before it sees them: each is charged as a command,
-//! and a connection above `client.command_rate_limit` is not read until its time has come.
+//! and a connection above `client.command_rate_limit` is not read until its time has come. On a port that serves no
+//! clients, a connection that has shown a key is not charged: its calls are a backend's.
 
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::{Sleep, sleep};
-use touchline_engine::ShardId;
 
+use super::caller::Origin;
 use super::frames::FrameScanner;
 use super::timeouts::StreamsTimer;
-use crate::node::Node;
 use crate::runtime::rate_limiter::RateLimiter;
 
 /// Counts the frames of one connection.
 pub(super) struct BufferGauge {
-    node: Arc<Node>,
-    shard: ShardId,
+    origin: Rc<Origin>,
     scanner: FrameScanner,
     rate_limiter: RateLimiter,
     timer: Rc<StreamsTimer>,
@@ -28,15 +26,8 @@ pub(super) struct BufferGauge {
 }
 
 impl BufferGauge {
-    pub(super) fn new(node: Arc<Node>, shard: ShardId, timer: Rc<StreamsTimer>) -> Self {
-        BufferGauge {
-            node,
-            shard,
-            scanner: FrameScanner::new(),
-            rate_limiter: RateLimiter::default(),
-            timer,
-            pause: None,
-        }
+    pub(super) fn new(origin: Rc<Origin>, timer: Rc<StreamsTimer>) -> Self {
+        BufferGauge { origin, scanner: FrameScanner::new(), rate_limiter: RateLimiter::default(), timer, pause: None }
     }
 
     /// Ready when the connection may be read.
@@ -53,10 +44,14 @@ impl BufferGauge {
     pub(super) fn note_read(&mut self, bytes: &[u8]) {
         let frames = self.scanner.scan(bytes);
         self.timer.note_incomplete(self.scanner.is_incomplete());
-        let now_us = self.node.clock.elapsed_us();
-        let rate = self.node.settings.client.command_rate_limit;
+        let Origin { node, shard, side, pass, .. } = &*self.origin;
+        if !side.serves_clients() && pass.is_settled() {
+            return;
+        }
+        let now_us = node.clock.elapsed_us();
+        let rate = node.settings.client.command_rate_limit;
         if let Some(until_us) = self.rate_limiter.charge([(frames, rate), (0, 0)], now_us) {
-            self.node.shards[usize::from(self.shard)].metrics.throttled.add_shared(1);
+            node.shards[usize::from(*shard)].metrics.throttled.add_shared(1);
             self.pause = Some(Box::pin(sleep(Duration::from_micros(until_us.saturating_sub(now_us)))));
             // The missing bytes wait in the socket, because the node does not read: that is not the client's fault.
             self.timer.note_incomplete(false);

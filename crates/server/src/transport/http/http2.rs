@@ -81,7 +81,7 @@ pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix:
             async move { Ok::<_, Infallible>(answer::<R>(&origin, request, under_way).await) }
         })
     };
-    let gauge = BufferGauge::new(Arc::clone(&node), origin.shard, Rc::clone(&timer));
+    let gauge = BufferGauge::new(Rc::clone(&origin), Rc::clone(&timer));
     let mut connection = Box::pin(
         http2::Builder::new(LocalExecutor)
             .timer(TokioTimer::new())
