@@ -97,15 +97,11 @@ fn command_of(operation: &'static OperationDescription) -> Command {
     command.mut_arg("fields", |argument| argument.add(fields))
 }
 
-/// The fields of an operation's request, each with what it takes.
-pub(crate) fn fields_of(operation: &OperationDescription) -> Vec<(&'static str, FieldKind)> {
-    (operation.request_fields)().into_iter().zip((operation.request_kinds)()).collect()
-}
-
 /// What a field takes, in a sentence.
 pub(crate) fn kind_text(kind: FieldKind) -> &'static str {
     match kind {
         FieldKind::Text => "text",
+        FieldKind::Integer => "a whole number",
         FieldKind::Number => "a number",
         FieldKind::Boolean => "true or false",
         FieldKind::List => "a list, as JSON",
@@ -116,7 +112,7 @@ pub(crate) fn kind_text(kind: FieldKind) -> &'static str {
 
 fn help(operation: &OperationDescription) -> String {
     let mut text = String::from("Fields:\n");
-    let fields = fields_of(operation);
+    let fields = operation.fields();
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     for (name, kind) in &fields {
         let _ = writeln!(text, "  {name:<width$}  {}", kind_text(*kind));
@@ -139,7 +135,7 @@ fn help(operation: &OperationDescription) -> String {
 pub(crate) fn example(operation: &OperationDescription) -> String {
     // A test of the server reads every example.
     let request: Map<String, Json> = serde_json::from_str(operation.example).unwrap_or_default();
-    let fields = fields_of(operation);
+    let fields = operation.fields();
     let mut line = format!("touchline api {}", operation.name);
     for (name, value) in &request {
         let is_text = fields.contains(&(name.as_str(), FieldKind::Text));
@@ -161,7 +157,7 @@ fn candidates(operation: &OperationDescription, typed: &OsStr) -> Vec<Completion
         }
         Some(_) => Vec::new(),
     };
-    let all = fields_of(operation).into_iter().flat_map(of_field);
+    let all = operation.fields().into_iter().flat_map(of_field);
     all.filter(|candidate| candidate.get_value().to_string_lossy().starts_with(&*typed)).collect()
 }
 

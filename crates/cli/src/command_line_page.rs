@@ -63,7 +63,7 @@ touchline api broadcast --data @request.json channels='[\"news\", \"sport\"]'
 |---|---|
 | `FIELD=VALUE`, and the field takes text | the value as it stands: `user=42` is the text `\"42\"` |
 | `FIELD=VALUE`, and the field takes something else | the value, which must be JSON of that kind: \
-`limit=10` is a number, `data='\"text\"'` is text |
+`limit=10` is a whole number, `data='\"text\"'` is text |
 | `FIELD:=JSON` | the JSON, in any field: the server says whether it takes it |
 | `--data JSON` | the object as it is, also with fields that this version does not know; `@FILE` and `-` read it |
 

@@ -14,8 +14,8 @@ pub(crate) fn development_secrets(is_open: bool, purpose: DevelopmentPurpose) ->
     Ok(DevelopmentSecrets { api_key: random_secret()?, token_secret: random_secret()?, is_open, purpose })
 }
 
-/// 32 random bytes as text that needs no quoting anywhere, and is no option on a command line: it does not begin with a
-/// hyphen.
+/// 32 random bytes as text that needs no quotes in a shell or a file, and does not begin with a hyphen: behind `--key`
+/// it would be taken for an option.
 ///
 /// # Errors
 /// When the system has no randomness to give.

@@ -31,7 +31,7 @@ const RETRY: Duration = Duration::from_millis(500);
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a removal is kept, and a fact that has expired, seconds.
 const KEPT_S: u64 = 3_600;
-// Between two looks, an answer may take its time; and whoever may have missed a change that is gone loads everything.
+// A pause and a slow answer fit into the age; a removal is kept longer than a follower may be behind.
 const _: () = assert!(CALM.as_millis() * 2 < AGE_MAX.as_millis() && AGE_MAX.as_secs() < KEPT_S);
 /// Subjects that are cleaned after one look.
 const CLEANED: usize = 64;

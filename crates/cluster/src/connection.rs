@@ -170,7 +170,7 @@ pub(crate) struct ConnectedNode {
     /// This node's id is the first of those in sight.
     is_first: Arc<AtomicBool>,
     /// Nodes in sight that do not share the facts of this one.
-    facts_elsewhere: Vec<Arc<str>>,
+    nodes_with_other_facts: Vec<Arc<str>>,
 }
 
 impl ConnectedNode {
@@ -225,7 +225,7 @@ impl ConnectedNode {
             fact_outages: Arc::new(OutageLog::new("reads and writes of bans in JetStream")),
             fact_follower: JoinSet::new(),
             is_first: Arc::default(),
-            facts_elsewhere: Vec::new(),
+            nodes_with_other_facts: Vec::new(),
         }
     }
 
@@ -240,10 +240,10 @@ impl ConnectedNode {
         self.is_first.store(self.members.is_first(), Relaxed);
         let steps = self.members.tick(self.now_ms());
         self.run_steps(steps).await;
-        let elsewhere = self.members.with_facts_elsewhere();
-        if elsewhere != self.facts_elsewhere {
-            self.facts_elsewhere.clone_from(&elsewhere);
-            (self.events)(ClusterEvent::FactsElsewhere(elsewhere));
+        let others = self.members.with_other_facts();
+        if others != self.nodes_with_other_facts {
+            self.nodes_with_other_facts.clone_from(&others);
+            (self.events)(ClusterEvent::NodesWithOtherFacts(others));
         }
     }
 

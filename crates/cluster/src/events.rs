@@ -86,7 +86,7 @@ pub enum ClusterEvent {
     Facts(FactsEvent),
     /// The nodes in sight that keep shared facts in another place than this one, whenever they change: what is a fact
     /// there is none here.
-    FactsElsewhere(Vec<Arc<str>>),
+    NodesWithOtherFacts(Vec<Arc<str>>),
     /// The result of [`crate::Cluster::load`] or of [`crate::Cluster::check`].
     Loaded {
         /// The channel.

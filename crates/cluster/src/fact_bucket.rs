@@ -124,7 +124,7 @@ impl FactBucket {
             tracing::warn!(
                 messages = state.messages,
                 bucket = self.name(),
-                "there are bans in NATS, and this node keeps bans elsewhere: those in NATS do not hold"
+                "there are bans in NATS, and this node keeps bans in another place: those in NATS do not count"
             );
         }
     }

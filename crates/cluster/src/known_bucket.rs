@@ -2,7 +2,7 @@
 //! what is to be read and [`FactsEvent`]s come out.
 //!
 //! Two things hold. After a failure the next event of a good look is [`FactsEvent::Loaded`], which ends the cut. Only
-//! an answer of JetStream makes the known facts fewer: that there is no JetStream does not say that there are no facts.
+//! an answer of JetStream removes facts: a NATS without JetStream says nothing about them.
 
 use touchline_protocol::fact::{FactChange, FactsEvent};
 
@@ -16,7 +16,7 @@ pub(crate) enum KnownBucket {
     Unknown,
     /// NATS has no JetStream.
     NoJetStream,
-    /// JetStream says that there is no bucket.
+    /// JetStream has no bucket.
     Missing,
     /// There is one, and what was stored up to a sequence is known.
     Followed {
@@ -55,7 +55,7 @@ impl KnownBucket {
         self.turns(KnownBucket::NoJetStream).then_some(FactsEvent::Unsupported)
     }
 
-    /// JetStream says that there is no bucket. `None` = the node was told.
+    /// JetStream has no bucket. `None` = the node was told.
     pub(crate) fn missing(&mut self) -> Option<FactsEvent> {
         self.turns(KnownBucket::Missing).then(|| FactsEvent::Loaded { facts: Vec::new(), revision: 0 })
     }

@@ -56,7 +56,7 @@ impl Hello {
     }
 
     /// Whether both say where they keep shared facts, and mean different places.
-    fn keeps_facts_elsewhere(&self, other: &Hello) -> bool {
+    fn has_other_fact_place(&self, other: &Hello) -> bool {
         !self.facts.is_empty() && !other.facts.is_empty() && self.facts != other.facts
     }
 
@@ -165,9 +165,9 @@ impl Members {
     }
 
     /// The nodes in sight that do not share the facts of this one.
-    pub(crate) fn with_facts_elsewhere(&self) -> Vec<Arc<str>> {
-        let elsewhere = self.members.iter().filter(|(_, member)| member.hello.keeps_facts_elsewhere(&self.me));
-        elsewhere.map(|(node, _)| Arc::clone(node)).collect()
+    pub(crate) fn with_other_facts(&self) -> Vec<Arc<str>> {
+        let others = self.members.iter().filter(|(_, member)| member.hello.has_other_fact_place(&self.me));
+        others.map(|(node, _)| Arc::clone(node)).collect()
     }
 
     /// The highest version that all nodes in sight speak.
@@ -491,16 +491,16 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_keep_facts_elsewhere_are_in_sight_until_they_go_or_move() {
+    fn nodes_that_keep_facts_in_another_place_are_in_sight_until_they_go_or_move() {
         let of = |node: &str, facts: &str| Hello { facts: facts.into(), ..hello(node, 1, (1, 1)) };
         let mut members = Members::new(of("me", "NATS"), TIMING);
         members.linked(true, 0);
         let hellos = [of("near", "NATS"), of("old", ""), of("far", "PostgreSQL"), of("gone", "PostgreSQL")];
         hellos.into_iter().for_each(|hello| drop(members.hello(hello, 10)));
-        assert_eq!(members.with_facts_elsewhere(), ["far".into(), "gone".into()]);
+        assert_eq!(members.with_other_facts(), ["far".into(), "gone".into()]);
         members.hello(Hello { leaves: true, ..of("gone", "PostgreSQL") }, 20);
         members.hello(of("far", "NATS"), 20);
-        assert_eq!(members.with_facts_elsewhere(), [] as [Arc<str>; 0]);
+        assert_eq!(members.with_other_facts(), [] as [Arc<str>; 0]);
         let text = serde_json::to_string(&of("a", "NATS")).expect("it can be written");
         assert!(text.ends_with(r#""aside":false,"facts":"NATS"}"#), "{text}");
     }

@@ -67,7 +67,6 @@ pub mod channels;
 pub mod claims;
 pub mod directory;
 pub mod duration;
-mod field_kinds;
 mod field_names;
 mod go_regex;
 mod history;
@@ -88,7 +87,6 @@ mod work;
 
 pub use channels::Channels;
 pub use claims::{ConnectionClaims, SubscriptionClaims, TokenError, Verifier};
-pub use field_kinds::{FieldKind, field_kinds};
 pub use field_names::field_names;
 pub use hub::Hub;
 pub use namespace::{ChannelOptions, ChannelSettings, Namespace, Namespaces, REGISTRY_NAMESPACE, RecoveryMode};

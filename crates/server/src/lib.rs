@@ -87,7 +87,7 @@ mod trial;
 
 pub use action_trial::{TriedAction, TriedClient, try_action};
 pub use api::{
-    BATCH, COMMON_ERRORS, DOCUMENTS, MetricDescription, OperationDescription, OperationScope, metrics,
+    BATCH, COMMON_ERRORS, DOCUMENTS, FieldKind, MetricDescription, OperationDescription, OperationScope, metrics,
     operation_groups, operations,
 };
 pub use auth::{TokenStage, TokenStep, TokenVerdict, check_token_keys, shown_seconds};
@@ -122,7 +122,7 @@ pub use touchline_engine::limit::{
 pub use touchline_engine::session::{
     ChannelAction, DecisionRule, ExplainedAction, ExplainedStep, StepFact, StepVerdict,
 };
-pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, FieldKind, Namespace, RecoveryMode};
+pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Namespace, RecoveryMode};
 pub use touchline_engine::{
     ClaimPath, ClaimPaths, PersonalChannel, ProviderOptions, RefusalReport, SubscriptionTokenSettings, TokenError,
     TokenJwksSettings, TokenProvider, TokenSettings,

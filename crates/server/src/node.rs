@@ -111,7 +111,7 @@ pub(crate) struct Node {
     /// The revision up to which the changes of shared facts were reported.
     pub(crate) facts_known: Mutex<u64>,
     /// The nodes of the cluster that keep shared facts in another place.
-    pub(crate) facts_elsewhere: Mutex<Vec<Arc<str>>>,
+    pub(crate) nodes_with_other_facts: Mutex<Vec<Arc<str>>>,
     /// The log has said that bans are gone when the node stops.
     pub(crate) has_told_of_memory: AtomicBool,
     /// Whether NATS can be reached.
@@ -170,7 +170,7 @@ impl Node {
             store: OnceLock::new(),
             stats: OnceLock::new(),
             facts_known: Mutex::default(),
-            facts_elsewhere: Mutex::default(),
+            nodes_with_other_facts: Mutex::default(),
             has_told_of_memory: AtomicBool::new(false),
             is_linked: AtomicBool::new(false),
             is_settled: AtomicBool::new(false),

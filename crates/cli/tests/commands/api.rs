@@ -92,7 +92,7 @@ fn what_was_typed_wrongly_is_told_with_the_nearest_name_and_exit_code_two() {
         (&["publish", "channel=a", "data=hello"], "data takes JSON"),
         (&["publish", "channel"], "has no value"),
         (&["publish", "--data", "[]"], "--data takes a JSON object"),
-        (&["history", "limit=ten"], "limit takes a number"),
+        (&["history", "limit=ten"], "limit takes a whole number"),
         (&[], "Usage: touchline api"),
         (&["--list", "publish"], "cannot be used"),
     ] {
@@ -117,7 +117,7 @@ fn the_help_of_every_operation_is_made_from_the_table() {
     for part in [
         "channel          text",
         "data             any JSON",
-        "expires_in       a number",
+        "expires_in       a whole number",
         "`offset`, `epoch`",
         "102  unknown channel",
         "touchline api publish channel=news data='{\"headline\":\"Kick-off\"}'",

@@ -45,7 +45,7 @@ pub use client_id::{client_from_text, client_text};
 pub use effect::DirectoryEffect;
 pub use method::RegistryMethod;
 pub(crate) use parse::has_control;
-pub use parse::{is_readable, read, request_fields, request_kinds, request_schema};
+pub use parse::{is_readable, read, request_fields, request_schema};
 pub(crate) use permit::{deciding_options, permit};
 pub use reply::DirectoryReply;
 pub use request::{DirectoryRequest, Listing, Registration, Requester, Target};

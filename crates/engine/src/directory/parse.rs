@@ -17,7 +17,6 @@ use super::optional::given;
 use super::request::{DirectoryRequest, Listing, Target};
 use super::scope::{ScopeId, Scopes};
 use super::watch_position::{self, EPOCH_LEN_MAX};
-use crate::field_kinds::{FieldKind, field_kinds};
 use crate::field_names::field_names;
 
 /// How long a call waits if its parameters have no timeout, milliseconds.
@@ -69,13 +68,6 @@ macro_rules! method_params {
         pub fn request_fields(method: RegistryMethod) -> &'static [&'static str] {
             match method {
                 $($(RegistryMethod::$method)|+ => field_names::<$params<'static>>(),)*
-            }
-        }
-
-        /// What a method's parameters take, in the order of [`request_fields`].
-        pub fn request_kinds(method: RegistryMethod) -> Vec<FieldKind> {
-            match method {
-                $($(RegistryMethod::$method)|+ => field_kinds::<$params<'static>>(),)*
             }
         }
     };

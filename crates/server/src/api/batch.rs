@@ -28,7 +28,7 @@ pub(super) const COMMANDS_MAX: usize = 10_000;
 #[serde(expecting = "an object")]
 struct BatchRequest<'a> {
     #[serde(borrow)]
-    commands: Vec<BTreeMap<&'a str, &'a RawValue>>,
+    commands: Option<Vec<BTreeMap<&'a str, &'a RawValue>>>,
 }
 
 /// `POST /api/batch`: `{"replies": […]}` without a surrounding `result`, each reply `{"<operation>":{…}}` or
@@ -44,11 +44,12 @@ pub(super) async fn batch(
     version: u16,
 ) -> Result<ApiReply, MalformedRequest> {
     let request: BatchRequest<'_> = object(if body.trim_ascii().is_empty() { b"{}" } else { body })?;
-    if request.commands.len() > COMMANDS_MAX {
+    let commands = request.commands.unwrap_or_default();
+    if commands.len() > COMMANDS_MAX {
         return Ok(too_many(node));
     }
-    let mut calls = Vec::with_capacity(request.commands.len());
-    for command in &request.commands {
+    let mut calls = Vec::with_capacity(commands.len());
+    for command in &commands {
         let named = command.iter().next().filter(|_| command.len() == 1);
         calls.push(match named {
             Some((method, params)) => Some((*method, Call::read(method, params.get().as_bytes(), version)?)),

@@ -1,7 +1,6 @@
 //! What the table of operations says of each operation. Documentation and tests are made from it.
 
 use schemars::{Schema, SchemaGenerator};
-use touchline_engine::FieldKind;
 use touchline_protocol::Error;
 
 /// On which nodes of a cluster an operation runs.
@@ -48,8 +47,6 @@ pub struct OperationDescription {
     pub summary: &'static str,
     /// The fields of the request.
     pub request_fields: fn() -> Vec<&'static str>,
-    /// What each of them takes.
-    pub request_kinds: fn() -> Vec<FieldKind>,
     /// The fields of the result, in Markdown; empty = the result is an empty object.
     pub result: &'static str,
     /// A request, in JSON.

@@ -9,6 +9,7 @@ mod cluster;
 mod description;
 mod documents;
 mod endpoint;
+mod field_kind;
 #[cfg(feature = "grpc")]
 mod grpc;
 mod json;
@@ -44,6 +45,7 @@ use crate::node::Node;
 
 pub use description::{COMMON_ERRORS, OperationDescription, OperationScope};
 pub use documents::DOCUMENTS;
+pub use field_kind::FieldKind;
 pub use scrape::{MetricDescription, metrics};
 pub(crate) use table::operations_named;
 pub use table::{BATCH, operation_groups, operations};

@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use touchline_engine::{FieldKind, field_kinds, field_names};
+use touchline_engine::field_names;
 use touchline_protocol::Error;
 
 use super::description::OperationScope;
@@ -60,11 +60,6 @@ pub(crate) trait Operation {
     /// The names of the request's fields.
     fn request_fields() -> Vec<&'static str> {
         field_names::<Self::Request<'static>>().to_vec()
-    }
-
-    /// What the request's fields take, in the order of [`Self::request_fields`].
-    fn request_kinds() -> Vec<FieldKind> {
-        field_kinds::<Self::Request<'static>>()
     }
 
     /// The schema of the request.

@@ -104,15 +104,16 @@ pub(super) fn plain<T: AsRef<str>>(
     if are_plain { Ok(()) } else { Err(OperationError::bad(field)) }
 }
 
-/// JSON given as a value, or as base64 of its text. `field`: the name of the value.
+/// JSON given as a value, or as base64 of its text. `names`: of both fields.
 ///
 /// # Errors
 /// 107 when it is neither, or nests too deep.
 pub(super) fn payload(
-    field: &'static str,
+    names: (&'static str, &'static str),
     value: Option<&RawValue>,
     base64: &str,
 ) -> Result<Option<Bytes>, OperationError> {
+    let field = if value.is_some() { names.0 } else { names.1 };
     read_payload(value, base64).map_err(|error| OperationError { field: Some(field), ..error.into() })
 }
 

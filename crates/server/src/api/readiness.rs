@@ -51,10 +51,10 @@ pub(super) fn health(node: &Node) -> HttpResponse {
         // Another node would not reach it either.
         information.insert("backends_not_asked".to_owned(), open.into());
     }
-    let elsewhere = node.facts_elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
-    if !elsewhere.is_empty() {
+    let others = node.nodes_with_other_facts.lock().unwrap_or_else(PoisonError::into_inner);
+    if !others.is_empty() {
         // Nodes are so while the place is changed on one after the other: each of them can serve.
-        let nodes: Vec<&str> = elsewhere.iter().map(|node| &**node).collect();
+        let nodes: Vec<&str> = others.iter().map(|node| &**node).collect();
         information.insert("nodes_with_other_bans".to_owned(), nodes.into());
     }
     respond::body(StatusCode::OK, JSON, serde_json::Value::Object(information).to_string())

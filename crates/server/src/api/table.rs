@@ -63,7 +63,6 @@ const fn row<O: Operation>() -> OperationRow {
             name: O::NAME,
             summary: O::SUMMARY,
             request_fields: O::request_fields,
-            request_kinds: O::request_kinds,
             result: O::RESULT,
             example: O::EXAMPLE,
             reply_example: O::REPLY_EXAMPLE,

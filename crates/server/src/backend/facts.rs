@@ -43,13 +43,13 @@ pub(crate) fn begin(node: &Node) {
     if backend != FactBackend::Primary && left > 0 {
         tracing::warn!(
             bans = left,
-            "there are bans in {url}, and this node keeps bans elsewhere: those in the file do not hold"
+            "there are bans in {url}, and this node keeps bans in another place: those in the file do not count"
         );
     }
 }
 
 /// Notes the nodes of the cluster that keep facts in another place, and says so.
-pub(crate) fn note_elsewhere(node: &Node, nodes: Vec<Arc<str>>) {
+pub(crate) fn note_other_places(node: &Node, nodes: Vec<Arc<str>>) {
     if nodes.is_empty() {
         tracing::info!("all nodes of the cluster keep bans in one place again");
     } else {
@@ -59,7 +59,7 @@ pub(crate) fn note_elsewhere(node: &Node, nodes: Vec<Arc<str>>) {
              nodes the same store.primary.url"
         );
     }
-    *node.facts_elsewhere.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
+    *node.nodes_with_other_facts.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
 }
 
 /// Does what follows from an event of the backend: connections end that bans concern.

@@ -116,7 +116,7 @@ pub(crate) fn handle(node: &Node, event: ClusterEvent) {
             node.is_settled.store(false, Relaxed);
             node.send_to_registry(RegistryMessage::Joined(nodes));
         }
-        ClusterEvent::FactsElsewhere(nodes) => facts::note_elsewhere(node, nodes),
+        ClusterEvent::NodesWithOtherFacts(nodes) => facts::note_other_places(node, nodes),
         ClusterEvent::VersionConflict(why) => node.set_version_conflict(Some(why)),
         ClusterEvent::StreamsUnavailable(why) => node.set_stream_fault(why.to_string()),
         ClusterEvent::Suspected { node: other, is_suspected } => {

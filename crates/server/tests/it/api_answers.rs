@@ -50,13 +50,15 @@ fn every_answer_carries_the_id_of_its_request() {
 
 #[test]
 fn a_bad_request_names_the_field_and_the_place() {
-    let server = TestServer::start();
+    let server = TestServer::with(super::registry::devices);
     let transport = "X-Centrifugo-Error-Mode: transport\r\n";
     for (path, body, status, field, text) in [
         ("/api/publish", r#"{"channel":7}"#, 400, Some("channel"), "bad request: invalid type: integer `7`"),
         ("/api/publish", r#"{"channel":"a","data":1"#, 400, None, "at line 1 column 23"),
         ("/api/publish", "[]", 400, None, "expected an object, found a list"),
         ("/api/publish", r#"{"channel":"a"}"#, 200, Some("data"), "bad request"),
+        ("/api/publish", r#"{"channel":"a","b64data":"!"}"#, 200, Some("b64data"), "bad request"),
+        ("/api/register", r#"{"scope":"devices","name":"a","client":"b"}"#, 200, Some("client"), "bad request"),
         ("/api/disconnect", r#"{"user":"a","disconnect":{"code":7}}"#, 200, Some("disconnect"), "bad request"),
         ("/api/register", r#"{"scope":"devices","name":7}"#, 200, Some("name"), "bad request"),
         ("/api/batch", r#"{"commands":[{"publish":{"tags":1}}]}"#, 400, Some("tags"), "invalid type"),
@@ -74,6 +76,8 @@ fn a_bad_request_names_the_field_and_the_place() {
         assert_eq!(got, 400, "{path} {body}: {answer}");
         check(&answer);
     }
+    let (status, _, answer) = ask(&server, "POST", "/api/batch", &with_key(""), r#"{"commands":null}"#);
+    assert_eq!((status, answer), (200, json!({"replies": []})), "null is absence there too");
 }
 
 #[test]

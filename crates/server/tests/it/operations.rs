@@ -37,7 +37,7 @@ fn replies_have_the_official_shapes() {
             json!({"error": {"code": 102, "message": "unknown channel"}}),
         ),
         ("publish", json!({"channel": "news", "b64data": "eyJhIjoxfQ=="}), json!({"result": {}})),
-        ("publish", json!({"channel": "news", "b64data": "bm8ganNvbg=="}), bad("data")),
+        ("publish", json!({"channel": "news", "b64data": "bm8ganNvbg=="}), bad("b64data")),
         ("presence", json!({"channel": "room:a"}), json!({"result": {"presence": {}}})),
         ("presence", json!({"channel": "news"}), json!({"error": {"code": 108, "message": "not available"}})),
         ("presence_stats", json!({"channel": "room:a"}), json!({"result": {"num_clients": 0, "num_users": 0}})),

@@ -5,7 +5,7 @@ use touchline_server::{ScopeOptions, Settings};
 
 use crate::support::{Heard, TestServer, WebSocket, token, until};
 
-fn devices(settings: &mut Settings) {
+pub(crate) fn devices(settings: &mut Settings) {
     settings.registry.scopes.push(ScopeOptions {
         name: "devices".into(),
         allow_register: vec!["*".into()],

@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json};
 use touchline_config::nearest;
 use touchline_server::{FieldKind, OperationDescription};
 
-use crate::api_arguments::{fields_of, kind_text};
+use crate::api_arguments::kind_text;
 
 /// Makes the body of a request. `whole`: the JSON of a whole request, which is sent as it is; `words`: fields, which
 /// win over those of `whole`.
@@ -56,7 +56,7 @@ fn field(operation: &OperationDescription, word: &str) -> Result<(&'static str, 
 
 /// A field of the operation by its name.
 fn known(operation: &OperationDescription, name: &str) -> Result<(&'static str, FieldKind), String> {
-    let fields = fields_of(operation);
+    let fields = operation.fields();
     if let Some(field) = fields.iter().find(|(known, _)| *known == name) {
         return Ok(*field);
     }
@@ -73,6 +73,7 @@ fn is_of(kind: FieldKind, value: &Json) -> bool {
     value.is_null()
         || match kind {
             FieldKind::Text => value.is_string(),
+            FieldKind::Integer => value.is_i64() || value.is_u64(),
             FieldKind::Number => value.is_number(),
             FieldKind::Boolean => value.is_boolean(),
             FieldKind::List => value.is_array(),
@@ -133,8 +134,8 @@ mod tests {
             ("publish", &["data:=hello"], "data:= takes JSON"),
             ("publish", &["skip_history=yes"], "skip_history takes true or false"),
             ("publish", &["tags=[]"], "tags takes an object"),
-            ("history", &["limit=ten"], "limit takes a number"),
-            ("history", &["limit=\"10\""], "limit takes a number"),
+            ("history", &["limit=ten"], "limit takes a whole number"),
+            ("history", &["limit=\"10\""], "limit takes a whole number"),
             ("broadcast", &["channels=a"], "channels takes a list"),
         ] {
             let said = of(operation, None, words).expect_err(expected);

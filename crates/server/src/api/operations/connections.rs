@@ -146,8 +146,8 @@ impl Operation for SubscribeOperation {
         let selection = Selection::of(request.user, request.client, request.session)?;
         channel_options(node, "channel", &request.channel)?;
         let subscription = ServerSubscription {
-            info: payload("info", request.info, &request.b64info)?,
-            data: payload("data", request.data, &request.b64data)?,
+            info: payload(("info", "b64info"), request.info, &request.b64info)?,
+            data: payload(("data", "b64data"), request.data, &request.b64data)?,
             overrides: request.overrides,
             recover: request
                 .recover_since
@@ -362,7 +362,7 @@ impl Operation for RefreshOperation {
         let action = UserAction::Refresh {
             is_expired: request.expired,
             expire_at_s: (at > 0).then_some(at),
-            info: payload("info", request.info, "")?,
+            info: payload(("info", "info"), request.info, "")?,
         };
         selection.command(node, action).await
     }

@@ -19,6 +19,9 @@ use crate::node::Node;
 /// Channels that one broadcast reaches.
 const CHANNELS_MAX: usize = 10_000;
 
+/// The fields of a payload.
+const PAYLOAD: (&str, &str) = ("data", "b64data");
+
 /// Publishes into one channel.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
@@ -153,7 +156,7 @@ impl Operation for PublishOperation {
 
     async fn run<'a>(node: &'a Node, request: PublishRequest<'a>) -> Result<PublishReply, OperationError> {
         check_keys(node, &request.idempotency_key, &request.version_epoch)?;
-        let data = payload("data", request.data, &request.b64data)?.ok_or(OperationError::bad("data"))?;
+        let data = payload(PAYLOAD, request.data, &request.b64data)?.ok_or(OperationError::bad("data"))?;
         let publish = Publish {
             content: Content { data, tags: request.tags, info: None, expires_ms: expiry(node, request.expires_in) },
             skip_history: request.skip_history,
@@ -225,7 +228,7 @@ impl Operation for BroadcastOperation {
             return Err(OperationError::bad("channels"));
         }
         check_keys(node, &request.idempotency_key, &request.version_epoch)?;
-        let data = payload("data", request.data, &request.b64data)?.ok_or(OperationError::bad("data"))?;
+        let data = payload(PAYLOAD, request.data, &request.b64data)?.ok_or(OperationError::bad("data"))?;
         let expires_ms = expiry(node, request.expires_in);
         let mut responses = Vec::with_capacity(request.channels.len());
         for (index, channel) in request.channels.iter().enumerate() {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use touchline_engine::directory::{self, DirectoryRequest, RegistryMethod, Requester, client_from_text};
-use touchline_engine::{FieldKind, Response, field_kinds, field_names};
+use touchline_engine::{Response, field_names};
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
@@ -43,12 +43,6 @@ const fn scope_of(method: RegistryMethod) -> OperationScope {
 fn fields_of(method: RegistryMethod) -> Vec<&'static str> {
     let client = method.acts_for_client().then(field_names::<ForClient>).unwrap_or_default();
     [directory::request_fields(method), client].concat()
-}
-
-/// What these fields take.
-fn kinds_of(method: RegistryMethod) -> Vec<FieldKind> {
-    let client = method.acts_for_client().then(field_kinds::<ForClient>).unwrap_or_default();
-    [directory::request_kinds(method), client].concat()
 }
 
 /// The schema of a method's request, as [`fields_of`].
@@ -91,10 +85,6 @@ macro_rules! registry_operations {
 
                 fn request_fields() -> Vec<&'static str> {
                     fields_of(RegistryMethod::$method)
-                }
-
-                fn request_kinds() -> Vec<FieldKind> {
-                    kinds_of(RegistryMethod::$method)
                 }
 
                 fn request_schema(generator: &mut SchemaGenerator) -> Schema {
@@ -212,15 +202,15 @@ async fn run<S>(node: &Node, method: RegistryMethod, params: &str) -> Result<Wri
         return Err(Error::CLUSTER_UNREACHABLE.into());
     }
     let answer = run_directory(node, method, params).await;
-    if is_unsettled && answer.as_ref().is_err_and(|error| *error == Error::NOT_REGISTERED) {
+    if is_unsettled && answer.as_ref().is_err_and(|refusal| refusal.error == Error::NOT_REGISTERED) {
         return Err(Error::CLUSTER_UNREACHABLE.into());
     }
     match answer {
         Ok(json) => Ok(WrittenJson::of(json)),
-        Err(error) if error == Error::BAD_REQUEST => {
-            Err(OperationError { field: misread(method, params), ..error.into() })
+        Err(refusal) if refusal.error == Error::BAD_REQUEST => {
+            Err(OperationError { field: refusal.field.or_else(|| misread(method, params)), ..refusal })
         }
-        Err(error) => Err(error.into()),
+        Err(refusal) => Err(refusal),
     }
 }
 
@@ -233,17 +223,17 @@ fn misread(method: RegistryMethod, params: &str) -> Option<&'static str> {
     })
 }
 
-async fn run_directory(node: &Node, method: RegistryMethod, params: &str) -> Result<Bytes, Error> {
+async fn run_directory(node: &Node, method: RegistryMethod, params: &str) -> Result<Bytes, OperationError> {
     let mut request = directory::read(method, params, &node.session.scopes)?;
     if let DirectoryRequest::Call { timeout_ms, .. } = &mut request {
         *timeout_ms = (*timeout_ms).min(longest_call_ms(node.settings.http_server.request_timeout));
     }
     if let Some(answer) = node.session.scopes.answer(&request) {
-        return answer.map(Bytes::from);
+        return Ok(Bytes::from(answer?));
     }
     let response = if method.acts_for_client() {
-        let ForClient { client } = serde_json::from_str(params).map_err(|_| Error::BAD_REQUEST)?;
-        let owner = client_from_text(&client).ok_or(Error::BAD_REQUEST)?;
+        let ForClient { client } = serde_json::from_str(params).map_err(|_| OperationError::bad("client"))?;
+        let owner = client_from_text(&client).ok_or(OperationError::bad("client"))?;
         node.request_for_client(owner, request).await
     } else {
         let requester = Requester { owner: OwnerId([0; 16]), user: Box::default(), is_backend: true };
@@ -251,8 +241,8 @@ async fn run_directory(node: &Node, method: RegistryMethod, params: &str) -> Res
     };
     match response {
         Response::Directory(reply) => Ok(reply.json()),
-        Response::Refused(error) => Err(error),
-        _ => Err(Error::INTERNAL),
+        Response::Refused(error) => Err(error.into()),
+        _ => Err(Error::INTERNAL.into()),
     }
 }
 
