@@ -173,3 +173,13 @@ fn a_server_of_another_kind_can_be_measured_by_its_address() {
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("--pid"), "its process has to be named");
 }
+
+#[test]
+fn the_floor_of_grpc_is_a_program_that_must_be_named_and_exist() {
+    let output = Command::new(env!("CARGO_BIN_EXE_touchline"))
+        .args(["lab", "grpc", "--runs", "1", "--bare", "/no/such/program"])
+        .output()
+        .expect("it runs");
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such/program"), "{output:?}");
+}

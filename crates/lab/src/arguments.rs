@@ -1,6 +1,7 @@
 //! The command line of `touchline lab`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -61,6 +62,8 @@ pub(crate) enum Scenario {
     Storm(OpeningOptions),
     /// Publishing over HTTP into a channel without subscribers.
     Publish(PublishOptions),
+    /// Publishing over gRPC into a channel without subscribers, beside a bare tonic service.
+    Grpc(GrpcOptions),
     /// Clients that return at once and recover what they missed.
     Recovery(Recovery),
     /// Publishing over HTTP into a durable channel, beside one that nobody keeps and beside bare syncs.
@@ -223,6 +226,23 @@ pub(crate) struct PublishOptions {
     /// For how long.
     #[arg(long, default_value_t = 4)]
     pub(crate) seconds: u64,
+}
+
+/// Publishing over gRPC.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct GrpcOptions {
+    /// The bare service: the program that `cargo build --release` makes of crates/lab/rivals/tonic.
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) bare: PathBuf,
+    /// Calls of each round, on each of the two servers.
+    #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
+    pub(crate) calls: u64,
+    /// Calls at a time, over one connection.
+    #[arg(long, value_name = "COUNT", default_value_t = 64)]
+    pub(crate) concurrency: usize,
+    /// Rounds; the servers take turns.
+    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    pub(crate) rounds: usize,
 }
 
 /// Safe publishing.

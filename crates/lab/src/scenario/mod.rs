@@ -8,6 +8,7 @@ mod channels;
 mod connections;
 mod durable;
 mod fanout;
+mod grpc;
 mod hooks;
 mod ladder;
 mod noisy;
@@ -74,6 +75,7 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Bans(bans) => bans::bans(bans, options, results)?,
             Scenario::Storm(opening) => connections::storm(opening, options, results)?,
             Scenario::Publish(publish) => publish::publish(publish, options, results)?,
+            Scenario::Grpc(grpc) => grpc::grpc(grpc, options, results)?,
             Scenario::Recovery(recovery) => recovery::recovery(recovery, options, results)?,
             Scenario::Durable(durable) => durable::durable(durable, options, results)?,
             Scenario::Reopen(reopen) => durable::reopen(reopen, options, results)?,
