@@ -36,7 +36,7 @@ const WARM_UP: u64 = 10;
 /// Publishes in turns on a server and on the bare service.
 pub(super) fn grpc(grpc: &GrpcOptions, options: &Options, results: &mut Results) -> Result<()> {
     let (server, address) = ServerUnderTest::start_with_grpc(options)?;
-    let bare = Bare::start(&grpc.bare)?;
+    let bare = BareService::start(&grpc.bare)?;
     let mut pairs = Vec::new();
     for _ in 0..grpc.rounds {
         let own = measured(address, server.pid, grpc)?;
@@ -58,24 +58,24 @@ fn measured(address: SocketAddr, pid: u32, grpc: &GrpcOptions) -> Result<f64> {
     })
 }
 
-async fn connect(address: SocketAddr) -> Result<Calls> {
+async fn connect(address: SocketAddr) -> Result<PublishCalls> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let builder = http2::Builder::new(LocalTasks).timer(TokioTimer::new()).handshake(TokioIo::new(stream));
     let (sender, connection) = builder.await?;
     tokio::task::spawn_local(connection);
-    Ok(Calls { sender, address, message: message() })
+    Ok(PublishCalls { sender, address, message: message() })
 }
 
 /// A connection over which calls are made.
 #[derive(Clone)]
-struct Calls {
+struct PublishCalls {
     sender: SendRequest<Full<Bytes>>,
     address: SocketAddr,
     message: Bytes,
 }
 
-impl Calls {
+impl PublishCalls {
     /// One call.
     async fn call(&mut self) -> Result<()> {
         let request = Request::builder()
@@ -100,7 +100,7 @@ impl Calls {
 }
 
 /// Makes so many calls, some at a time.
-async fn publish(calls: &Calls, count: u64, concurrency: usize) -> Result<()> {
+async fn publish(calls: &PublishCalls, count: u64, concurrency: usize) -> Result<()> {
     let left = Rc::new(Cell::new(count));
     let loops = (0..concurrency).map(|_| {
         let (mut calls, left) = (calls.clone(), Rc::clone(&left));
@@ -143,12 +143,12 @@ impl<F: Future<Output: 'static> + 'static> hyper::rt::Executor<F> for LocalTasks
 }
 
 /// The bare service.
-struct Bare {
+struct BareService {
     process: ChildProcess,
     address: SocketAddr,
 }
 
-impl Bare {
+impl BareService {
     fn start(program: &Path) -> Result<Self> {
         let child = Command::new(program).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut process = ChildProcess(child.with_context(|| format!("failed to start {}", program.display()))?);
@@ -156,6 +156,6 @@ impl Bare {
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line)?;
         let address = line.trim().parse().context("the bare service does not print its address")?;
-        Ok(Bare { process, address })
+        Ok(BareService { process, address })
     }
 }

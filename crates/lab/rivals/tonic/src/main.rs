@@ -12,10 +12,10 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-struct Bare;
+struct DecodingOnly;
 
 #[tonic::async_trait]
-impl CentrifugoApi for Bare {
+impl CentrifugoApi for DecodingOnly {
     async fn publish(&self, request: Request<PublishRequest>) -> Result<Response<PublishResponse>, Status> {
         std::hint::black_box(request.into_inner());
         Ok(Response::new(PublishResponse {}))
@@ -26,7 +26,7 @@ impl CentrifugoApi for Bare {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("{}", listener.local_addr()?);
-    let service = CentrifugoApiServer::new(Bare);
+    let service = CentrifugoApiServer::new(DecodingOnly);
     Server::builder().add_service(service).serve_with_incoming(TcpListenerStream::new(listener)).await?;
     Ok(())
 }
