@@ -3,6 +3,7 @@
 mod addresses;
 mod api_answers;
 mod api_keys;
+mod api_page;
 mod backend;
 mod bad_input;
 mod bans;
