@@ -39,7 +39,7 @@ async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
     let (node, peer) = (&origin.node, origin.remote);
     #[cfg(feature = "grpc")]
     if origin.side == PortRole::Grpc {
-        return grpc::answer(origin, request).await;
+        return Box::pin(grpc::answer(origin, request)).await;
     }
     let target = request.uri().authority().map(|authority| authority.as_str());
     let is_needed = request.version() == Version::HTTP_11;

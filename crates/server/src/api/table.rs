@@ -201,7 +201,7 @@ macro_rules! operations {
 
 operations! {
     PublishOperation direct,
-    BroadcastOperation direct,
+    BroadcastOperation boxed,
     SubscribeOperation boxed,
     UnsubscribeOperation boxed,
     DisconnectOperation boxed,
