@@ -2,6 +2,7 @@
 //!
 //! Each subscriber holds a [`Membership`]; ending it is O(1), whatever the size of the channel.
 
+mod audience;
 mod delivery;
 mod filtered;
 mod local;
@@ -16,6 +17,7 @@ use touchline_protocol::publication::Tags;
 use touchline_protocol::stream::ChannelName;
 use touchline_registry::{FoldState, HashSeed, SipState};
 
+pub use audience::AudienceCursor;
 pub use delivery::{DeliveryForm, DeliveryOptions};
 use filtered::Filtered;
 use local::LocalSubscribers;
@@ -202,10 +204,27 @@ impl Hub {
         channel: LocalChannel,
         has_previous: bool,
         tags: impl FnOnce() -> Tags,
+        to: impl FnMut(u32, DeliveryForm),
+    ) {
+        self.for_each_recipient_but(channel, has_previous, tags, |_| false, to);
+    }
+
+    /// The same without the subscribers whose slots are left out. One that gets deltas has no base for the next one any
+    /// more, so it gets that whole.
+    pub fn for_each_recipient_but(
+        &mut self,
+        channel: LocalChannel,
+        has_previous: bool,
+        tags: impl FnOnce() -> Tags,
+        is_left_out: impl Fn(u32) -> bool,
         mut to: impl FnMut(u32, DeliveryForm),
     ) {
         let audience = self.audience_mut(channel);
         let mut visit = |member: &mut ChannelSubscriber| {
+            if is_left_out(member.slot()) {
+                member.slot &= !HAS_LAST;
+                return;
+            }
             let form = match member.slot & (WANTS_DELTA | HAS_LAST) {
                 0 | HAS_LAST => DeliveryForm::Plain,
                 WANTS_DELTA => DeliveryForm::Whole,

@@ -7,12 +7,15 @@
 
 mod accept;
 pub(crate) mod acceptor;
+mod audience;
 mod backends;
 mod bans;
 mod budget;
+mod commands;
 mod connections;
 mod deliver;
 mod due;
+mod excluded;
 mod hooks;
 mod input;
 mod inspect;

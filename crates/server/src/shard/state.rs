@@ -13,6 +13,8 @@ use touchline_engine::{Channels, Effects, Hub, ShardId};
 use touchline_protocol::stream::ChannelName;
 
 use super::acceptor::{Acceptor, BoundListener};
+use super::audience::AudienceCounts;
+use super::commands::Commands;
 use super::connections::Connections;
 use super::minute_stats::{Audience, MinuteStats};
 use super::outbox::Outbox;
@@ -95,6 +97,8 @@ pub(crate) struct Shard {
     /// A probe of all connections that is under way.
     pub(super) probe_progress: Option<ProbeProgress>,
     pub(super) ban_sweep: BanSweep,
+    pub(super) commands: Commands,
+    pub(super) audience_counts: AudienceCounts,
 }
 
 /// A drain under way: the shard disconnects some connections at each tick.
@@ -196,6 +200,8 @@ impl Shard {
             drain: None,
             probe_progress: None,
             ban_sweep: BanSweep::default(),
+            commands: Commands::default(),
+            audience_counts: AudienceCounts::default(),
             services,
             node,
         })

@@ -1,0 +1,64 @@
+//! Who would get a publication, a slice at a time: nothing is delivered.
+
+use touchline_protocol::publication::Tags;
+
+use super::delivery::DeliveryForm;
+use super::subscriber::WANTS_DELTA;
+use super::{Hub, LocalChannel};
+
+/// How far the subscribers of a channel have been visited.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AudienceCursor {
+    /// The group: 0 = the subscribers without a filter, then those of each filter.
+    group: usize,
+    /// The subscriber within the group.
+    position: usize,
+}
+
+impl Hub {
+    /// Calls `to` for about `most` subscribers from a cursor on, which moves: with a slot and the form in which the
+    /// subscriber would get a publication with these tags; `None` = its filter leaves the publication out. Deltas count
+    /// as whole publications. Returns whether there are more.
+    ///
+    /// Between two calls subscribers may come and go. One that stays is visited at most once; one that takes the place
+    /// of a subscriber that left may not be visited.
+    pub fn visit_audience(
+        &self,
+        channel: LocalChannel,
+        cursor: &mut AudienceCursor,
+        most: usize,
+        tags: &Tags,
+        mut to: impl FnMut(u32, Option<DeliveryForm>),
+    ) -> bool {
+        let audience = self.audience(channel);
+        let mut left = most;
+        loop {
+            let (members, fits) = match cursor.group.checked_sub(1) {
+                None => (&audience.members, true),
+                Some(index) => match audience.filtered.as_ref().and_then(|filtered| filtered.groups.get(index)) {
+                    None => return false,
+                    // A filter costs about as much as a subscriber.
+                    Some((filter, members)) => {
+                        left = left.saturating_sub(1);
+                        (members, filter.as_ref().is_some_and(|filter| filter.fits(tags)))
+                    }
+                },
+            };
+            let rest = members.get(cursor.position..).unwrap_or_default();
+            let taken = rest.len().min(left);
+            for member in &rest[..taken] {
+                let form = if member.slot & WANTS_DELTA == 0 { DeliveryForm::Plain } else { DeliveryForm::Whole };
+                to(member.slot(), fits.then_some(form));
+            }
+            left -= taken;
+            cursor.position += taken;
+            if taken < rest.len() {
+                return true;
+            }
+            *cursor = AudienceCursor { group: cursor.group + 1, position: 0 };
+            if left == 0 {
+                return true;
+            }
+        }
+    }
+}
