@@ -4,11 +4,10 @@
 //! to everybody. So it is no part of the publication's object, and no client sees it.
 
 use crate::encode::object::text;
+use crate::fact::NAME_LEN_MAX;
 
-/// Bytes of the user of an exclusion.
-pub const EXCLUDED_USER_LEN_MAX: usize = 4_096;
 // The length of a field, and the fields together, fit into 16 bits.
-const _: () = assert!(EXCLUDED_USER_LEN_MAX < u16::MAX as usize / 2);
+const _: () = assert!(NAME_LEN_MAX < u16::MAX as usize / 2);
 
 /// The field of the client in the head of a stored publication.
 const CLIENT: u8 = b'c';
@@ -22,7 +21,7 @@ const MEMBER: &[u8] = b",\"exclude\":[";
 pub struct Exclusion {
     /// A client id; empty = no client.
     pub client: Box<str>,
-    /// A user, of at most [`EXCLUDED_USER_LEN_MAX`] bytes, with all its connections; empty = no user.
+    /// A user, of at most [`NAME_LEN_MAX`] bytes, with all its connections; empty = no user.
     pub user: Box<str>,
 }
 
@@ -102,7 +101,8 @@ mod tests {
         fn an_exclusion_comes_back(client in ".{0,40}", user in ".{0,60}", payload in ".{0,40}") {
             let Some(exclusion) = Exclusion::of(&client, &user) else { return Ok(()) };
             prop_assert_eq!(Exclusion::of_head(&exclusion.head()), Some(exclusion.clone()));
-            for data in [serde_json::json!(payload), serde_json::json!([payload, client]), serde_json::json!({"exclude": [client, user]})] {
+            let member = serde_json::json!({"exclude": [client, user]});
+            for data in [serde_json::json!(payload), serde_json::json!([payload, client]), member] {
                 let object = format!("{{\"data\":{data}}}").into_bytes();
                 prop_assert_eq!(Exclusion::take_from(&object), None, "of a payload alone");
                 let put = exclusion.put_into(&object);

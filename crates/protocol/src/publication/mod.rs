@@ -16,6 +16,6 @@ pub(crate) mod transcode;
 
 pub use content::{ClientInfo, Content, LogPosition, Tags};
 pub use encoded::{Delta, Publication};
-pub use exclusion::{EXCLUDED_USER_LEN_MAX, Exclusion};
+pub use exclusion::Exclusion;
 pub use push::EncodedPush;
 pub use recovered::Recovered;

@@ -7,7 +7,8 @@ use touchline_engine::directory::client_from_text;
 use touchline_engine::request::Publish;
 use touchline_engine::{ChannelRequest, Response};
 use touchline_protocol::Error;
-use touchline_protocol::publication::{Content, EXCLUDED_USER_LEN_MAX, Exclusion, Tags};
+use touchline_protocol::fact::NAME_LEN_MAX;
+use touchline_protocol::publication::{Content, Exclusion, Tags};
 use touchline_protocol::stream::{Epoch, StreamPosition};
 
 use super::dry_run::Audience;
@@ -67,7 +68,7 @@ pub(crate) struct PublishRequest<'a> {
     pub(in crate::api) exclude_client: String,
     /// A user whose connections do not get the publication while it is delivered; empty = none.
     #[serde(deserialize_with = "nullable")]
-    #[schemars(length(max = EXCLUDED_USER_LEN_MAX))]
+    #[schemars(length(max = NAME_LEN_MAX))]
     pub(in crate::api) exclude_user: String,
     /// Publish nothing, and count who would get the publication: `audience`.
     #[serde(deserialize_with = "nullable")]
@@ -120,7 +121,7 @@ pub(crate) struct BroadcastRequest<'a> {
     pub(in crate::api) exclude_client: String,
     /// A user whose connections do not get the publication while it is delivered; empty = none.
     #[serde(deserialize_with = "nullable")]
-    #[schemars(length(max = EXCLUDED_USER_LEN_MAX))]
+    #[schemars(length(max = NAME_LEN_MAX))]
     pub(in crate::api) exclude_user: String,
 }
 
@@ -327,7 +328,7 @@ fn exclusion(client: &str, user: &str) -> Result<Option<Box<Exclusion>>, Operati
         return Err(OperationError::bad("exclude_client"));
     }
     plain("exclude_user", [user])?;
-    if user.len() > EXCLUDED_USER_LEN_MAX {
+    if user.len() > NAME_LEN_MAX {
         return Err(OperationError::bad("exclude_user"));
     }
     Ok(Exclusion::of(client, user).map(Box::new))
