@@ -10,8 +10,8 @@
 //! | … | `P`: the publication as a JSON object, with all its fields, known or not |
 //!
 //! The eight bytes are little-endian: of `P` when it was published, Unix milliseconds; of `C` the last offset that is
-//! removed. Behind them a field has a kind, its length in two bytes, and its contents: `c` is a client id and `u` a user
-//! that do not get the publication while it is delivered ([`Exclusion`]).
+//! removed. Behind them a field has a kind, its length in two bytes, and its contents: `c` is a client id and `u` a
+//! user that do not get the publication while it is delivered ([`Exclusion`]).
 //!
 //! ```
 //! use touchline_protocol::stored::{StoredPayload, decode, encode_publication};

@@ -3,8 +3,8 @@
 use touchline_protocol::publication::Tags;
 
 use super::delivery::DeliveryForm;
+use super::local::LocalSubscribers;
 use super::subscriber::WANTS_DELTA;
-use super::{Hub, LocalChannel};
 
 /// How far the subscribers of a channel have been visited.
 #[derive(Debug, Clone, Copy, Default)]
@@ -15,27 +15,20 @@ pub struct AudienceCursor {
     position: usize,
 }
 
-impl Hub {
-    /// Calls `to` for about `most` subscribers from a cursor on, which moves: with a slot and the form in which the
-    /// subscriber would get a publication with these tags; `None` = its filter leaves the publication out. Deltas count
-    /// as whole publications. Returns whether there are more.
-    ///
-    /// Between two calls subscribers may come and go. One that stays is visited at most once; one that takes the place
-    /// of a subscriber that left may not be visited.
-    pub fn visit_audience(
+impl LocalSubscribers {
+    /// See [`super::Hub::visit_audience`].
+    pub(super) fn visit_some(
         &self,
-        channel: LocalChannel,
         cursor: &mut AudienceCursor,
         most: usize,
         tags: &Tags,
         mut to: impl FnMut(u32, Option<DeliveryForm>),
     ) -> bool {
-        let audience = self.audience(channel);
         let mut left = most;
         loop {
             let (members, fits) = match cursor.group.checked_sub(1) {
-                None => (&audience.members, true),
-                Some(index) => match audience.filtered.as_ref().and_then(|filtered| filtered.groups.get(index)) {
+                None => (&self.members, true),
+                Some(index) => match self.filtered.as_ref().and_then(|filtered| filtered.groups.get(index)) {
                     None => return false,
                     // A filter costs about as much as a subscriber.
                     Some((filter, members)) => {

@@ -217,33 +217,26 @@ impl Hub {
         has_previous: bool,
         tags: impl FnOnce() -> Tags,
         is_left_out: impl Fn(u32) -> bool,
-        mut to: impl FnMut(u32, DeliveryForm),
+        to: impl FnMut(u32, DeliveryForm),
     ) {
-        let audience = self.audience_mut(channel);
-        let mut visit = |member: &mut ChannelSubscriber| {
-            if is_left_out(member.slot()) {
-                member.slot &= !HAS_LAST;
-                return;
-            }
-            let form = match member.slot & (WANTS_DELTA | HAS_LAST) {
-                0 | HAS_LAST => DeliveryForm::Plain,
-                WANTS_DELTA => DeliveryForm::Whole,
-                _ if has_previous => DeliveryForm::Delta,
-                _ => DeliveryForm::Whole,
-            };
-            if form == DeliveryForm::Whole {
-                member.slot |= HAS_LAST;
-            }
-            to(member.slot(), form);
-        };
-        audience.members.iter_mut().for_each(&mut visit);
-        let Some(filtered) = &mut audience.filtered else { return };
-        let tags = tags();
-        for (filter, members) in filtered.groups_mut() {
-            if filter.fits(&tags) {
-                members.iter_mut().for_each(&mut visit);
-            }
-        }
+        self.audience_mut(channel).for_each_recipient(has_previous, tags, is_left_out, to);
+    }
+
+    /// Calls `to` for about `most` subscribers from a cursor on, which moves: with a slot and the form in which the
+    /// subscriber would get a publication with these tags; `None` = its filter leaves the publication out. Deltas count
+    /// as whole publications. Returns whether there are more.
+    ///
+    /// Between two calls subscribers may come and go. One that stays is visited at most once; one that takes the place
+    /// of a subscriber that left may not be visited.
+    pub fn visit_audience(
+        &self,
+        channel: LocalChannel,
+        cursor: &mut AudienceCursor,
+        most: usize,
+        tags: &Tags,
+        to: impl FnMut(u32, Option<DeliveryForm>),
+    ) -> bool {
+        self.audience(channel).visit_some(cursor, most, tags, to)
     }
 
     /// The slots of the subscribers that want join and leave events.

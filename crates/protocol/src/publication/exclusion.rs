@@ -4,10 +4,6 @@
 //! to everybody. So it is no part of the publication's object, and no client sees it.
 
 use crate::encode::object::text;
-use crate::fact::NAME_LEN_MAX;
-
-// The length of a field, and the fields together, fit into 16 bits.
-const _: () = assert!(NAME_LEN_MAX < u16::MAX as usize / 2);
 
 /// The field of the client in the head of a stored publication.
 const CLIENT: u8 = b'c';
@@ -21,7 +17,7 @@ const MEMBER: &[u8] = b",\"exclude\":[";
 pub struct Exclusion {
     /// A client id; empty = no client.
     pub client: Box<str>,
-    /// A user, of at most [`NAME_LEN_MAX`] bytes, with all its connections; empty = no user.
+    /// A user, of at most [`crate::fact::NAME_LEN_MAX`] bytes, with all its connections; empty = no user.
     pub user: Box<str>,
 }
 

@@ -53,7 +53,7 @@ pub(crate) trait Operation {
     /// One of [`Self::ERRORS`], or of the common ones.
     async fn run<'a>(node: &'a Node, request: Self::Request<'a>) -> Result<Self::Reply, OperationError>;
 
-    /// Whether the answers of all nodes become one, although [`Self::SCOPE`] does not say so: it depends on the request.
+    /// Whether the answers of all nodes become one, although [`Self::SCOPE`] does not say so.
     fn is_gathered(_request: &Self::Request<'_>) -> bool {
         false
     }

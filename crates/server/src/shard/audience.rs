@@ -1,63 +1,41 @@
 //! Counts who would get a publication, some subscribers in each turn: deliveries do not wait.
 
-use std::collections::VecDeque;
-
-use touchline_engine::hub::{AudienceCursor, DeliveryForm};
+use touchline_engine::hub::DeliveryForm;
+use touchline_protocol::Error;
 use touchline_protocol::message::Encoding;
-use touchline_protocol::publication::{Delta, Tags};
-use touchline_protocol::{Error, Wire};
+use touchline_protocol::publication::Delta;
 
 use super::excluded::ExcludedSlots;
 use super::state::Shard;
-use crate::runtime::audience::{AudienceQuestion, NodeAudience};
+use super::stepwise::AudienceCount;
+use crate::runtime::audience::AudienceQuestion;
 
 /// Subscribers that are counted in one turn.
 const COUNTED_IN_TURN: usize = 1_024;
 /// Questions that wait at a shard.
 const AUDIENCE_QUESTIONS_MAX: usize = 64;
 
-/// The questions of a shard, in the order in which they came.
-#[derive(Default)]
-pub(super) struct AudienceCounts(VecDeque<AudienceCount>);
-
-impl AudienceCounts {
-    /// Whether there is one.
-    pub(super) fn is_any(&self) -> bool {
-        !self.0.is_empty()
-    }
-}
-
-/// A question that is being answered.
-struct AudienceCount {
-    question: AudienceQuestion,
-    tags: Tags,
-    cursor: AudienceCursor,
-    so_far: NodeAudience,
-    /// How many bytes the publication has in each form that somebody gets.
-    lengths: Vec<((Wire, DeliveryForm), u64)>,
-}
-
 impl Shard {
     /// Takes a question, which is answered in later turns.
     pub(super) fn begin_audience(&mut self, question: AudienceQuestion) {
-        if self.audience_counts.0.len() >= AUDIENCE_QUESTIONS_MAX {
+        if self.stepwise.audience_counts.0.len() >= AUDIENCE_QUESTIONS_MAX {
             let _ = question.reply.send(Err(Error::TOO_MANY_REQUESTS));
             return;
         }
         let tags = question.publication.tags();
         let (cursor, so_far, lengths) = Default::default();
-        self.audience_counts.0.push_back(AudienceCount { question, tags, cursor, so_far, lengths });
+        self.stepwise.audience_counts.0.push_back(AudienceCount { question, tags, cursor, so_far, lengths });
     }
 
     /// Counts some subscribers for the oldest question, and answers it if there are no more.
     pub(super) fn continue_audience(&mut self) {
-        let Some(mut count) = self.audience_counts.0.pop_front() else { return };
+        let Some(mut count) = self.stepwise.audience_counts.0.pop_front() else { return };
         if count.question.reply.is_closed() {
             return;
         }
         let mut has_more = false;
         if self.isolated(|shard| has_more = shard.count_some(&mut count)) && has_more {
-            self.audience_counts.0.push_front(count);
+            self.stepwise.audience_counts.0.push_front(count);
         } else {
             let _ = count.question.reply.send(Ok(count.so_far));
         }

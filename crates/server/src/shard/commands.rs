@@ -1,65 +1,16 @@
 //! Commands of the server API for some connections: so many connections in a turn, and where the command has a rate so
 //! many in a second.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
 use touchline_engine::directory::message_of_backend;
 use touchline_protocol::Error;
 
 use super::state::{Shard, take_one};
+use super::stepwise::CommandUnderWay;
 use crate::runtime::mailbox::{ConnectionAction, ConnectionCommand, Selection};
 use crate::runtime::pacer::Pacer;
 use crate::runtime::registry_mailbox::route;
-
-/// Connections that commands reach in one turn.
-const COMMANDED_IN_TURN: usize = 256;
-
-/// The commands of a shard that are under way.
-#[derive(Default)]
-pub(super) struct Commands {
-    under_way: VecDeque<CommandUnderWay>,
-    /// Whether some of them may go on in the next turn; else they wait for the next tick.
-    is_due: bool,
-    /// Connections that commands may still reach in this turn.
-    left: usize,
-}
-
-impl Commands {
-    /// Whether there is work for the next turn.
-    pub(super) fn is_due(&self) -> bool {
-        self.is_due
-    }
-
-    /// A turn begins.
-    pub(super) fn begin_turn(&mut self) {
-        self.left = COMMANDED_IN_TURN;
-    }
-
-    /// A tick has come, which may be the turn of some connections.
-    pub(super) fn tick(&mut self) {
-        self.is_due |= !self.under_way.is_empty();
-    }
-
-    /// Ends the commands that have a rate.
-    pub(super) fn end_paced(&mut self) {
-        self.under_way.retain(|command| command.pacer.is_none());
-    }
-}
-
-/// A command that has not reached all its connections.
-struct CommandUnderWay {
-    /// Slots, and the generations that they had when the command came; the next one is the last.
-    targets: Vec<(u32, u32)>,
-    action: Arc<ConnectionAction>,
-    /// The rate; None = it goes on in each turn.
-    pacer: Option<Arc<Pacer>>,
-    /// Takes the outcome; None = it has been told already.
-    reply: Option<oneshot::Sender<Result<u64, Error>>>,
-    reached: u64,
-    result: Result<(), Error>,
-}
 
 impl Shard {
     /// Begins a command. As much of it as this turn has room for is carried out at once.
@@ -81,18 +32,18 @@ impl Shard {
 
     /// Goes on with the commands that are under way.
     pub(super) fn continue_commands(&mut self) {
-        if !self.commands.is_due {
+        if !self.stepwise.commands.is_due {
             return;
         }
-        for _ in 0..self.commands.under_way.len() {
-            let Some(command) = self.commands.under_way.pop_front() else { break };
+        for _ in 0..self.stepwise.commands.under_way.len() {
+            let Some(command) = self.stepwise.commands.under_way.pop_front() else { break };
             self.go_on_with(command);
         }
         self.note_due_commands();
     }
 
     fn note_due_commands(&mut self) {
-        let commands = &mut self.commands;
+        let commands = &mut self.stepwise.commands;
         let is_unpaced = |command: &CommandUnderWay| command.pacer.is_none();
         let has_been_cut = commands.left == 0 && !commands.under_way.is_empty();
         commands.is_due = has_been_cut || commands.under_way.iter().any(is_unpaced);
@@ -107,10 +58,10 @@ impl Shard {
                 continue;
             }
             let has_turn = |pacer: &Arc<Pacer>| pacer.admits(self.now_us);
-            if self.commands.left == 0 || !command.pacer.as_ref().is_none_or(has_turn) {
-                return self.commands.under_way.push_back(command);
+            if self.stepwise.commands.left == 0 || !command.pacer.as_ref().is_none_or(has_turn) {
+                return self.stepwise.commands.under_way.push_back(command);
             }
-            take_one(&mut self.commands.left);
+            take_one(&mut self.stepwise.commands.left);
             command.targets.pop();
             command.reached += 1;
             let mut done = Ok(());

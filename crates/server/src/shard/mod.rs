@@ -29,6 +29,7 @@ mod read;
 mod room;
 pub(crate) mod services;
 pub(crate) mod state;
+mod stepwise;
 mod turn;
 mod unauthenticated;
 mod users;

@@ -128,8 +128,8 @@ impl Shard {
             || !self.sliced.is_empty()
             || self.has_ready_listener()
             || self.ban_sweep.next.is_some()
-            || self.commands.is_due()
-            || self.audience_counts.is_any()
+            || self.stepwise.commands.is_due()
+            || self.stepwise.audience_counts.is_any()
     }
 
     fn begin_turn(&mut self) {
@@ -137,7 +137,7 @@ impl Shard {
         self.now_ms = self.node.clock.unix_ms(self.now_us);
         self.inline_runs_left = INLINE_RUNS_PER_TURN_MAX;
         self.made = 0;
-        self.commands.begin_turn();
+        self.stepwise.commands.begin_turn();
     }
 
     fn serve_mailbox(&mut self) {
@@ -241,7 +241,7 @@ impl Shard {
                 let slots: Vec<u32> = self.connections.slots().collect();
                 let each_tick = slots.len().div_ceil((over_ms / TICK_MS).max(1) as usize).max(1);
                 let patient_until_us = self.now_us.saturating_add(patience_ms * 1_000);
-                self.commands.end_paced();
+                self.stepwise.commands.end_paced();
                 self.drain = Some(Drain { slots, each_tick, patient_until_us, done: Some(done) });
             }
         }
@@ -284,7 +284,7 @@ impl Shard {
         self.drain_some();
         self.continue_probe();
         self.begin_sweep();
-        self.commands.tick();
+        self.stepwise.commands.tick();
         self.relieve_http();
         let now_ms = self.now_ms;
         if let Some((minute_stats, mut audience)) = self.minute_stats() {

@@ -22,6 +22,9 @@ use crate::node::Node;
 /// Channels that one broadcast reaches.
 const CHANNELS_MAX: usize = 10_000;
 
+// A user that is left out fits into the head of a stored publication.
+const _: () = assert!(NAME_LEN_MAX < u16::MAX as usize / 2);
+
 /// The fields of a payload.
 const PAYLOAD: (&str, &str) = ("data", "b64data");
 
