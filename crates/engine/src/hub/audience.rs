@@ -38,12 +38,13 @@ impl LocalSubscribers {
                 },
             };
             let rest = members.get(cursor.position..).unwrap_or_default();
-            let taken = rest.len().min(left);
+            // One at least: the filter may have taken the last unit.
+            let taken = rest.len().min(left.max(1));
             for member in &rest[..taken] {
                 let form = if member.slot & WANTS_DELTA == 0 { DeliveryForm::Plain } else { DeliveryForm::Whole };
                 to(member.slot(), fits.then_some(form));
             }
-            left -= taken;
+            left = left.saturating_sub(taken);
             cursor.position += taken;
             if taken < rest.len() {
                 return true;
