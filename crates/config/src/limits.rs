@@ -156,7 +156,7 @@ pub(crate) const NO_LIMITS: &[&str] = &[
 #[rustfmt::skip] // a table: one row each
 pub(crate) const FIXED: &[Fixed] = &[
     fixed("protocol/src/data.rs", "DEPTH_MAX", "Nesting of a payload", "error 107, or 3501"),
-    fixed("protocol/src/fact.rs", "NAME_LEN_MAX", "Bytes of a user or of the id of a token in a ban", "error 107"),
+    fixed("protocol/src/fact.rs", "NAME_LEN_MAX", "Bytes of a user or of the id of a token in a ban, and of `exclude_user`", "error 107"),
     fixed("protocol/src/fact.rs", "AGE_MAX", "Age of what a node knows of the bans; an older node is cut off", "as `security.when_cut_off` says"),
     fixed("protocol/src/filter.rs", "DEPTH_MAX", "Nesting of a tag filter", "error 107"),
     fixed("protocol/src/websocket/head.rs", "CONTROL_MAX", "Bytes of a WebSocket control frame (RFC 6455)", "1002"),
@@ -164,6 +164,10 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("server/src/net/headers.rs", "HEADERS_MAX", "Header fields of a request", "431"),
     fixed("server/src/transport/http/http2.rs", "STREAMS_MAX", "Streams of an HTTP/2 connection at a time", "REFUSED_STREAM"),
     fixed("server/src/api/grpc/reflection.rs", "MESSAGE_MAX", "Bytes of a request to the services of health and reflection", "the status OUT_OF_RANGE"),
+    fixed("server/src/api/targets.rs", "USERS_MAX", "Users that one command to connections names", "error 107"),
+    fixed("server/src/runtime/pacer.rs", "PACE_MAX", "Connections a second that a command with a rate reaches on a node", "error 107"),
+    fixed("server/src/runtime/pacer.rs", "PACED_REQUESTS_MAX", "Commands with a rate that a node has under way", "error 111"),
+    fixed("server/src/shard/audience.rs", "AUDIENCE_QUESTIONS_MAX", "Requests with `dry_run` that wait at a shard", "error 111"),
     fixed("config/src/settings/transports.rs", "BODY_MAX", "Bytes of a request that opens a stream or brings commands, where its key is 0", SERVED_413),
     fixed("engine/src/session/lines.rs", "MISTAKES_MAX", "Lines that are no commands; a hundred commands make up for one", "error 4013 each, then 3509"),
     fixed("engine/src/session/hook_state.rs", "HELD_SIZE_MAX", "Bytes of commands of a connection that wait behind a hook", "nothing: the next ones wait too"),

@@ -37,7 +37,7 @@ use crate::runtime::connected_users::ConnectedUsers;
 use crate::runtime::here::here;
 use crate::runtime::hook_mailbox::{HookMailbox, HookMessage};
 use crate::runtime::limit_tables::LimitTables;
-use crate::runtime::mailbox::{ClientCommand, Inspection, Message, UserAction, UserCommand};
+use crate::runtime::mailbox::{ClientCommand, Inspection, Message};
 use crate::runtime::memory;
 use crate::runtime::metrics::{NodeCollector, ShardMetrics};
 use crate::runtime::refusals::{RefusalLine, RefusalLog};
@@ -96,6 +96,8 @@ pub(crate) struct Node {
     registry_metrics: Mutex<Arc<RegistryMetrics>>,
     /// Counts the connected users.
     pub(crate) users: Arc<ConnectedUsers>,
+    /// How many requests with a rate are under way.
+    pub(crate) paced: Arc<AtomicUsize>,
     /// The mailbox of the thread that asks backends; None = no hook is switched on.
     pub(crate) hooks: Option<HookMailbox>,
     /// Header fields of clients' requests that backends are sent.
@@ -155,6 +157,7 @@ impl Node {
             buffer_slice,
             buffer_scarce: scarce_from(buffer_slice),
             users: Arc::new(ConnectedUsers::new(shards.len())),
+            paced: Arc::default(),
             proxies,
             origins,
             admission: AdmissionControl::default(),
@@ -437,6 +440,14 @@ impl Node {
         peers > self.peers.swap(peers, Relaxed)
     }
 
+    /// The ids of the other nodes in sight but those that have answered, in order.
+    pub(crate) fn silent_peers(&self, has_answered: impl Fn(&str) -> bool) -> Vec<String> {
+        let known = self.peer_ids.read().unwrap_or_else(PoisonError::into_inner);
+        let mut silent: Vec<String> = known.iter().filter(|id| !has_answered(id)).map(|id| id.to_string()).collect();
+        silent.sort_unstable();
+        silent
+    }
+
     /// Whether this node sees another node of this id.
     pub(crate) fn knows_peer(&self, id: &str) -> bool {
         self.peer_ids.read().unwrap_or_else(PoisonError::into_inner).contains(id)
@@ -452,25 +463,6 @@ impl Node {
     fn is_scarce(&self) -> bool {
         let buffered = |shard: &ShardHandle| shard.metrics.buffered_bytes.get() as usize + shard.http_buffered();
         self.shards.iter().map(buffered).sum::<usize>() >= self.buffer_scarce * self.shards.len()
-    }
-
-    /// Runs a command for the connections of a user, on every shard. `client`: only this client id; empty = all.
-    ///
-    /// # Errors
-    /// The first error of a shard.
-    pub(crate) async fn command_user(&self, user: &str, client: &str, action: UserAction) -> Result<(), Error> {
-        let mut replies = Vec::with_capacity(self.shards.len());
-        for shard in 0..self.shards.len() {
-            let (sender, reply) = oneshot::channel();
-            let command =
-                UserCommand { user: user.into(), client: client.into(), action: action.clone(), reply: sender };
-            self.send(shard as ShardId, Message::User(Box::new(command)));
-            replies.push(reply);
-        }
-        for reply in replies {
-            reply.await.unwrap_or(Err(Error::INTERNAL))?;
-        }
-        Ok(())
     }
 
     /// Asks every shard the same question, and returns the replies in the order of the shards; a shard that has ended

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use touchline_protocol::publication::Exclusion;
 use touchline_protocol::stored::{self, Unreadable};
 use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset, Retention, RunId};
 
@@ -134,6 +135,10 @@ pub struct DurablePublication {
 impl DurablePublication {
     /// The payload of a publication, out of what a store keeps of it.
     pub fn payload(time_ms: u64, object: &[u8]) -> Bytes {
+        if let Some((object, exclusion)) = Exclusion::take_from(object) {
+            let write = |out: &mut Vec<u8>| out.extend_from_slice(&object);
+            return stored::encode_excluding(&exclusion, time_ms, object.len(), write).into();
+        }
         stored::encode_publication(time_ms, object.len(), |out| out.extend_from_slice(object)).into()
     }
 }

@@ -169,7 +169,11 @@ impl Channels {
         now_ms: u64,
     ) -> Submitted {
         let size = publish.content.data.len() + OBJECT_OVERHEAD;
-        let payload = stored::encode_publication(now_ms, size, |out| encode::publication(out, &publish.content, None));
+        let write = |out: &mut Vec<u8>| encode::publication(out, &publish.content, None);
+        let payload = match &publish.exclusion {
+            None => stored::encode_publication(now_ms, size, write),
+            Some(exclusion) => stored::encode_excluding(exclusion, now_ms, size, write),
+        };
         let key = publish.idempotency_key.clone();
         if options.has_history() && !publish.skip_history {
             if backend == LogBackend::Cluster {
@@ -402,7 +406,7 @@ impl Channels {
         let Some(known) = self.table.get_mut(channel) else { return };
         match stored::decode(payload) {
             Ok(StoredPayload::Publication { object, .. }) => {
-                let publication = Publication::wrap(channel, object, None);
+                let publication = Publication::wrap(channel, object, None).excluding(stored::exclusion(payload));
                 deliver_publication(&mut self.outgoing, known, Arc::new(publication));
             }
             Ok(StoredPayload::Clear(_)) => known.log.iter_mut().for_each(|log| log.ring.clear()),

@@ -23,6 +23,10 @@ pub(super) struct BroadcastMessage<'a> {
     pub(super) params: Option<&'a RawValue>,
 }
 
+/// Stands behind the name of an operation whose request is gathered. A node that does not know such requests refuses
+/// the name, so it never takes the request for another one.
+pub(super) const GATHERED: &str = ".gathered";
+
 /// Bytes around the parameters of an operation in a message between nodes.
 const BROADCAST_OVERHEAD: usize = 64;
 
@@ -70,7 +74,8 @@ pub(super) async fn run_everywhere<'a, O: Operation>(
     object: &mut ObjectWriter<'_>,
     key: &str,
 ) -> Result<(), OperationError> {
-    let may_go_out = matches!(O::SCOPE, OperationScope::Broadcast | OperationScope::ClientNode);
+    let is_gathered = O::is_gathered(&request);
+    let may_go_out = is_gathered || matches!(O::SCOPE, OperationScope::Broadcast | OperationScope::ClientNode);
     // An operation that is too large to be sent to the other nodes is not run here either.
     if may_go_out && node.is_too_large(params.len() + BROADCAST_OVERHEAD) {
         return Err(Error::BAD_REQUEST.into());
@@ -85,8 +90,14 @@ pub(super) async fn run_everywhere<'a, O: Operation>(
         (outcome, _) => outcome?,
     };
     match (O::SCOPE, &node.cluster) {
+        (_, Some(_)) if is_gathered => {
+            let name = [O::NAME, GATHERED].concat();
+            Box::pin(merge_others::<O>(node, broadcast_message(&name, O::SINCE, params), &mut reply)).await;
+        }
         (OperationScope::Broadcast, Some(cluster)) => cluster.broadcast(broadcast_message(O::NAME, O::SINCE, params)),
-        (OperationScope::Gather, Some(_)) => Box::pin(merge_others::<O>(node, params, &mut reply)).await,
+        (OperationScope::Gather, Some(_)) => {
+            Box::pin(merge_others::<O>(node, broadcast_message(O::NAME, O::SINCE, params), &mut reply)).await;
+        }
         _ => {}
     }
     reply.write(object.key(key));
@@ -108,10 +119,11 @@ pub(super) async fn run_here<'a, O: Operation>(
 }
 
 /// Adds the results of all other nodes that answer in time to the one of this node.
-async fn merge_others<O: Operation>(node: &Node, params: &[u8], reply: &mut O::Reply) {
-    let (answers, _) = node.gather(broadcast_message(O::NAME, O::SINCE, params), |_| false).await;
+async fn merge_others<O: Operation>(node: &Node, message: Vec<u8>, reply: &mut O::Reply) {
+    let (answers, _) = node.gather(message, |_| false).await;
     let results: Vec<&RawValue> = answers.iter().filter_map(result).collect();
     O::merge(reply, &results);
+    O::name_missing(reply, node);
 }
 
 fn result(answer: &Bytes) -> Option<&RawValue> {

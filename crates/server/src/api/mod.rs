@@ -31,6 +31,7 @@ mod serve;
 pub(crate) mod services;
 mod shapes;
 mod table;
+mod targets;
 mod version;
 
 use std::pin::Pin;

@@ -53,9 +53,17 @@ pub(crate) trait Operation {
     /// One of [`Self::ERRORS`], or of the common ones.
     async fn run<'a>(node: &'a Node, request: Self::Request<'a>) -> Result<Self::Reply, OperationError>;
 
+    /// Whether the answers of all nodes become one, although [`Self::SCOPE`] does not say so.
+    fn is_gathered(_request: &Self::Request<'_>) -> bool {
+        false
+    }
+
     /// Adds the results of other nodes, each the JSON of a result, to the one of this node. Only an operation whose
-    /// scope is [`OperationScope::Gather`] is asked to.
+    /// scope is [`OperationScope::Gather`] is asked to, or one whose request is gathered.
     fn merge(_reply: &mut Self::Reply, _others: &[&RawValue]) {}
+
+    /// Names the nodes whose part is missing in the merged result, if it has a place for that.
+    fn name_missing(_reply: &mut Self::Reply, _node: &Node) {}
 
     /// The names of the request's fields.
     fn request_fields() -> Vec<&'static str> {

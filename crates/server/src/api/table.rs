@@ -29,10 +29,11 @@ use super::operations::presence::{PresenceOperation, PresenceStatsOperation};
 use super::operations::publish::{BroadcastOperation, PublishOperation};
 use super::operations::registry::{
     CallOperation, ChangesOperation, CountOperation, GroupsOperation, JoinOperation, LeaveOperation, LookupOperation,
-    MemberOperation, MembersOperation, MultiCallOperation, NamesOperation, RegisterOperation, SendOperation,
-    UnregisterOperation, UpdateMetaOperation,
+    MemberOperation, MembersOperation, MultiCallOperation, NamesOperation, RegisterOperation, UnregisterOperation,
+    UpdateMetaOperation,
 };
 use super::operations::rpc::RpcOperation;
+use super::operations::send::SendOperation;
 use super::operations::stats::{StatsAudienceOperation, StatsEventsOperation, StatsTopOperation};
 use super::params::object;
 use super::version::NEWEST;

@@ -1,5 +1,6 @@
 //! What every thread of a node uses: mailboxes, handles of shards, clock, metrics, random numbers.
 
+pub(crate) mod audience;
 pub(crate) mod ban_metrics;
 pub(crate) mod clock;
 pub(crate) mod connected_users;
@@ -14,6 +15,7 @@ pub(crate) mod mailbox;
 pub(crate) mod memory;
 pub(crate) mod meters;
 pub(crate) mod metrics;
+pub(crate) mod pacer;
 pub(crate) mod poller;
 pub(crate) mod process;
 pub(crate) mod programs;

@@ -7,12 +7,15 @@
 
 mod accept;
 pub(crate) mod acceptor;
+mod audience;
 mod backends;
 mod bans;
 mod budget;
+mod commands;
 mod connections;
 mod deliver;
 mod due;
+mod excluded;
 mod hooks;
 mod input;
 mod inspect;
@@ -26,6 +29,7 @@ mod read;
 mod room;
 pub(crate) mod services;
 pub(crate) mod state;
+mod stepwise;
 mod turn;
 mod unauthenticated;
 mod users;

@@ -17,6 +17,7 @@ use super::connections::Connections;
 use super::minute_stats::{Audience, MinuteStats};
 use super::outbox::Outbox;
 use super::services::Services;
+use super::stepwise::StepwiseWork;
 use super::unauthenticated::Unauthenticated;
 use super::users::Users;
 use super::waiting::WaitingRequests;
@@ -95,6 +96,7 @@ pub(crate) struct Shard {
     /// A probe of all connections that is under way.
     pub(super) probe_progress: Option<ProbeProgress>,
     pub(super) ban_sweep: BanSweep,
+    pub(super) stepwise: StepwiseWork,
 }
 
 /// A drain under way: the shard disconnects some connections at each tick.
@@ -152,8 +154,7 @@ impl Shard {
             0 => usize::MAX,
             limit => limit.div_ceil(node.shards.len()),
         };
-        let part = || Arc::from(format!("{}/{id}", node.id));
-        let minute_stats = node.stats().map(|_| Box::new(MinuteStats::new(part(), now_ms)));
+        let minute_stats = node.stats().map(|_| Box::new(MinuteStats::new(format!("{}/{id}", node.id).into(), now_ms)));
         let mut hub = Hub::new(hash_seed);
         let channels = if minute_stats.is_some() {
             hub.note_leavers();
@@ -196,6 +197,7 @@ impl Shard {
             drain: None,
             probe_progress: None,
             ban_sweep: BanSweep::default(),
+            stepwise: StepwiseWork::default(),
             services,
             node,
         })

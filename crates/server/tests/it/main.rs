@@ -8,9 +8,11 @@ mod backend;
 mod bad_input;
 mod bans;
 mod bans_of_nodes;
+mod commands;
 mod drain;
 mod edge;
 mod embedding;
+mod exclusion;
 mod generated;
 #[cfg(feature = "grpc")]
 mod grpc;

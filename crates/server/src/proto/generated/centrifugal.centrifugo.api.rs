@@ -161,9 +161,21 @@ pub struct PublishRequest {
     #[prost(uint64, tag = "100")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub expires_in: u64,
+    /// A client that does not get the publication while it is delivered; empty = none.
+    #[prost(string, tag = "101")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub exclude_client: ::prost::alloc::string::String,
+    /// A user whose connections do not get the publication while it is delivered; empty = none.
+    #[prost(string, tag = "102")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub exclude_user: ::prost::alloc::string::String,
+    /// Publish nothing, and count who would get the publication.
+    #[prost(bool, tag = "103")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub dry_run: bool,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PublishResponse {
     #[prost(message, optional, tag = "1")]
     pub error: ::core::option::Option<Error>,
@@ -171,12 +183,49 @@ pub struct PublishResponse {
     pub result: ::core::option::Option<PublishResult>,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PublishResult {
     #[prost(uint64, tag = "1")]
     pub offset: u64,
     #[prost(string, tag = "2")]
     pub epoch: ::prost::alloc::string::String,
+    /// Of a request with `dry_run`.
+    #[prost(message, optional, tag = "100")]
+    pub audience: ::core::option::Option<Audience>,
+}
+/// Who would get a publication.
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Audience {
+    /// By node.
+    #[prost(btree_map = "string, message", tag = "1")]
+    pub nodes: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, NodeAudience>,
+    /// Nodes that have not answered in time, have refused, or are of an earlier version.
+    #[prost(string, repeated, tag = "2")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// Who would get a publication, of one node.
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NodeAudience {
+    /// Subscribers that would get it.
+    #[prost(uint64, tag = "1")]
+    pub clients: u64,
+    /// Bytes that would be sent to them.
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    /// Of these bytes those to clients that get JSON.
+    #[prost(uint64, tag = "3")]
+    pub json_bytes: u64,
+    /// Of these bytes those to clients that get Protobuf.
+    #[prost(uint64, tag = "4")]
+    pub protobuf_bytes: u64,
+    /// Subscribers whose filter leaves it out.
+    #[prost(uint64, tag = "5")]
+    pub filtered: u64,
+    /// Subscribers that `exclude_client` or `exclude_user` leaves out.
+    #[prost(uint64, tag = "6")]
+    pub excluded: u64,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -214,6 +263,14 @@ pub struct BroadcastRequest {
     #[prost(uint64, tag = "100")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub expires_in: u64,
+    /// A client that does not get the publication while it is delivered; empty = none.
+    #[prost(string, tag = "101")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub exclude_client: ::prost::alloc::string::String,
+    /// A user whose connections do not get the publication while it is delivered; empty = none.
+    #[prost(string, tag = "102")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub exclude_user: ::prost::alloc::string::String,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -267,9 +324,17 @@ pub struct SubscribeRequest {
     #[prost(string, tag = "11")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub session: ::prost::alloc::string::String,
+    /// Several users, 1,000 at most, in place of `user`. An empty `user` beside `client` or `session` is whoever the user is.
+    #[prost(string, repeated, tag = "100")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub users: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Connections a second on each node; 0 = at once. With it the answer comes before the work is done.
+    #[prost(uint32, tag = "101")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub rate: u32,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SubscribeResponse {
     #[prost(message, optional, tag = "1")]
     pub error: ::core::option::Option<Error>,
@@ -302,8 +367,17 @@ pub struct SubscribeOptionOverride {
     pub force_push_join_leave: ::core::option::Option<BoolValue>,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SubscribeResult {
+    /// Connections on all nodes that have answered; 0 for a request that names one user and has no rate.
+    #[prost(uint64, tag = "100")]
+    pub connections: u64,
+    /// The connections of each node that has answered.
+    #[prost(btree_map = "string, uint64", tag = "101")]
+    pub nodes: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, u64>,
+    /// Nodes that have not answered in time, have refused, or are of an earlier version.
+    #[prost(string, repeated, tag = "102")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -320,9 +394,17 @@ pub struct UnsubscribeRequest {
     #[prost(string, tag = "4")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub session: ::prost::alloc::string::String,
+    /// Several users, 1,000 at most, in place of `user`. An empty `user` beside `client` or `session` is whoever the user is.
+    #[prost(string, repeated, tag = "100")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub users: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Connections a second on each node; 0 = at once. With it the answer comes before the work is done.
+    #[prost(uint32, tag = "101")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub rate: u32,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct UnsubscribeResponse {
     #[prost(message, optional, tag = "1")]
     pub error: ::core::option::Option<Error>,
@@ -330,8 +412,17 @@ pub struct UnsubscribeResponse {
     pub result: ::core::option::Option<UnsubscribeResult>,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct UnsubscribeResult {
+    /// Connections on all nodes that have answered; 0 for a request that names one user and has no rate.
+    #[prost(uint64, tag = "100")]
+    pub connections: u64,
+    /// The connections of each node that has answered.
+    #[prost(btree_map = "string, uint64", tag = "101")]
+    pub nodes: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, u64>,
+    /// Nodes that have not answered in time, have refused, or are of an earlier version.
+    #[prost(string, repeated, tag = "102")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -361,9 +452,17 @@ pub struct DisconnectRequest {
     #[prost(string, tag = "5")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub session: ::prost::alloc::string::String,
+    /// Several users, 1,000 at most, in place of `user`. An empty `user` beside `client` or `session` is whoever the user is.
+    #[prost(string, repeated, tag = "100")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub users: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Connections a second on each node; 0 = at once. With it the answer comes before the work is done.
+    #[prost(uint32, tag = "101")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub rate: u32,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DisconnectResponse {
     #[prost(message, optional, tag = "1")]
     pub error: ::core::option::Option<Error>,
@@ -371,8 +470,17 @@ pub struct DisconnectResponse {
     pub result: ::core::option::Option<DisconnectResult>,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DisconnectResult {
+    /// Connections on all nodes that have answered; 0 for a request that names one user and has no rate.
+    #[prost(uint64, tag = "100")]
+    pub connections: u64,
+    /// The connections of each node that has answered.
+    #[prost(btree_map = "string, uint64", tag = "101")]
+    pub nodes: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, u64>,
+    /// Nodes that have not answered in time, have refused, or are of an earlier version.
+    #[prost(string, repeated, tag = "102")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -585,9 +693,17 @@ pub struct RefreshRequest {
     #[prost(string, tag = "6")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub session: ::prost::alloc::string::String,
+    /// Several users, 1,000 at most, in place of `user`. An empty `user` beside `client` or `session` is whoever the user is.
+    #[prost(string, repeated, tag = "100")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub users: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Connections a second on each node; 0 = at once. With it the answer comes before the work is done.
+    #[prost(uint32, tag = "101")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub rate: u32,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RefreshResponse {
     #[prost(message, optional, tag = "1")]
     pub error: ::core::option::Option<Error>,
@@ -595,8 +711,17 @@ pub struct RefreshResponse {
     pub result: ::core::option::Option<RefreshResult>,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RefreshResult {
+    /// Connections on all nodes that have answered; 0 for a request that names one user and has no rate.
+    #[prost(uint64, tag = "100")]
+    pub connections: u64,
+    /// The connections of each node that has answered.
+    #[prost(btree_map = "string, uint64", tag = "101")]
+    pub nodes: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, u64>,
+    /// Nodes that have not answered in time, have refused, or are of an earlier version.
+    #[prost(string, repeated, tag = "102")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
 #[derive(Clone, PartialEq, ::prost::Message)]
