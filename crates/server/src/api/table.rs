@@ -20,6 +20,7 @@ use super::operations::channel_directory::{
     ChannelGetOperation, ChannelRemoveOperation, ChannelSetOperation, ChannelsSearchOperation, ChannelsSimilarOperation,
 };
 use super::operations::channels::ChannelsOperation;
+use super::operations::connected::ConnectionsOperation;
 use super::operations::connections::{
     ClientUserOperation, DisconnectOperation, RefreshOperation, SubscribeOperation, UnsubscribeOperation,
 };
@@ -34,6 +35,7 @@ use super::operations::registry::{
 };
 use super::operations::rpc::RpcOperation;
 use super::operations::stats::{StatsAudienceOperation, StatsEventsOperation, StatsTopOperation};
+use super::operations::user_status::GetUserStatusOperation;
 use super::params::object;
 use super::version::NEWEST;
 use crate::auth::ApiRights;
@@ -207,6 +209,8 @@ operations! {
     DisconnectOperation boxed,
     RefreshOperation boxed,
     ClientUserOperation boxed,
+    ConnectionsOperation boxed,
+    GetUserStatusOperation boxed,
     BlockUserOperation boxed,
     UnblockUserOperation boxed,
     RevokeTokenOperation boxed,
@@ -274,6 +278,8 @@ const GROUPS: &[(&str, &[&str])] = &[
             "channels",
             "info",
             "client_user",
+            "connections",
+            "get_user_status",
             "lookup",
             "names",
             "count",
@@ -289,7 +295,10 @@ const GROUPS: &[(&str, &[&str])] = &[
             "stats_events",
         ],
     ),
-    ("@connections", &["subscribe", "unsubscribe", "disconnect", "refresh", "client_user"]),
+    (
+        "@connections",
+        &["subscribe", "unsubscribe", "disconnect", "refresh", "client_user", "connections", "get_user_status"],
+    ),
     (
         "@registry",
         &[

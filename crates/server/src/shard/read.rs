@@ -105,6 +105,11 @@ impl Shard {
         if self.node.session.limits.as_ref().is_some_and(RateLimits::need_addresses) {
             session.set_address(negotiated.admission.address);
         }
+        let client = negotiated.admission.client;
+        let tells_client = || self.node.proxies.is_empty() || socket.peer_address() == Some(client);
+        if !(socket.has_peer_address() && tells_client()) {
+            self.told_addresses.insert(slot, client);
+        }
         let RequestFields { forwarded, user } = negotiated.fields;
         if let Some(user) = user {
             session.certify(user);
@@ -550,6 +555,9 @@ impl Shard {
         self.settle_session(slot);
         if !self.address_slots.is_empty() {
             self.address_slots.remove(&slot);
+        }
+        if !self.told_addresses.is_empty() {
+            self.told_addresses.remove(&slot);
         }
         if !self.forwarded.is_empty() {
             self.forwarded.remove(&slot);

@@ -4,6 +4,7 @@
 pub(super) mod bans;
 pub(super) mod channel_directory;
 pub(super) mod channels;
+pub(super) mod connected;
 pub(super) mod connections;
 pub(super) mod history;
 pub(super) mod info;
@@ -12,3 +13,4 @@ pub(super) mod publish;
 pub(super) mod registry;
 pub(super) mod rpc;
 pub(super) mod stats;
+pub(super) mod user_status;
