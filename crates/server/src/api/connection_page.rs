@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use touchline_engine::ShardId;
@@ -18,8 +19,8 @@ use crate::runtime::connection_query::{
 use crate::runtime::mailbox::{Inspection, Message};
 use crate::runtime::registry_mailbox::route;
 
-/// How long a page may take a node, microseconds: then it ends, however few connections it has.
-const PAGE_TIME_MAX_US: u64 = 50_000;
+/// How long a page may take a node: then it ends, however few connections it has.
+const PAGE_TIME_MAX: Duration = Duration::from_millis(50);
 /// Bytes of a page, above which it ends.
 const PAGE_SIZE_MAX: usize = 4 * 1_024 * 1_024;
 
@@ -70,7 +71,7 @@ pub(super) async fn page(
     from: ConnectionPlace,
     rows_max: usize,
 ) -> Result<ConnectionPage, Error> {
-    let until_us = node.clock.elapsed_us().saturating_add(PAGE_TIME_MAX_US);
+    let until_us = node.clock.elapsed_us().saturating_add(PAGE_TIME_MAX.as_micros() as u64);
     let mut walk = Walk { node, query, rows_max, until_us, rows: Vec::new(), size: 0, permit: None };
     let mut next = Some(from);
     while let Some(place) = next {
@@ -153,8 +154,7 @@ impl<'n> Walk<'n> {
     /// Looks at slots of a shard in one turn. Returns the next one; None = there is no other.
     async fn slice(&mut self, shard: ShardId, slots: SlotRange) -> Option<u32> {
         let rows_max = self.rows_max - self.rows.len();
-        let question =
-            |reply| ConnectionQuestion::Slice { query: Arc::clone(self.query), slots, rows_max, reply };
+        let question = |reply| ConnectionQuestion::Slice { query: Arc::clone(self.query), slots, rows_max, reply };
         let ConnectionSlice { rows, next } = ask(self.node, shard, question).await.unwrap_or_default();
         self.size += rows.iter().map(|row| row.json.len()).sum::<usize>();
         self.rows.extend(rows);

@@ -174,9 +174,8 @@ impl<'s> Matcher<'s> {
         let ConnectionFilter { program, version, .. } = &query.filter;
         let is_named = program.is_some() || version.is_some();
         let fits = |own: &str, wanted: &Option<Box<str>>| wanted.as_ref().is_none_or(|wanted| **wanted == *own);
-        let numbers = || {
-            shard.metrics.programs.numbers(|name, version_here| fits(name, program) && fits(version_here, version))
-        };
+        let numbers =
+            || shard.metrics.programs.numbers(|name, version_here| fits(name, program) && fits(version_here, version));
         let channel = match &query.selection {
             ConnectionSelection::Channel(channel) => shard.hub.find(channel),
             _ => None,

@@ -99,7 +99,8 @@ pub(crate) struct ChannelsOperation;
 impl Operation for ChannelsOperation {
     const NAME: &'static str = "channels";
     const SUMMARY: &'static str = "Lists channels that have subscribers, with the number of these";
-    const RESULT: &'static str = "`channels`: name → `{num_clients}`; of a page `cursor` (none: that was all); `missing_nodes`";
+    const RESULT: &'static str =
+        "`channels`: name → `{num_clients}`; of a page `cursor` (none: that was all); `missing_nodes`";
     const EXAMPLE: &'static str = r#"{"pattern": "news*"}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"channels": {"news": {"num_clients": 2}}}"#;
     const ERRORS: &'static [Error] = &[];

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use touchline_config::Networks;
 use touchline_engine::directory::{client_from_text, client_text};
 use touchline_protocol::Error;
+use touchline_protocol::data::object;
 use touchline_protocol::encode::{ObjectWriter, list, text};
 use touchline_protocol::filter::{Filter, FilterNode};
 
@@ -65,6 +66,7 @@ pub(crate) struct ConnectionsRequest {
     #[serde(deserialize_with = "nullable")]
     address: String,
     /// Only those whose labels fit, as a filter of tags.
+    #[serde(deserialize_with = "object")]
     #[schemars(with = "Option<FilterNodeShape>")]
     label_filter: Option<FilterNode>,
     /// How many at most; absent = 100.

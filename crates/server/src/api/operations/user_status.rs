@@ -77,9 +77,8 @@ impl Operation for GetUserStatusOperation {
         }
         let online = are_online(node, &users).await;
         let now_s = node.clock.now_ms() / 1_000;
-        let status = |(user, is_online): (Box<str>, bool)| {
-            UserStatus { user, online: is_online.then_some(now_s), is_online }
-        };
+        let status =
+            |(user, is_online): (Box<str>, bool)| UserStatus { user, online: is_online.then_some(now_s), is_online };
         let statuses = users.into_iter().zip(online).map(status).collect();
         Ok(GetUserStatusReply { statuses, missing_nodes: Vec::new() })
     }
