@@ -26,16 +26,16 @@ const SIZE: usize = 128;
 const PAGE: usize = 1_000;
 
 /// Who asks for connections, over one connection of HTTP.
-struct Asker {
+struct PageReader {
     api: PublishClient,
     socket: LabStream<TcpStream>,
     received: Vec<u8>,
     cursor: Value,
 }
 
-impl Asker {
+impl PageReader {
     fn new(api: &PublishClient) -> Result<Self> {
-        Ok(Asker { api: api.clone(), socket: api.connect()?, received: Vec::new(), cursor: Value::Null })
+        Ok(PageReader { api: api.clone(), socket: api.connect()?, received: Vec::new(), cursor: Value::Null })
     }
 
     /// Asks for a page. Returns the result and the microseconds that it took.
@@ -90,7 +90,7 @@ pub(super) fn who(who: &Who, options: &Options, results: &mut Results) -> Result
     let mut workers = Workers::start(&plan)?;
     workers.open_all(500)?;
     std::thread::sleep(REST);
-    let mut asker = Asker::new(&servers[0].api)?;
+    let mut asker = PageReader::new(&servers[0].api)?;
     let (mut by_users, mut by_scan, mut short) = (Times::default(), Times::default(), 0);
     for _ in 0..who.pages {
         let (found, took_us) = asker.by_users(who.connections)?;
@@ -128,7 +128,7 @@ pub(super) fn who(who: &Who, options: &Options, results: &mut Results) -> Result
 }
 
 /// Asks for a page now and then, by users and by scan in turns.
-fn ask_until(is_over: &AtomicBool, who: &Who, asker: &mut Asker) -> Result<()> {
+fn ask_until(is_over: &AtomicBool, who: &Who, asker: &mut PageReader) -> Result<()> {
     let pause = Duration::from_secs_f64(1.0 / who.pages_per_second.max(0.001));
     let mut is_scan = false;
     while !is_over.load(Relaxed) {

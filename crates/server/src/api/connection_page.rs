@@ -1,6 +1,7 @@
 //! The walk of one node over its connections, shard by shard in the order of slots: a connection that stays is seen
 //! once.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -51,7 +52,7 @@ impl Drop for ScanPermit<'_> {
 }
 
 /// A page under way.
-struct Walk<'n> {
+struct ConnectionWalk<'n> {
     node: &'n Node,
     query: &'n Arc<ConnectionQuery>,
     rows_max: usize,
@@ -72,7 +73,7 @@ pub(super) async fn page(
     rows_max: usize,
 ) -> Result<ConnectionPage, Error> {
     let until_us = node.clock.elapsed_us().saturating_add(PAGE_TIME_MAX.as_micros() as u64);
-    let mut walk = Walk { node, query, rows_max, until_us, rows: Vec::new(), size: 0, permit: None };
+    let mut walk = ConnectionWalk { node, query, rows_max, until_us, rows: Vec::new(), size: 0, permit: None };
     let mut next = Some(from);
     while let Some(place) = next {
         next = walk.step(place).await?;
@@ -83,7 +84,7 @@ pub(super) async fn page(
     Ok(ConnectionPage { rows: walk.rows, next })
 }
 
-impl<'n> Walk<'n> {
+impl<'n> ConnectionWalk<'n> {
     fn is_full(&self) -> bool {
         self.rows.len() >= self.rows_max || self.size >= PAGE_SIZE_MAX || self.node.clock.elapsed_us() >= self.until_us
     }
@@ -100,7 +101,7 @@ impl<'n> Walk<'n> {
                 let own = route(*client, shards).filter(|(own, _)| *own == shard);
                 Some(own.into_iter().map(|(_, own)| own).filter(|own| *own >= slot).collect())
             }
-            ConnectionSelection::Users(users) => self.slots_of_users(shard, users.iter(), slot).await,
+            ConnectionSelection::Users(users) => self.slots_of_users(shard, users, slot).await,
             ConnectionSelection::Channel(channel) => {
                 let question = |reply| ConnectionQuestion::OfChannel { channel: channel.clone(), from: slot, reply };
                 ask(self.node, shard, question).await.flatten()
@@ -120,13 +121,8 @@ impl<'n> Walk<'n> {
     }
 
     /// The slots of the connections of users on a shard; None = they are too many to be looked up.
-    async fn slots_of_users(
-        &self,
-        shard: ShardId,
-        users: impl Iterator<Item = &Box<str>>,
-        from: u32,
-    ) -> Option<Vec<u32>> {
-        let users: Vec<Box<str>> = users.cloned().collect();
+    async fn slots_of_users(&self, shard: ShardId, users: &BTreeSet<Box<str>>, from: u32) -> Option<Vec<u32>> {
+        let users: Vec<Box<str>> = users.iter().cloned().collect();
         let mut slots = Vec::new();
         for users in users.chunks(USERS_IN_TURN_MAX) {
             let question = |reply| ConnectionQuestion::OfUsers { users: users.to_vec(), from, reply };
@@ -182,6 +178,6 @@ async fn ask<T>(
     question: impl FnOnce(oneshot::Sender<T>) -> ConnectionQuestion,
 ) -> Option<T> {
     let (sender, reply) = oneshot::channel();
-    node.send(shard, Message::Inspect(Inspection::Connections(question(sender))));
+    node.send(shard, Message::Inspect(Inspection::Connections(Box::new(question(sender)))));
     reply.await.ok()
 }

@@ -1,6 +1,7 @@
 //! What the server API asks a shard about its connections: which ones, from which slot on, and what is answered.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use touchline_config::Networks;
@@ -82,12 +83,7 @@ pub(crate) enum ConnectionQuestion {
     /// The slots of the subscribers of a channel, from a slot on, in order; None = they are too many to be looked up.
     OfChannel { channel: Box<str>, from: u32, reply: oneshot::Sender<Option<Vec<u32>>> },
     /// The connections in some slots that fit, at most `rows_max`.
-    Slice {
-        query: std::sync::Arc<ConnectionQuery>,
-        slots: SlotRange,
-        rows_max: usize,
-        reply: oneshot::Sender<ConnectionSlice>,
-    },
+    Slice { query: Arc<ConnectionQuery>, slots: SlotRange, rows_max: usize, reply: oneshot::Sender<ConnectionSlice> },
     /// Which of these users have a connection, in their order.
     AreOnline { users: Vec<Box<str>>, reply: oneshot::Sender<Vec<bool>> },
 }

@@ -129,8 +129,8 @@ pub(crate) enum UserAction {
 pub(crate) enum Inspection {
     /// Channels at home on this shard that match a pattern (None = all), with the number of their subscribers.
     Channels { pattern: Option<Arc<Glob>>, reply: oneshot::Sender<Vec<(ChannelName, u64)>> },
-    /// A question about connections.
-    Connections(ConnectionQuestion),
+    /// A question about connections; boxed, because messages are moved.
+    Connections(Box<ConnectionQuestion>),
     /// Whether the shard serves its mailbox: it replies.
     Turn { reply: oneshot::Sender<()> },
     /// The number of channels at home on this shard that have subscribers.

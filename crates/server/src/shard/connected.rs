@@ -11,6 +11,7 @@ use touchline_protocol::publication::Tags;
 
 use super::connections::{Connection, ConnectionStage, NONE};
 use super::state::Shard;
+use crate::net::socket::Socket;
 use crate::runtime::connection_query::{
     ConnectionFilter, ConnectionQuery, ConnectionQuestion, ConnectionRow, ConnectionSelection, ConnectionSlice,
     SLICE_MAX, SlotRange, USERS_IN_TURN_MAX,
@@ -38,8 +39,8 @@ impl Shard {
             }
             ConnectionQuestion::AreOnline { users, reply } => {
                 debug_assert!(users.len() <= USERS_IN_TURN_MAX);
-                let is_online = |user: &Box<str>| self.users.first_of(user, &self.connections) != NONE;
-                let _ = reply.send(users.iter().map(is_online).collect());
+                let online = users.iter().map(|user| self.users.first_of(user, &self.connections) != NONE);
+                let _ = reply.send(online.collect());
             }
         }
     }
@@ -93,6 +94,14 @@ impl Shard {
             }
         }
         ConnectionSlice { rows, next: after }
+    }
+
+    /// Notes the address of a new connection's client, if its socket does not tell it.
+    pub(super) fn note_address(&mut self, slot: u32, socket: &Socket, client: IpAddr) {
+        let tells_client = || self.node.proxies.is_empty() || socket.peer_address() == Some(client);
+        if !(socket.has_peer_address() && tells_client()) {
+            self.told_addresses.insert(slot, client);
+        }
     }
 
     /// The address of a connection's client; None = the system does not know it any more.

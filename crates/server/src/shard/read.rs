@@ -105,11 +105,7 @@ impl Shard {
         if self.node.session.limits.as_ref().is_some_and(RateLimits::need_addresses) {
             session.set_address(negotiated.admission.address);
         }
-        let client = negotiated.admission.client;
-        let tells_client = || self.node.proxies.is_empty() || socket.peer_address() == Some(client);
-        if !(socket.has_peer_address() && tells_client()) {
-            self.told_addresses.insert(slot, client);
-        }
+        self.note_address(slot, &socket, negotiated.admission.client);
         let RequestFields { forwarded, user } = negotiated.fields;
         if let Some(user) = user {
             session.certify(user);

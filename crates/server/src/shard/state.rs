@@ -156,8 +156,7 @@ impl Shard {
             0 => usize::MAX,
             limit => limit.div_ceil(node.shards.len()),
         };
-        let part = || Arc::from(format!("{}/{id}", node.id));
-        let minute_stats = node.stats().map(|_| Box::new(MinuteStats::new(part(), now_ms)));
+        let minute_stats = node.stats().map(|_| Box::new(MinuteStats::new(format!("{}/{id}", node.id).into(), now_ms)));
         let mut hub = Hub::new(hash_seed);
         let channels = if minute_stats.is_some() {
             hub.note_leavers();

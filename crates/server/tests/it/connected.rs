@@ -410,24 +410,33 @@ fn uid(server: &TestServer) -> String {
     name["nodes"][0]["uid"].as_str().expect("an id").to_owned()
 }
 
+/// A node that is joined to others over a link, ready.
+fn joined(link: &Link) -> TestServer {
+    let server = TestServer::with(|settings: &mut Settings| {
+        settings.cluster.engine = "nats".to_owned();
+        settings.cluster.nats_url = vec![format!("nats://{}", link.address)];
+        // A node that is cut off stays in sight.
+        settings.cluster.node_timeout = std::time::Duration::from_secs(50);
+        settings.cluster.suspect_grace = std::time::Duration::from_secs(50);
+        settings.node.shards = 2;
+    });
+    until("the node is ready", || server.http("GET", "/readyz", "", "").0 == 200);
+    server
+}
+
+/// Waits until a node sees so many, itself included.
+fn sees(server: &TestServer, nodes: usize) {
+    until("the nodes see each other", || {
+        result(server, "info", json!({}))["nodes"].as_array().is_some_and(|all| all.len() == nodes)
+    });
+}
+
 #[test]
-fn the_pages_of_several_nodes_are_one_and_a_node_that_is_cut_off_is_named_and_keeps_its_place() {
-    let nats = Nats::start("connected", true);
-    let links = [Link::to(nats.port), Link::to(nats.port)];
-    let node = |link: &Link| {
-        TestServer::with(|settings: &mut Settings| {
-            settings.cluster.engine = "nats".to_owned();
-            settings.cluster.nats_url = vec![format!("nats://{}", link.address)];
-            settings.cluster.node_timeout = std::time::Duration::from_secs(50);
-            settings.cluster.suspect_grace = std::time::Duration::from_secs(50);
-            settings.node.shards = 2;
-        })
-    };
-    let (one, two) = (node(&links[0]), node(&links[1]));
-    let sees = |server: &TestServer| result(server, "info", json!({}))["nodes"].as_array().map_or(0, Vec::len);
-    let is_ready = |server: &TestServer| server.http("GET", "/readyz", "", "").0 == 200;
-    until("the nodes are ready", || is_ready(&one) && is_ready(&two));
-    until("the nodes see each other", || sees(&one) == 2 && sees(&two) == 2);
+fn the_pages_of_several_nodes_are_one_and_each_node_is_told_from_its_start() {
+    let nats = Nats::start("connected-pages", true);
+    let link = Link::to(nats.port);
+    let (one, two) = (joined(&link), joined(&link));
+    sees(&one, 2);
     let mut here: Vec<_> = (0..12).map(|n| of_user(&one, json!({"sub": format!("u{}", n % 3)}), json!({}))).collect();
     let mut there: Vec<_> = (0..30).map(|_| of_user(&two, json!({"sub": "u1"}), json!({}))).collect();
     here.iter_mut().chain(&mut there).for_each(|(client, _)| subscribe(client, "news"));
@@ -444,48 +453,69 @@ fn the_pages_of_several_nodes_are_one_and_a_node_that_is_cut_off_is_named_and_ke
     }
     let there_id = &there[0].1;
     assert_eq!(found(&one, json!({"client": there_id})), set([there_id]));
-    let status = |user: &str, is_online: bool, online: &Value| match is_online {
-        true => json!({"user": user, "is_online": true, "online": online}),
-        false => json!({"user": user, "is_online": false}),
-    };
-    let (_lonely, _) = of_user(&two, json!({"sub": "lonely"}), json!({}));
-    let answer = result(&one, "get_user_status", json!({"users": ["lonely", "nobody", "u0", "lonely"]}));
-    let online = |index: usize| answer["statuses"][index]["online"].clone();
-    assert!(online(0).as_u64().is_some_and(|at| at.abs_diff(super::bans::now_s()) < 120), "{answer}");
-    let expected = [("lonely", true), ("nobody", false), ("u0", true), ("lonely", true)];
-    let expected: Vec<Value> =
-        expected.iter().enumerate().map(|(n, (user, is))| status(user, *is, &online(n))).collect();
-    assert_eq!(answer, json!({"statuses": expected}));
-    // The other node is cut off in the middle of a list.
-    let first = result(&one, "connections", json!({"channel": "news", "limit": 15}));
-    links[1].cut();
-    let missing = json!([uid(&two)]);
-    let second = result(&one, "connections", json!({"channel": "news", "limit": 15, "cursor": first["cursor"]}));
-    assert_eq!((&second["missing_nodes"], second["cursor"].is_string()), (&missing, true), "{second}");
-    for (operation, body) in
-        [("channels", json!({})), ("info", json!({})), ("get_user_status", json!({"users": ["lonely"]}))]
-    {
-        assert_eq!(result(&one, operation, body)["missing_nodes"], missing, "{operation}");
-    }
-    links[1].heal();
-    until("the other node is back", || {
-        result(&one, "connections", json!({"client": there_id}))["missing_nodes"].is_null()
-    });
-    let (mut told, mut cursor) = (vec![ids(&first), ids(&second)], second["cursor"].clone());
-    while !cursor.is_null() {
-        let page = result(&one, "connections", json!({"channel": "news", "limit": 15, "cursor": cursor}));
-        told.push(ids(&page));
-        cursor = page["cursor"].clone();
-        assert_eq!(page["new_nodes"], Value::Null);
-    }
-    assert_eq!(told.iter().map(BTreeSet::len).sum::<usize>(), 42, "nobody twice");
-    assert_eq!(told.into_iter().flatten().collect::<BTreeSet<_>>(), everybody);
     // A node that comes while a list is read begins with its next page.
     let first = result(&one, "connections", json!({"limit": 2}));
-    let three = node(&links[0]);
-    until("the nodes see each other", || is_ready(&three) && sees(&one) == 3);
+    let three = joined(&link);
+    sees(&one, 3);
     let (_late, late_id) = of_user(&three, json!({"sub": "late"}), json!({}));
     let next = result(&one, "connections", json!({"limit": 1_000, "cursor": first["cursor"]}));
     assert_eq!(next["new_nodes"], json!([uid(&three)]));
     assert!(ids(&next).contains(&late_id));
+}
+
+#[test]
+fn a_user_is_online_while_any_node_has_a_connection() {
+    let nats = Nats::start("connected-users", true);
+    let link = Link::to(nats.port);
+    let (one, two) = (joined(&link), joined(&link));
+    sees(&one, 2);
+    let (_near, _) = of_user(&one, json!({"sub": "near"}), json!({}));
+    let (far, _) = of_user(&two, json!({"sub": "far"}), json!({}));
+    let ask =
+        || result(&one, "get_user_status", json!({"users": ["far", "nobody", "near", "far"]}))["statuses"].clone();
+    let is_online = |statuses: &Value| {
+        statuses.as_array().expect("a list").iter().map(|status| status["is_online"] == true).collect::<Vec<_>>()
+    };
+    let answer = ask();
+    assert_eq!(is_online(&answer), [true, false, true, true], "{answer}");
+    assert!(answer[0]["online"].as_u64().is_some_and(|at| at.abs_diff(super::bans::now_s()) < 120), "{answer}");
+    assert_eq!(answer[1], json!({"user": "nobody", "is_online": false}));
+    drop(far);
+    until("it is not online any more", || is_online(&ask()) == [false, false, true, false]);
+}
+
+#[test]
+fn a_node_that_is_cut_off_is_named_and_keeps_its_place() {
+    let nats = Nats::start("connected-cut", true);
+    let links = [Link::to(nats.port), Link::to(nats.port)];
+    let (one, two) = (joined(&links[0]), joined(&links[1]));
+    sees(&one, 2);
+    let mut clients: Vec<_> = (0..12).map(|_| of_user(&one, json!({"sub": "u1"}), json!({}))).collect();
+    clients.extend((0..30).map(|_| of_user(&two, json!({"sub": "u1"}), json!({}))));
+    clients.iter_mut().for_each(|(client, _)| subscribe(client, "news"));
+    let page = |cursor: &Value| result(&one, "connections", json!({"channel": "news", "limit": 15, "cursor": cursor}));
+    let first = page(&Value::Null);
+    links[1].cut();
+    let missing = json!([uid(&two)]);
+    let second = page(&first["cursor"]);
+    assert_eq!((&second["missing_nodes"], second["cursor"].is_string()), (&missing, true), "{second}");
+    for (operation, body) in
+        [("channels", json!({})), ("info", json!({})), ("get_user_status", json!({"users": ["u1"]}))]
+    {
+        assert_eq!(result(&one, operation, body)["missing_nodes"], missing, "{operation}");
+    }
+    links[1].heal();
+    let there = &clients[20].1;
+    until("the other node is back", || {
+        result(&one, "connections", json!({"client": there}))["missing_nodes"].is_null()
+    });
+    let (mut told, mut cursor) = (vec![ids(&first), ids(&second)], second["cursor"].clone());
+    while !cursor.is_null() {
+        let next = page(&cursor);
+        told.push(ids(&next));
+        cursor = next["cursor"].clone();
+        assert_eq!(next["new_nodes"], Value::Null);
+    }
+    assert_eq!(told.iter().map(BTreeSet::len).sum::<usize>(), 42, "nobody twice");
+    assert_eq!(told.into_iter().flatten().collect::<BTreeSet<_>>(), set(clients.iter().map(|(_, id)| id)));
 }

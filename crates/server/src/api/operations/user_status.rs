@@ -58,7 +58,7 @@ pub(crate) struct GetUserStatusOperation;
 impl Operation for GetUserStatusOperation {
     const NAME: &'static str = "get_user_status";
     const SUMMARY: &'static str = "Tells which users are online, on any node";
-    const RESULT: &'static str = "`statuses`, in the order of `users`: each with `user`, `is_online`, and `online` (the \
+    const RESULT: &'static str = "`statuses`, in the order of `users`: each with `user`, `is_online`, `online` (the \
                                   time of the answer, Unix seconds) while the user is; `missing_nodes`";
     const EXAMPLE: &'static str = r#"{"users": ["42", "43"]}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"statuses": [
