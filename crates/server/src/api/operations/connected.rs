@@ -308,3 +308,46 @@ impl Operation for ConnectionsOperation {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use touchline_registry::OwnerId;
+
+    use super::*;
+    use crate::runtime::registry_mailbox::client_id_suffix;
+
+    fn row(slot: u32) -> ConnectionRow {
+        let mut id = [7; 16];
+        id[10..].copy_from_slice(&client_id_suffix(1, slot));
+        ConnectionRow { client: OwnerId(id), json: b"{}".to_vec() }
+    }
+
+    fn reply(earlier: Option<ConnectionCursor>) -> ConnectionsReply {
+        let (rows, missing, new) = (Vec::new(), Vec::new(), Vec::new());
+        ConnectionsReply { rows, limit: 3, earlier, cursor: ConnectionCursor::of(b"{}"), missing, new }
+    }
+
+    #[test]
+    fn a_page_has_its_limit_and_what_did_not_fit_keeps_its_place() {
+        let mut first = reply(None);
+        first.add("a", vec![row(4), row(9)], None);
+        first.add("b", vec![row(5), row(6)], None);
+        first.add("c", vec![row(7)], None);
+        first.miss("d", true);
+        first.miss("e", false);
+        assert_eq!((first.rows.len(), &first.new), (3, &Vec::new()));
+        assert_eq!(first.missing, ["d", "e"].map(Box::from));
+        let places = ["a", "b", "c", "d", "e"].map(|node| first.cursor.place(node));
+        let start = Some(Some(ConnectionPlace(0, 0)));
+        assert_eq!(places, [Some(None), Some(Some(ConnectionPlace(1, 6))), start, start, None]);
+        // The next page: who has told all is not missed, who has come is named.
+        let mut second = reply(Some(first.cursor));
+        second.add("b", vec![row(6)], Some(ConnectionPlace(1, 512)));
+        second.add("new", vec![row(1)], None);
+        second.miss("a", true);
+        second.miss("d", true);
+        assert_eq!((second.missing.as_slice(), second.new.as_slice()), (&["d".into()][..], &["new".into()][..]));
+        let places = ["a", "b", "d", "new"].map(|node| second.cursor.place(node));
+        assert_eq!(places, [Some(None), Some(Some(ConnectionPlace(1, 512))), start, Some(None)]);
+    }
+}
