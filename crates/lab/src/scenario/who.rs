@@ -106,21 +106,19 @@ pub(super) fn who(who: &Who, options: &Options, results: &mut Results) -> Result
     results.add(figure("pages by users that lack some", "").bound(0.0, 0.0), short as f64);
     let mut publisher = Publisher::new(servers[0].api.clone(), PLAIN, 1, SIZE)?;
     let (mut pairs, mut wrongs) = (Vec::new(), 0);
-    for _ in 0..who.rounds {
-        let (without, wrong) = fan_out(who, &servers, &mut workers, &mut publisher)?;
-        let is_over = AtomicBool::new(false);
-        let (beside, more) = std::thread::scope(|scope| {
-            let asking = scope.spawn(|| ask_until(&is_over, who, &mut asker));
-            let measured = fan_out(who, &servers, &mut workers, &mut publisher);
-            is_over.store(true, Relaxed);
-            match asking.join() {
-                Ok(Ok(())) => measured,
-                Ok(Err(error)) => Err(error),
-                Err(_) => bail!("the thread that asks has panicked"),
-            }
-        })?;
-        pairs.push((beside, without));
-        wrongs += wrong + more;
+    for round in 0..who.rounds {
+        // In turns, so that neither is always the first one.
+        let mut costs = [0.0; 2];
+        for is_beside in [round % 2 == 1, round % 2 == 0] {
+            let (cost, wrong) = if is_beside {
+                fan_out_beside(who, &servers, &mut workers, &mut publisher, &mut asker)?
+            } else {
+                fan_out(who, &servers, &mut workers, &mut publisher)?
+            };
+            costs[usize::from(is_beside)] = cost;
+            wrongs += wrong;
+        }
+        pairs.push((costs[1], costs[0]));
     }
     results.compare(figure("fan-out beside pages / without", "×").bound(1.05, 1.01), "µs", &pairs);
     results.add(Figure::exact(SCENARIO), wrongs as f64);
@@ -142,6 +140,27 @@ fn ask_until(is_over: &AtomicBool, who: &Who, asker: &mut PageReader) -> Result<
         std::thread::sleep(pause.saturating_sub(began.elapsed()));
     }
     Ok(())
+}
+
+/// The same as [`fan_out`] while somebody asks for pages.
+fn fan_out_beside(
+    who: &Who,
+    servers: &[ServerUnderTest],
+    workers: &mut Workers,
+    publisher: &mut Publisher,
+    asker: &mut PageReader,
+) -> Result<(f64, u64)> {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| ask_until(&is_over, who, asker));
+        let measured = fan_out(who, servers, workers, publisher);
+        is_over.store(true, Relaxed);
+        match asking.join() {
+            Ok(Ok(())) => measured,
+            Ok(Err(error)) => Err(error),
+            Err(_) => bail!("the thread that asks has panicked"),
+        }
+    })
 }
 
 /// Publishes to everybody. Returns the CPU of all nodes per delivery, microseconds, and the number of wrong deliveries.
