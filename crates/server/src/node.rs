@@ -129,6 +129,8 @@ pub(crate) struct Node {
     /// The ids of the other nodes in sight.
     peer_ids: RwLock<HashSet<Arc<str>>>,
     hasher: RandomState,
+    /// Whether somebody scans the connections of this node.
+    pub(crate) is_scanned: AtomicBool,
     /// Turns true when the node begins to stop.
     pub(crate) draining: watch::Sender<bool>,
     pub(crate) is_stopped: AtomicBool,
@@ -182,6 +184,7 @@ impl Node {
             peers: AtomicUsize::new(0),
             peer_ids: RwLock::default(),
             hasher: RandomState::new(),
+            is_scanned: AtomicBool::new(false),
             draining,
             is_stopped: AtomicBool::new(false),
         }
@@ -440,12 +443,17 @@ impl Node {
         peers > self.peers.swap(peers, Relaxed)
     }
 
-    /// The ids of the other nodes in sight but those that have answered, in order.
-    pub(crate) fn silent_peers(&self, has_answered: impl Fn(&str) -> bool) -> Vec<String> {
+    /// The ids of the other nodes in sight, in order.
+    pub(crate) fn peers_in_order(&self) -> Vec<Box<str>> {
         let known = self.peer_ids.read().unwrap_or_else(PoisonError::into_inner);
-        let mut silent: Vec<String> = known.iter().filter(|id| !has_answered(id)).map(|id| id.to_string()).collect();
-        silent.sort_unstable();
-        silent
+        let mut ids: Vec<Box<str>> = known.iter().map(|id| Box::from(&**id)).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// The number of nodes in sight, this one included.
+    pub(crate) fn node_count(&self) -> usize {
+        self.peers.load(Relaxed) + 1
     }
 
     /// Whether this node sees another node of this id.
@@ -519,7 +527,7 @@ impl Node {
             tracing::debug!(client = %remote.address, "refused: client.connection_rate_limit");
             return Err(Denial::Full);
         }
-        Ok(Admission { is_loopback: remote.is_loopback, address, address_slot })
+        Ok(Admission { is_loopback: remote.is_loopback, client: remote.address, address, address_slot })
     }
 
     /// Whether new connections of an address are refused: for a while, or by its rate of connects.

@@ -18,6 +18,7 @@ mod registry;
 mod restart;
 mod slow;
 mod statistics;
+mod who;
 
 use std::process::ExitCode;
 
@@ -86,6 +87,7 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Statistics(statistics) => statistics::statistics(statistics, options, results)?,
             Scenario::Hooks(arguments) => hooks::hooks(arguments, options, results)?,
             Scenario::Restart(restart) => restart::restart(restart, options, results)?,
+            Scenario::Who(who) => who::who(who, options, results)?,
             Scenario::Across(across) => across::across(across, options, results)?,
             Scenario::Channels(channels) => channels::channels(channels, options, results)?,
             Scenario::Ladder(ladder) => ladder::ladder(ladder, options, results)?,

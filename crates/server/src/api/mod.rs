@@ -6,6 +6,8 @@ mod batch;
 mod callers;
 mod catalogue;
 mod cluster;
+mod connection_cursor;
+mod connection_page;
 mod description;
 mod documents;
 mod endpoint;

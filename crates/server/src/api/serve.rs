@@ -54,6 +54,7 @@ pub(crate) fn serve_node(node: &Arc<Node>, message: Bytes, reply: Option<Box<dyn
         let mut out = Vec::new();
         let mut object = ObjectWriter::open(&mut out);
         call.run_here(&node, &mut object, "result").await;
+        object.text("node", &node.id);
         object.close();
         if let Some(reply) = reply {
             reply(out);

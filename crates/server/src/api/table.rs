@@ -20,6 +20,7 @@ use super::operations::channel_directory::{
     ChannelGetOperation, ChannelRemoveOperation, ChannelSetOperation, ChannelsSearchOperation, ChannelsSimilarOperation,
 };
 use super::operations::channels::ChannelsOperation;
+use super::operations::connected::ConnectionsOperation;
 use super::operations::connections::{
     ClientUserOperation, DisconnectOperation, RefreshOperation, SubscribeOperation, UnsubscribeOperation,
 };
@@ -35,6 +36,7 @@ use super::operations::registry::{
 use super::operations::rpc::RpcOperation;
 use super::operations::send::SendOperation;
 use super::operations::stats::{StatsAudienceOperation, StatsEventsOperation, StatsTopOperation};
+use super::operations::user_status::GetUserStatusOperation;
 use super::params::object;
 use super::version::NEWEST;
 use crate::auth::ApiRights;
@@ -208,6 +210,8 @@ operations! {
     DisconnectOperation boxed,
     RefreshOperation boxed,
     ClientUserOperation boxed,
+    ConnectionsOperation boxed,
+    GetUserStatusOperation boxed,
     BlockUserOperation boxed,
     UnblockUserOperation boxed,
     RevokeTokenOperation boxed,
@@ -275,6 +279,8 @@ const GROUPS: &[(&str, &[&str])] = &[
             "channels",
             "info",
             "client_user",
+            "connections",
+            "get_user_status",
             "lookup",
             "names",
             "count",
@@ -290,7 +296,10 @@ const GROUPS: &[(&str, &[&str])] = &[
             "stats_events",
         ],
     ),
-    ("@connections", &["subscribe", "unsubscribe", "disconnect", "refresh", "client_user"]),
+    (
+        "@connections",
+        &["subscribe", "unsubscribe", "disconnect", "refresh", "client_user", "connections", "get_user_status"],
+    ),
     (
         "@registry",
         &[

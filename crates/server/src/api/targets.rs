@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use touchline_engine::directory::{client_from_text, client_text};
 use touchline_protocol::Error;
 
-use super::operation::OperationError;
+use super::operation::{OperationError, OtherNodes};
 use super::params::plain;
 use crate::node::Node;
 use crate::runtime::mailbox::{ConnectionAction, ConnectionCommand, Message, Selection};
@@ -186,7 +185,7 @@ pub(crate) struct CommandReply {
     pub(in crate::api) nodes: BTreeMap<String, u64>,
     /// Nodes that have not answered in time, have refused, or are of an earlier version.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(in crate::api) missing_nodes: Vec<String>,
+    pub(in crate::api) missing_nodes: Vec<Box<str>>,
 }
 
 impl CommandReply {
@@ -195,16 +194,13 @@ impl CommandReply {
         CommandReply { connections: Some(count), nodes, missing_nodes: Vec::new() }
     }
 
-    /// Adds the results of other nodes.
-    pub(in crate::api) fn merge(&mut self, others: &[&RawValue]) {
-        for other in others.iter().filter_map(|other| serde_json::from_str::<CommandReply>(other.get()).ok()) {
+    /// Adds the results of other nodes, and names those without one.
+    pub(in crate::api) fn merge(&mut self, others: &OtherNodes<'_>) {
+        let results = others.results.iter();
+        for other in results.filter_map(|(_, result)| serde_json::from_str::<CommandReply>(result.get()).ok()) {
             self.nodes.extend(other.nodes);
         }
         self.connections = Some(self.nodes.values().sum());
-    }
-
-    /// Names the nodes that are missing.
-    pub(in crate::api) fn name_missing(&mut self, node: &Node) {
-        self.missing_nodes = node.silent_peers(|id| self.nodes.contains_key(id));
+        self.missing_nodes.clone_from(&others.missing);
     }
 }

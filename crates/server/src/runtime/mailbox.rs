@@ -22,6 +22,7 @@ use crate::net::port::PortRole;
 use crate::net::remote::Remote;
 use crate::net::socket::AcceptedSocket;
 use crate::runtime::audience::AudienceQuestion;
+use crate::runtime::connection_query::ConnectionQuestion;
 use crate::runtime::pacer::Pacer;
 use crate::runtime::registry_mailbox::Probe;
 use crate::runtime::reply_to::ReplyTo;
@@ -171,6 +172,8 @@ impl ConnectionAction {
 pub(crate) enum Inspection {
     /// Channels at home on this shard that match a pattern (None = all), with the number of their subscribers.
     Channels { pattern: Option<Arc<Glob>>, reply: oneshot::Sender<Vec<(ChannelName, u64)>> },
+    /// A question about connections; boxed, because messages are moved.
+    Connections(Box<ConnectionQuestion>),
     /// Whether the shard serves its mailbox: it replies.
     Turn { reply: oneshot::Sender<()> },
     /// The number of channels at home on this shard that have subscribers.

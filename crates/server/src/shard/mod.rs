@@ -12,6 +12,7 @@ mod backends;
 mod bans;
 mod budget;
 mod commands;
+mod connected;
 mod connections;
 mod deliver;
 mod due;

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -59,6 +60,9 @@ pub(crate) struct Shard {
     pub(super) unauthenticated_max: usize,
     /// The counted slot of each connection at its address, by slot of the connection, where addresses are limited.
     pub(super) address_slots: HashMap<u32, AddressSlot>,
+    /// The addresses of clients that the socket of their connection does not tell, by slot: proxies have told them, or
+    /// the connection is a stream of HTTP/2.
+    pub(super) told_addresses: HashMap<u32, IpAddr>,
     /// The header fields of each connection that hooks pass on, by slot, where some hook does.
     pub(super) forwarded: HashMap<u32, ForwardedHeaders>,
     pub(super) hub: Hub,
@@ -174,6 +178,7 @@ impl Shard {
             unauthenticated: Unauthenticated::default(),
             unauthenticated_max,
             address_slots: HashMap::new(),
+            told_addresses: HashMap::new(),
             forwarded: HashMap::new(),
             hub,
             channels: if node.cluster.is_some() { channels.in_cluster() } else { channels },
@@ -215,6 +220,7 @@ impl Shard {
         if !self.isolated(|shard| work(shard, slot)) && !self.isolated(|shard| shard.remove(slot)) {
             self.settle_session(slot);
             self.address_slots.remove(&slot);
+            self.told_addresses.remove(&slot);
             self.forwarded.remove(&slot);
             self.connections.forget(slot);
         }

@@ -9,6 +9,7 @@ mod bad_input;
 mod bans;
 mod bans_of_nodes;
 mod commands;
+mod connected;
 mod drain;
 mod edge;
 mod embedding;

@@ -67,6 +67,8 @@ methods! {
     "RPC" RpcRequest RpcResponse "rpc";
     "Refresh" RefreshRequest RefreshResponse "refresh";
     "Channels" ChannelsRequest ChannelsResponse "channels";
+    "Connections" ConnectionsRequest ConnectionsResponse "connections";
+    "GetUserStatus" GetUserStatusRequest GetUserStatusResponse "get_user_status";
     "BlockUser" BlockUserRequest BlockUserResponse "block_user";
     "UnblockUser" UnblockUserRequest UnblockUserResponse "unblock_user";
     "RevokeToken" RevokeTokenRequest RevokeTokenResponse "revoke_token";

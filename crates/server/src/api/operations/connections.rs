@@ -13,7 +13,7 @@ use touchline_protocol::websocket::CLOSE_REASON_MAX;
 use touchline_protocol::{Disconnect, Error};
 
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError};
+use crate::api::operation::{Operation, OperationError, OtherNodes};
 use crate::api::params::{channel_options, nullable, nullable_fields, payload};
 use crate::api::targets::{CommandReply, Targets, USERS_MAX};
 use crate::auth::NamedChannels;
@@ -124,12 +124,8 @@ impl Operation for SubscribeOperation {
         targets!(request).is_gathered()
     }
 
-    fn merge(reply: &mut CommandReply, others: &[&RawValue]) {
+    fn merge(reply: &mut CommandReply, others: &OtherNodes<'_>) {
         reply.merge(others);
-    }
-
-    fn name_missing(reply: &mut CommandReply, node: &Node) {
-        reply.name_missing(node);
     }
 
     async fn run<'a>(node: &'a Node, request: Box<SubscribeRequest<'a>>) -> Result<CommandReply, OperationError> {
@@ -199,12 +195,8 @@ impl Operation for UnsubscribeOperation {
         targets!(request).is_gathered()
     }
 
-    fn merge(reply: &mut CommandReply, others: &[&RawValue]) {
+    fn merge(reply: &mut CommandReply, others: &OtherNodes<'_>) {
         reply.merge(others);
-    }
-
-    fn name_missing(reply: &mut CommandReply, node: &Node) {
-        reply.name_missing(node);
     }
 
     async fn run(node: &Node, request: UnsubscribeRequest) -> Result<CommandReply, OperationError> {
@@ -276,12 +268,8 @@ impl Operation for DisconnectOperation {
         targets!(request).is_gathered()
     }
 
-    fn merge(reply: &mut CommandReply, others: &[&RawValue]) {
+    fn merge(reply: &mut CommandReply, others: &OtherNodes<'_>) {
         reply.merge(others);
-    }
-
-    fn name_missing(reply: &mut CommandReply, node: &Node) {
-        reply.name_missing(node);
     }
 
     async fn run(node: &Node, request: DisconnectRequest) -> Result<CommandReply, OperationError> {
@@ -392,12 +380,8 @@ impl Operation for RefreshOperation {
         targets!(request).is_gathered()
     }
 
-    fn merge(reply: &mut CommandReply, others: &[&RawValue]) {
+    fn merge(reply: &mut CommandReply, others: &OtherNodes<'_>) {
         reply.merge(others);
-    }
-
-    fn name_missing(reply: &mut CommandReply, node: &Node) {
-        reply.name_missing(node);
     }
 
     async fn run<'a>(node: &'a Node, request: RefreshRequest<'a>) -> Result<CommandReply, OperationError> {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use touchline_engine::request::{History, Publish};
 use touchline_engine::{ChannelRequest, Response, ShardId};
@@ -13,7 +12,7 @@ use touchline_protocol::publication::LogPosition;
 use touchline_protocol::stream::StreamPosition;
 use touchline_protocol::{Error, Publication};
 
-use crate::api::operation::OperationError;
+use crate::api::operation::{OperationError, OtherNodes};
 use crate::node::Node;
 use crate::runtime::audience::{AudienceQuestion, NodeAudience};
 use crate::runtime::mailbox::Message;
@@ -26,7 +25,7 @@ pub(in crate::api) struct Audience {
     pub(in crate::api) nodes: BTreeMap<String, NodeAudience>,
     /// Nodes that have not answered in time, have refused, or are of an earlier version.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(in crate::api) missing_nodes: Vec<String>,
+    pub(in crate::api) missing_nodes: Vec<Box<str>>,
 }
 
 /// A result of another node.
@@ -68,15 +67,12 @@ impl Audience {
         Ok(Audience { nodes: BTreeMap::from([(node.id.clone(), here)]), missing_nodes: Vec::new() })
     }
 
-    /// Adds the results of other nodes.
-    pub(super) fn merge(&mut self, others: &[&RawValue]) {
-        let others = others.iter().filter_map(|other| serde_json::from_str::<OtherResult>(other.get()).ok());
-        self.nodes.extend(others.flat_map(|other| other.audience.nodes));
-    }
-
-    /// Names the nodes that are missing.
-    pub(super) fn name_missing(&mut self, node: &Node) {
-        self.missing_nodes = node.silent_peers(|id| self.nodes.contains_key(id));
+    /// Adds the results of other nodes, and names those without one.
+    pub(super) fn merge(&mut self, others: &OtherNodes<'_>) {
+        let results = others.results.iter();
+        let results = results.filter_map(|(_, result)| serde_json::from_str::<OtherResult>(result.get()).ok());
+        self.nodes.extend(results.flat_map(|other| other.audience.nodes));
+        self.missing_nodes.clone_from(&others.missing);
     }
 }
 

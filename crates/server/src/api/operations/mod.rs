@@ -4,6 +4,7 @@
 pub(super) mod bans;
 pub(super) mod channel_directory;
 pub(super) mod channels;
+pub(super) mod connected;
 pub(super) mod connections;
 mod dry_run;
 pub(super) mod history;
@@ -14,3 +15,4 @@ pub(super) mod registry;
 pub(super) mod rpc;
 pub(super) mod send;
 pub(super) mod stats;
+pub(super) mod user_status;

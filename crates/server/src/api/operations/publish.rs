@@ -14,7 +14,7 @@ use touchline_protocol::stream::{Epoch, StreamPosition};
 use super::dry_run::Audience;
 use crate::api::description::OperationScope;
 use crate::api::json::ErrorJson;
-use crate::api::operation::{Operation, OperationError, yield_sometimes};
+use crate::api::operation::{Operation, OperationError, OtherNodes, yield_sometimes};
 use crate::api::params::{any_json, channel_options, nullable, nullable_fields, payload, plain};
 use crate::auth::NamedChannels;
 use crate::node::Node;
@@ -191,12 +191,8 @@ impl Operation for PublishOperation {
         request.dry_run
     }
 
-    fn merge(reply: &mut PublishReply, others: &[&RawValue]) {
+    fn merge(reply: &mut PublishReply, others: &OtherNodes<'_>) {
         reply.audience.iter_mut().for_each(|audience| audience.merge(others));
-    }
-
-    fn name_missing(reply: &mut PublishReply, node: &Node) {
-        reply.audience.iter_mut().for_each(|audience| audience.name_missing(node));
     }
 
     async fn run<'a>(node: &'a Node, request: PublishRequest<'a>) -> Result<PublishReply, OperationError> {

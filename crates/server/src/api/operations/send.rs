@@ -14,7 +14,7 @@ use touchline_protocol::data::checked_payload;
 use super::registry;
 use crate::api::description::OperationScope;
 use crate::api::json::{WriteJson, WrittenJson};
-use crate::api::operation::{Operation, OperationError};
+use crate::api::operation::{Operation, OperationError, OtherNodes};
 use crate::api::params::{nullable, nullable_fields, object};
 use crate::api::shapes::SentShape;
 use crate::api::targets::{CommandReply, Targets, USERS_MAX};
@@ -109,7 +109,7 @@ pub(crate) struct SentToConnections {
     nodes: BTreeMap<String, u64>,
     /// Nodes that have not answered in time, have refused, or are of an earlier version.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    missing_nodes: Vec<String>,
+    missing_nodes: Vec<Box<str>>,
 }
 
 impl WriteJson for SendReply {
@@ -178,21 +178,17 @@ impl Operation for SendOperation {
         to_connections(request.get()).is_ok_and(|to| to.is_some())
     }
 
-    fn merge(reply: &mut SendReply, others: &[&RawValue]) {
+    fn merge(reply: &mut SendReply, others: &OtherNodes<'_>) {
         #[derive(Deserialize)]
         struct OfNodes {
             nodes: BTreeMap<String, u64>,
         }
         if let SendReply::Connections(sent) = reply {
-            let others = others.iter().filter_map(|other| serde_json::from_str::<OfNodes>(other.get()).ok());
-            sent.nodes.extend(others.flat_map(|other| other.nodes));
+            let results = others.results.iter();
+            let results = results.filter_map(|(_, result)| serde_json::from_str::<OfNodes>(result.get()).ok());
+            sent.nodes.extend(results.flat_map(|other| other.nodes));
             sent.sent = sent.nodes.values().sum();
-        }
-    }
-
-    fn name_missing(reply: &mut SendReply, node: &Node) {
-        if let SendReply::Connections(sent) = reply {
-            sent.missing_nodes = node.silent_peers(|id| sent.nodes.contains_key(id));
+            sent.missing_nodes.clone_from(&others.missing);
         }
     }
 

@@ -42,6 +42,12 @@ pub struct Command {
     #[prost(message, optional, tag = "16")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub channels: ::core::option::Option<ChannelsRequest>,
+    #[prost(message, optional, tag = "17")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub connections: ::core::option::Option<ConnectionsRequest>,
+    #[prost(message, optional, tag = "19")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub get_user_status: ::core::option::Option<GetUserStatusRequest>,
     #[prost(message, optional, tag = "21")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub block_user: ::core::option::Option<BlockUserRequest>,
@@ -96,6 +102,10 @@ pub struct Reply {
     pub refresh: ::core::option::Option<RefreshResult>,
     #[prost(message, optional, tag = "16")]
     pub channels: ::core::option::Option<ChannelsResult>,
+    #[prost(message, optional, tag = "17")]
+    pub connections: ::core::option::Option<ConnectionsResult>,
+    #[prost(message, optional, tag = "19")]
+    pub get_user_status: ::core::option::Option<GetUserStatusResult>,
     #[prost(message, optional, tag = "21")]
     pub block_user: ::core::option::Option<BlockUserResult>,
     #[prost(message, optional, tag = "22")]
@@ -644,6 +654,8 @@ pub struct InfoResponse {
 pub struct InfoResult {
     #[prost(message, repeated, tag = "1")]
     pub nodes: ::prost::alloc::vec::Vec<NodeResult>,
+    #[prost(string, repeated, tag = "100")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -769,6 +781,12 @@ pub struct ChannelsRequest {
     #[prost(string, tag = "1")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub pattern: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "100")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub limit: u32,
+    #[prost(string, tag = "101")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub cursor: ::prost::alloc::string::String,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -783,12 +801,186 @@ pub struct ChannelsResponse {
 pub struct ChannelsResult {
     #[prost(btree_map = "string, message", tag = "1")]
     pub channels: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, ChannelInfo>,
+    #[prost(string, tag = "100")]
+    pub cursor: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "101")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ChannelInfo {
     #[prost(uint32, tag = "1")]
     pub num_clients: u32,
+}
+/// An empty `user` is absent: `users` with an empty text selects anonymous connections.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ConnectionsRequest {
+    #[prost(string, tag = "1")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub user: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "3")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub label_filter: ::core::option::Option<FilterNode>,
+    #[prost(string, repeated, tag = "100")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub users: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, tag = "101")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub client: ::prost::alloc::string::String,
+    #[prost(string, tag = "102")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub session: ::prost::alloc::string::String,
+    #[prost(string, tag = "103")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub channel: ::prost::alloc::string::String,
+    #[prost(string, tag = "104")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub program: ::prost::alloc::string::String,
+    #[prost(string, tag = "105")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub version: ::prost::alloc::string::String,
+    #[prost(string, tag = "106")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub transport: ::prost::alloc::string::String,
+    #[prost(string, tag = "107")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub address: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "108")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub limit: u32,
+    #[prost(string, tag = "109")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub cursor: ::prost::alloc::string::String,
+}
+/// A comparison of a label, or several that are combined by `op`: `and`, `or`, `not`.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FilterNode {
+    #[prost(string, tag = "1")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub op: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub key: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub cmp: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub val: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "5")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub vals: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "6")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub nodes: ::prost::alloc::vec::Vec<FilterNode>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ConnectionsResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<ConnectionsResult>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ConnectionsResult {
+    #[prost(btree_map = "string, message", tag = "1")]
+    pub connections: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, ConnectionInfo>,
+    #[prost(string, tag = "100")]
+    pub cursor: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "101")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "102")]
+    pub new_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ConnectionInfo {
+    #[prost(string, tag = "1")]
+    pub app_name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub app_version: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub transport: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub protocol: ::prost::alloc::string::String,
+    #[prost(string, tag = "8")]
+    pub user: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "9")]
+    pub state: ::core::option::Option<ConnectionState>,
+    #[prost(int64, tag = "10")]
+    pub connected_at_ms: i64,
+    #[prost(int64, tag = "11")]
+    pub ping_pong_latency_ms: i64,
+    #[prost(btree_map = "string, string", tag = "12")]
+    pub labels: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
+    #[prost(string, tag = "100")]
+    pub address: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "101")]
+    pub queued_bytes: u64,
+    #[prost(string, tag = "102")]
+    pub node: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ConnectionState {
+    #[prost(btree_map = "string, message", tag = "1")]
+    pub channels: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, ChannelContext>,
+    #[prost(message, optional, tag = "2")]
+    pub connection_token: ::core::option::Option<ConnectionTokenInfo>,
+    #[prost(bytes = "bytes", tag = "4")]
+    #[serde(deserialize_with = "crate::proto::json::read")]
+    pub meta: ::prost::bytes::Bytes,
+    #[prost(uint64, tag = "100")]
+    pub channels_truncated: u64,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ChannelContext {
+    #[prost(bool, tag = "100")]
+    pub server_side: bool,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ConnectionTokenInfo {
+    #[prost(int64, tag = "2")]
+    pub issued_at: i64,
+}
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetUserStatusRequest {
+    #[prost(string, repeated, tag = "1")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub users: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetUserStatusResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<GetUserStatusResult>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetUserStatusResult {
+    #[prost(message, repeated, tag = "1")]
+    pub statuses: ::prost::alloc::vec::Vec<UserStatus>,
+    #[prost(string, repeated, tag = "100")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UserStatus {
+    #[prost(string, tag = "1")]
+    pub user: ::prost::alloc::string::String,
+    #[prost(int64, tag = "3")]
+    pub online: i64,
+    #[prost(bool, tag = "100")]
+    pub is_online: bool,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
