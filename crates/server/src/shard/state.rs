@@ -12,6 +12,7 @@ use touchline_engine::tracker::Tracker;
 use touchline_engine::wheel::Wheel;
 use touchline_engine::{Channels, Effects, Hub, ShardId};
 use touchline_protocol::stream::ChannelName;
+use touchline_registry::HashSeed;
 
 use super::acceptor::{Acceptor, BoundListener};
 use super::connections::Connections;
@@ -131,6 +132,16 @@ pub(super) struct BanSweep {
     pub(super) not_before_ms: u64,
 }
 
+/// The channels of a shard that has none yet, as the settings want them.
+fn no_channels(node: &Node, seed: u64, hash_seed: HashSeed) -> Channels {
+    let limit = node.settings.node.channel_limit.div_ceil(node.shards.len().max(1));
+    let namespaces = Arc::clone(&node.session.namespaces);
+    let channels = Channels::new(namespaces, node.shards.len(), seed, hash_seed).limited(limit);
+    let channels = if node.store().is_some() { channels.with_store() } else { channels };
+    let channels = if node.stats().is_some() { channels.counting_audiences() } else { channels };
+    if node.cluster.is_some() { channels.in_cluster() } else { channels }
+}
+
 impl Shard {
     /// An empty shard. `seed` must be random.
     ///
@@ -150,22 +161,15 @@ impl Shard {
         let no_random_numbers = || io::Error::other("the system has no random numbers");
         let random = secure.bytes().map(u64::from_ne_bytes).ok_or_else(no_random_numbers)?;
         let hash_seed = random::hash_seed().ok_or_else(no_random_numbers)?;
-        let limit = node.settings.node.channel_limit.div_ceil(node.shards.len().max(1));
-        let namespaces = Arc::clone(&node.session.namespaces);
-        let channels = Channels::new(namespaces, node.shards.len(), seed, hash_seed).limited(limit);
-        let channels = if node.store().is_some() { channels.with_store() } else { channels };
         let unauthenticated_max = match node.settings.client.unauthenticated_connection_limit {
             0 => usize::MAX,
             limit => limit.div_ceil(node.shards.len()),
         };
         let minute_stats = node.stats().map(|_| Box::new(MinuteStats::new(format!("{}/{id}", node.id).into(), now_ms)));
         let mut hub = Hub::new(hash_seed);
-        let channels = if minute_stats.is_some() {
+        if minute_stats.is_some() {
             hub.note_leavers();
-            channels.counting_audiences()
-        } else {
-            channels
-        };
+        }
         Ok(Shard {
             id,
             metrics: Arc::clone(&node.shards[usize::from(id)].metrics),
@@ -181,7 +185,7 @@ impl Shard {
             told_addresses: HashMap::new(),
             forwarded: HashMap::new(),
             hub,
-            channels: if node.cluster.is_some() { channels.in_cluster() } else { channels },
+            channels: no_channels(&node, seed, hash_seed),
             waiting: HashMap::new(),
             outbox: Outbox::default(),
             wheel: Wheel::new(TICK_MS, WHEEL_TICKS, now_ms),
