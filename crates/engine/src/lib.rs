@@ -73,6 +73,7 @@ mod history;
 pub mod hook;
 pub mod hub;
 mod idempotency;
+pub mod ledger;
 pub mod limit;
 mod namespace;
 pub mod request;

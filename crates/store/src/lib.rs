@@ -82,6 +82,7 @@ mod description;
 mod errors;
 mod events;
 mod inbox;
+pub mod ledger;
 mod metrics;
 pub mod migrate;
 mod panics;

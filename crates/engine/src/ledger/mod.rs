@@ -1,0 +1,41 @@
+//! The ledger of lifecycle events, as a node keeps its side of it. Rows in the primary database say who holds which
+//! channel and which user, and what was told of them; a [`LedgerBook`] says what this node has to write there next.
+//!
+//! A node writes in *lives*. A life begins when the database gives it an incarnation and a lease, and is over when the
+//! lease is; then other nodes tell what the life has left behind, and the node begins a new life with all that it
+//! holds.
+
+mod book;
+#[cfg(test)]
+mod book_tests;
+
+pub use book::{BookBatch, BookLimits, LedgerBook, Note};
+
+/// What a key of the ledger is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KeyKind {
+    /// A channel: occupied while somebody is subscribed, else vacated.
+    Channel,
+    /// A user: online while connected, else offline.
+    User,
+}
+
+/// A channel or a user.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LedgerKey {
+    /// Which of both.
+    pub kind: KeyKind,
+    /// The name of the channel, or the user.
+    pub name: Box<str>,
+}
+
+/// What has changed of a key at this node since the batch before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyChange {
+    /// The key.
+    pub key: LedgerKey,
+    /// Whether the node has held it at some time since.
+    pub is_gained: bool,
+    /// Whether the node holds it now.
+    pub is_held: bool,
+}
