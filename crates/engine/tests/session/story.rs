@@ -48,7 +48,8 @@ pub(crate) struct Settings {
     pub(crate) users: Option<Arc<dyn UserCounter + Send + Sync>>,
     pub(crate) track: TrackLimits,
     pub(crate) deferred_max: usize,
-    pub(crate) line_idle: Duration,
+    pub(crate) notes_subscriptions: false,
+        line_idle: Duration,
 }
 
 impl Settings {
