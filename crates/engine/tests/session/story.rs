@@ -48,8 +48,7 @@ pub(crate) struct Settings {
     pub(crate) users: Option<Arc<dyn UserCounter + Send + Sync>>,
     pub(crate) track: TrackLimits,
     pub(crate) deferred_max: usize,
-    pub(crate) notes_subscriptions: false,
-        line_idle: Duration,
+    pub(crate) line_idle: Duration,
 }
 
 impl Settings {
@@ -152,6 +151,7 @@ impl Story {
             limits: None,
             deferred_max: settings.deferred_max,
             track: settings.track,
+            notes_subscriptions: false,
             line_idle: settings.line_idle,
         };
         let channels = Channels::new(Arc::clone(&node.namespaces), 1, 1, HashSeed::repeatable(7));
