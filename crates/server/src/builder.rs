@@ -5,7 +5,7 @@ use std::sync::Arc;
 use aws_lc_rs::rand;
 use touchline_config::{Settings, TlsSettings, WhenCutOff};
 use touchline_engine::bans::Bans;
-use touchline_engine::directory::Directory;
+use touchline_engine::directory::{Directory, ToldChanges};
 use touchline_engine::events::{EventKind, EventKinds};
 use touchline_engine::limit::RateLimits;
 use touchline_engine::session::UserCounter;
@@ -117,6 +117,7 @@ impl Server {
         let databases = store::opening(&settings, &session.namespaces, &id)?;
         let statistics = store::stats_opening(&settings)?;
         let (shard_handles, shards) = shard_parts(listeners)?;
+        let directory = directory.telling(told_changes(kinds));
         let (cluster, joining) = nats::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
         let kept_fields = KeptFields { forwarded: endpoints.forwarded_names(), user: user_field(&settings)? };
         let (hooks, worker) = hooks_of(&settings, endpoints).unzip();
@@ -219,6 +220,15 @@ fn hooks_of(settings: &Settings, endpoints: Endpoints) -> Option<(HookMailbox, W
     Some((mailbox, WorkerStart { endpoints, messages, find_user: user_of }))
 }
 
+/// What the registry reports of names, groups and nodes for those who are told of these kinds.
+fn told_changes(kinds: EventKinds) -> ToldChanges {
+    ToldChanges {
+        names: [EventKind::NameRegistered, EventKind::NameUpdated, EventKind::NameLost].iter().any(|kind| kinds.has(*kind)),
+        members: kinds.has(EventKind::MemberJoined) || kinds.has(EventKind::MemberLeft),
+        clients: kinds.has(EventKind::Disconnected),
+    }
+}
+
 /// The mailbox of the thread that tells what happens, and what the thread begins with; None = nothing is told.
 fn events_of(settings: &Settings) -> Result<Option<(EventMailbox, EventsStart)>, StartError> {
     let endpoints = events::endpoints(settings)?;
@@ -227,7 +237,9 @@ fn events_of(settings: &Settings) -> Result<Option<(EventMailbox, EventsStart)>,
     }
     let metrics = Arc::new(EventMetrics::of(settings.events.iter().map(|events| events.name.clone())));
     let (mailbox, messages) = EventMailbox::new(events::wants(&endpoints), metrics);
-    Ok(Some((mailbox, EventsStart { endpoints, messages })))
+    let seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
+    let (birth, timing) = (random_number()?, timing_of(settings));
+    Ok(Some((mailbox, EventsStart { endpoints, messages, timing, birth, seed })))
 }
 
 /// Counts the connections of each user; None = they have no limit.

@@ -11,9 +11,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use touchline_engine::ShardId;
+use touchline_engine::directory::{EntryIncident, LostClient};
 use touchline_engine::events::{EventKind, EventKinds, StateKey};
 use touchline_protocol::stream::ChannelName;
 use touchline_registry::OwnerId;
+use touchline_store::ExpiredMessage;
 
 use super::event_metrics::EventMetrics;
 
@@ -73,6 +75,18 @@ pub(crate) enum EventMessage {
     Client(u64, ClientIncident),
     /// Whether a channel has subscribers, or a user has connections, on a shard.
     Held { key: StateKey, shard: ShardId, is_held: bool },
+    /// What has happened to a name or a group; when, Unix milliseconds.
+    Entry(u64, Box<EntryIncident>),
+    /// A client whose node is gone.
+    LostClient(LostClient),
+    /// Messages that nobody has acknowledged in time; when they were deleted, Unix milliseconds.
+    Expired(u64, Vec<ExpiredMessage>),
+    /// A message of the same thread of another node.
+    Scope(Bytes),
+    /// This node takes part in the cluster from now on, in the sight of these nodes.
+    Joined(Vec<Arc<str>>),
+    /// Another node is dead.
+    Gone(Arc<str>),
     /// An operator wants an endpoint to be sent events again that has refused all.
     Resume(Box<str>),
     /// The node stops.
@@ -86,7 +100,20 @@ impl EventMessage {
             EventMessage::Client(_, incident) => incident.user.len() + incident.change.size(),
             EventMessage::Held { key, .. } => key.name().len(),
             EventMessage::Resume(name) => name.len(),
-            EventMessage::Stop => 0,
+            EventMessage::Entry(_, incident) => {
+                let of_winner = incident.winner.as_ref().map_or(0, |winner| winner.key().len() + winner.meta().len());
+                size_of::<EntryIncident>() + incident.entry.key().len() + incident.entry.meta().len() + of_winner
+            }
+            EventMessage::LostClient(lost) => lost.user.len(),
+            EventMessage::Expired(_, messages) => {
+                let of_one = |message: &ExpiredMessage| {
+                    size_of::<ExpiredMessage>() + message.scope.len() + message.name.len()
+                };
+                messages.iter().map(of_one).sum()
+            }
+            EventMessage::Scope(message) => message.len(),
+            EventMessage::Joined(nodes) => nodes.iter().map(|node| node.len()).sum(),
+            EventMessage::Gone(_) | EventMessage::Stop => 0,
         };
         size_of::<EventMessage>() + texts
     }
