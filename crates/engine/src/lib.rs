@@ -67,6 +67,7 @@ pub mod channels;
 pub mod claims;
 pub mod directory;
 pub mod duration;
+pub mod events;
 mod field_names;
 mod go_regex;
 mod history;

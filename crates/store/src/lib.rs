@@ -104,7 +104,7 @@ pub use batch::OnDone;
 pub use description::{ChannelDescription, OnSearched, Search, SearchResult};
 pub use errors::OpenError;
 pub use events::StoreEvent;
-pub use inbox::{InboxMessage, OnQueued};
+pub use inbox::{ExpiredMessage, InboxMessage, OnQueued};
 pub use metrics::StoreMetrics;
 pub use panics::Panicked;
 pub use postgres::PostgresError;

@@ -32,6 +32,7 @@ mod request;
 mod scope;
 mod size;
 mod state;
+mod told;
 mod walk;
 mod watch;
 mod watch_position;
@@ -51,6 +52,7 @@ pub use reply::DirectoryReply;
 pub use request::{DirectoryRequest, Listing, Registration, Requester, Target};
 pub use scope::{ConflictPolicy, ScopeId, ScopeOptions, Scopes};
 pub use state::{Directory, ScopeMetrics};
+pub use told::{EntryIncident, LostClient, ToldChanges};
 pub use walk::Walk;
 pub use watch_position::WatchPosition;
 

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use touchline_protocol::Error;
-use touchline_registry::{Classify, Counters, HashSeed, RegisterRefusal, Replica, ReplicaSettings, ReplicaTiming};
+use touchline_registry::{Classify, Counters, HashSeed, OwnerId, RegisterRefusal, Replica, ReplicaSettings, ReplicaTiming};
 
 use super::calls::Calls;
 use super::effect::DirectoryEffect;
 use super::inbox::Inbox;
 use super::presence_entry;
 use super::scope::{ScopeId, ScopeOptions, Scopes};
+use super::told::ToldChanges;
 use super::watch::ScopeWatch;
 
 /// The scope of presence. A scope of the configuration cannot have this name, and [`Scopes::find`] never finds it.
@@ -49,6 +50,10 @@ pub struct Directory<A> {
     pub(super) inbox: Inbox,
     pub(super) effects: Vec<DirectoryEffect<A>>,
     pub(super) is_clustered: bool,
+    /// What backends are told; `None` = nothing.
+    pub(super) told: Option<ToldChanges>,
+    /// The client whose request is being executed, and its user, if backends are told of something.
+    pub(super) acting: Option<(OwnerId, Box<str>)>,
     /// The host is checking its connections ([`DirectoryEffect::Probe`]).
     pub(super) is_probing: bool,
     /// Bytes that one message to another node may have.
@@ -99,6 +104,8 @@ impl<A> Directory<A> {
             inbox,
             effects: Vec::new(),
             is_clustered,
+            told: None,
+            acting: None,
             is_probing: false,
             message_max: usize::MAX,
             now_ms,
@@ -178,7 +185,6 @@ pub(super) fn refusal(refusal: RegisterRefusal) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use touchline_registry::OwnerId;
 
     #[test]
     fn the_memory_of_a_mass_change_is_freed_once_all_effects_are_taken() {

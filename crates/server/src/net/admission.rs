@@ -12,6 +12,7 @@ use touchline_engine::limit::AddressKey;
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) is_loopback: bool,
+    pub(crate) remote: IpAddr,
     /// Its address, as rates go by it.
     pub(crate) address: AddressKey,
     /// Its slot among the connections of its address; None = these are not limited.

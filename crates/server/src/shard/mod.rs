@@ -13,6 +13,7 @@ mod budget;
 mod connections;
 mod deliver;
 mod due;
+mod events;
 mod hooks;
 mod input;
 mod inspect;

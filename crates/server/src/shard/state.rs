@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
+use touchline_engine::events::EventKinds;
 use touchline_engine::tracker::Tracker;
 use touchline_engine::wheel::Wheel;
 use touchline_engine::{Channels, Effects, Hub, ShardId};
@@ -14,6 +15,7 @@ use touchline_protocol::stream::ChannelName;
 
 use super::acceptor::{Acceptor, BoundListener};
 use super::connections::Connections;
+use super::events::ConnectingFacts;
 use super::minute_stats::{Audience, MinuteStats};
 use super::outbox::Outbox;
 use super::services::Services;
@@ -58,6 +60,8 @@ pub(crate) struct Shard {
     pub(super) unauthenticated_max: usize,
     /// The counted slot of each connection at its address, by slot of the connection, where addresses are limited.
     pub(super) address_slots: HashMap<u32, AddressSlot>,
+    /// What is known of connections whose client has not connected yet, by slot, where that is told.
+    pub(super) connecting: HashMap<u32, ConnectingFacts>,
     /// The header fields of each connection that hooks pass on, by slot, where some hook does.
     pub(super) forwarded: HashMap<u32, ForwardedHeaders>,
     pub(super) hub: Hub,
@@ -161,6 +165,8 @@ impl Shard {
         } else {
             channels
         };
+        let wants = node.events.as_ref().map_or_else(EventKinds::default, |events| events.wants.kinds);
+        let channels = if wants.has_channel_state() { channels.noting_held() } else { channels };
         Ok(Shard {
             id,
             metrics: Arc::clone(&node.shards[usize::from(id)].metrics),
@@ -169,10 +175,11 @@ impl Shard {
             acceptor: Acceptor::new(listeners, &registry)?,
             registry,
             connections: Connections::default(),
-            users: Users::new(Arc::clone(&node.users)),
+            users: Users::new(Arc::clone(&node.users), wants.has_user_state()),
             unauthenticated: Unauthenticated::default(),
             unauthenticated_max,
             address_slots: HashMap::new(),
+            connecting: HashMap::new(),
             forwarded: HashMap::new(),
             hub,
             channels: if node.cluster.is_some() { channels.in_cluster() } else { channels },
@@ -213,6 +220,7 @@ impl Shard {
         if !self.isolated(|shard| work(shard, slot)) && !self.isolated(|shard| shard.remove(slot)) {
             self.settle_session(slot);
             self.address_slots.remove(&slot);
+            self.connecting.remove(&slot);
             self.forwarded.remove(&slot);
             self.connections.forget(slot);
         }

@@ -10,6 +10,7 @@ mod bans_of_nodes;
 mod drain;
 mod edge;
 mod embedding;
+mod events;
 mod generated;
 #[cfg(feature = "grpc")]
 mod grpc;
