@@ -115,6 +115,7 @@ impl Server {
             track: track_limits(&settings.store.stats),
         };
         let databases = store::opening(&settings, &session.namespaces, &id)?;
+        let teller = teller.map(|teller| EventsStart { primary: databases.clone(), ..teller });
         let statistics = store::stats_opening(&settings)?;
         let (shard_handles, shards) = shard_parts(listeners)?;
         let directory = directory.telling(told_changes(kinds));
@@ -223,7 +224,9 @@ fn hooks_of(settings: &Settings, endpoints: Endpoints) -> Option<(HookMailbox, W
 /// What the registry reports of names, groups and nodes for those who are told of these kinds.
 fn told_changes(kinds: EventKinds) -> ToldChanges {
     ToldChanges {
-        names: [EventKind::NameRegistered, EventKind::NameUpdated, EventKind::NameLost].iter().any(|kind| kinds.has(*kind)),
+        names: [EventKind::NameRegistered, EventKind::NameUpdated, EventKind::NameLost]
+            .iter()
+            .any(|kind| kinds.has(*kind)),
         members: kinds.has(EventKind::MemberJoined) || kinds.has(EventKind::MemberLeft),
         clients: kinds.has(EventKind::Disconnected),
     }
@@ -239,7 +242,7 @@ fn events_of(settings: &Settings) -> Result<Option<(EventMailbox, EventsStart)>,
     let (mailbox, messages) = EventMailbox::new(events::wants(&endpoints), metrics);
     let seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
     let (birth, timing) = (random_number()?, timing_of(settings));
-    Ok(Some((mailbox, EventsStart { endpoints, messages, timing, birth, seed })))
+    Ok(Some((mailbox, EventsStart { endpoints, messages, timing, birth, seed, primary: None })))
 }
 
 /// Counts the connections of each user; None = they have no limit.

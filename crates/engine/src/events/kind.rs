@@ -102,6 +102,12 @@ impl EventKind {
         }
     }
 
+    /// The kind of a `type` of CloudEvents; `None` = it is none.
+    pub fn from_cloud_type(text: &str) -> Option<Self> {
+        let mut all = Self::CONFIGURED.into_iter().chain([EventKind::StateReset]);
+        all.find(|kind| kind.cloud_type() == text)
+    }
+
     /// Whether it tells whether a channel has subscribers.
     pub fn is_of_channel_state(self) -> bool {
         matches!(self, EventKind::Occupied | EventKind::Vacated)
@@ -159,6 +165,7 @@ mod tests {
         for (index, kind) in EventKind::CONFIGURED.into_iter().enumerate() {
             assert_eq!(kind as usize, index);
             assert_eq!(kind.word().and_then(EventKind::from_word), Some(kind));
+            assert_eq!(EventKind::from_cloud_type(kind.cloud_type()), Some(kind));
             let only = EventKinds::from_iter([kind]);
             assert!(EventKind::CONFIGURED.into_iter().all(|other| only.has(other) == (other == kind)));
         }

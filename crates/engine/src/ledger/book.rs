@@ -6,7 +6,8 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 use indexmap::IndexMap;
 
-use super::{KeyChange, LedgerKey};
+use super::KeyChange;
+use crate::events::StateKey;
 
 /// Bounds of a [`LedgerBook`].
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +54,7 @@ struct Life<C, E> {
     number: u64,
     /// The batch whose result is not known.
     under_way: Option<Arc<BookBatch<C, E>>>,
-    changes: IndexMap<LedgerKey, KeyState>,
+    changes: IndexMap<StateKey, KeyState>,
 }
 
 /// What a node holds, and what it has to write into the ledger next. `C` describes a client, `E` what happened.
@@ -63,7 +64,7 @@ struct Life<C, E> {
 #[derive(Debug)]
 pub struct LedgerBook<C, E> {
     limits: BookLimits,
-    keys: HashSet<LedgerKey>,
+    keys: HashSet<StateKey>,
     clients: HashMap<Box<str>, Arc<C>>,
     notes: VecDeque<Note<C, E>>,
     life: Option<Life<C, E>>,
@@ -84,7 +85,7 @@ impl<C, E: Clone> LedgerBook<C, E> {
     }
 
     /// The first subscriber of a channel, or the first connection of a user, is there.
-    pub fn hold(&mut self, key: LedgerKey) {
+    pub fn hold(&mut self, key: StateKey) {
         if let Some(life) = &mut self.life {
             life.changes.insert(key.clone(), KeyState { is_gained: true, is_held: true });
         }
@@ -93,7 +94,7 @@ impl<C, E: Clone> LedgerBook<C, E> {
     }
 
     /// The last one is gone. A key that was not held is passed over.
-    pub fn release(&mut self, key: &LedgerKey) {
+    pub fn release(&mut self, key: &StateKey) {
         if !self.keys.remove(key) {
             return;
         }
@@ -148,7 +149,7 @@ impl<C, E: Clone> LedgerBook<C, E> {
     }
 
     /// Whether the node holds a key.
-    pub fn holds(&self, key: &LedgerKey) -> bool {
+    pub fn holds(&self, key: &StateKey) -> bool {
         self.keys.contains(key)
     }
 

@@ -6,8 +6,8 @@ fn book(waiting: usize) -> Book {
     LedgerBook::new(BookLimits { batch: 10, waiting })
 }
 
-fn user(name: &str) -> LedgerKey {
-    LedgerKey { kind: KeyKind::User, name: name.into() }
+fn user(name: &str) -> StateKey {
+    StateKey::User(name.into())
 }
 
 fn change(name: &str, is_gained: bool, is_held: bool) -> KeyChange {

@@ -9,31 +9,15 @@ mod book;
 #[cfg(test)]
 mod book_tests;
 
+use crate::events::StateKey;
+
 pub use book::{BookBatch, BookLimits, LedgerBook, Note};
-
-/// What a key of the ledger is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum KeyKind {
-    /// A channel: occupied while somebody is subscribed, else vacated.
-    Channel,
-    /// A user: online while connected, else offline.
-    User,
-}
-
-/// A channel or a user.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LedgerKey {
-    /// Which of both.
-    pub kind: KeyKind,
-    /// The name of the channel, or the user.
-    pub name: Box<str>,
-}
 
 /// What has changed of a key at this node since the batch before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyChange {
     /// The key.
-    pub key: LedgerKey,
+    pub key: StateKey,
     /// Whether the node has held it at some time since.
     pub is_gained: bool,
     /// Whether the node holds it now.

@@ -70,6 +70,9 @@ pub(crate) fn endpoints(settings: &Settings) -> Result<Vec<EventEndpoint>, Start
 pub(crate) fn wants(endpoints: &[EventEndpoint]) -> EventWants {
     let kinds = endpoints.iter().fold(EventKinds::default(), |all, endpoint| all.union(endpoint.kinds));
     let of_channels = |endpoint: &&EventEndpoint| CHANNEL_KINDS.iter().any(|kind| endpoint.kinds.has(*kind));
+    let needs_ends = |endpoint: &EventEndpoint| endpoint.options.durable && endpoint.kinds.has(EventKind::Disconnected);
+    // The end of a client is told for certain because its beginning was noted.
+    let kinds = if endpoints.iter().any(needs_ends) { kinds.with(EventKind::Connected) } else { kinds };
     let mut namespaces = Some(Vec::new());
     for endpoint in endpoints.iter().filter(of_channels) {
         match (&mut namespaces, &endpoint.namespaces) {

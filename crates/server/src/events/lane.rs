@@ -22,7 +22,7 @@ const DEAD_LOG_MS: u64 = 60_000;
 /// An endpoint at work: all its lanes share it.
 pub(super) struct EndpointAtWork {
     pub(super) node: Arc<Node>,
-    pub(super) endpoint: EventEndpoint,
+    pub(super) endpoint: Arc<EventEndpoint>,
     pub(super) source: BatchSource,
     pub(super) metrics: Arc<EventMetrics>,
     /// Its number in the metrics.
@@ -41,7 +41,7 @@ impl EndpointAtWork {
     /// An endpoint that has sent nothing.
     pub(super) fn new(
         node: Arc<Node>,
-        (endpoint, number): (EventEndpoint, usize),
+        (endpoint, number): (Arc<EventEndpoint>, usize),
         source: BatchSource,
         metrics: Arc<EventMetrics>,
     ) -> Self {
@@ -183,7 +183,10 @@ async fn send(work: &EndpointAtWork, batch: &SentBatch, _events: &[WrittenEvent]
 
 async fn bury(work: &EndpointAtWork, events: &[WrittenEvent], why: DeadReason, tries: u32, last_error: &str) {
     work.count_dead(events.len() as u64, why, last_error);
-    work.source.dead(DeadEvents { events, why, tries, last_error }).await;
+    let dropped = work.source.dead(DeadEvents { events, why, tries, last_error }).await;
+    if dropped > 0 {
+        tracing::warn!(endpoint = %work.endpoint.name, dropped, "there are too many dead letters: the oldest are dropped");
+    }
 }
 
 fn new_id(work: &EndpointAtWork) -> String {

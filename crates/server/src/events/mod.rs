@@ -5,6 +5,7 @@
 //! endpoint has lanes (`lane.rs`), which take batches from a source (`source.rs`) and send them, signed
 //! (`signature.rs`). What other nodes can't tell any more waits in `lost.rs`.
 
+mod durable;
 mod endpoint;
 mod lane;
 mod lost;

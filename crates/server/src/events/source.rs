@@ -1,4 +1,5 @@
-//! Where the lanes of an endpoint take their batches from: a queue in memory (best effort).
+//! Where the lanes of an endpoint take their batches from: a queue in memory (best effort), or the outbox of the
+//! primary database (`durable`).
 //!
 //! A lane asks for a batch by [`BatchSource::next`], and tells by [`BatchSource::done`] and [`BatchSource::dead`] what
 //! has become of each event of it, once.
@@ -11,6 +12,7 @@ use tokio::sync::Notify;
 use touchline_engine::duration::millis;
 use touchline_engine::events::{DeadReason, EventQueue, EventQueueLimits, WrittenEvent};
 
+use super::durable::OutboxSource;
 use super::endpoint::EventEndpoint;
 use crate::node::Node;
 
@@ -18,6 +20,8 @@ use crate::node::Node;
 pub(super) enum BatchSource {
     /// A queue in memory.
     Queue(QueueSource),
+    /// The outbox of the primary database.
+    Outbox(OutboxSource),
 }
 
 /// Events that did not arrive and are not sent any more.
@@ -35,6 +39,7 @@ impl BatchSource {
     pub(super) async fn next(&self, lane: usize, batch_max: usize) -> Vec<WrittenEvent> {
         match self {
             BatchSource::Queue(queue) => queue.next(lane, batch_max).await,
+            BatchSource::Outbox(outbox) => outbox.next(lane, batch_max).await,
         }
     }
 
@@ -42,13 +47,29 @@ impl BatchSource {
     pub(super) async fn done(&self, events: &[WrittenEvent]) {
         match self {
             BatchSource::Queue(queue) => queue.finish(events.len()),
+            BatchSource::Outbox(outbox) => outbox.done(events).await,
         }
     }
 
-    /// These events did not arrive, and are not sent any more.
-    pub(super) async fn dead(&self, dead: DeadEvents<'_>) {
+    /// These events did not arrive, and are not sent any more. Returns how many older ones, that were kept, had to go.
+    pub(super) async fn dead(&self, dead: DeadEvents<'_>) -> u64 {
         match self {
-            BatchSource::Queue(queue) => queue.finish(dead.events.len()),
+            BatchSource::Queue(queue) => {
+                queue.finish(dead.events.len());
+                0
+            }
+            BatchSource::Outbox(outbox) => {
+                let error = if dead.last_error.is_empty() { dead.why.as_str() } else { dead.last_error };
+                outbox.dead(dead.events, dead.tries, error).await
+            }
+        }
+    }
+
+    /// The queue; `None` = the source is none.
+    pub(super) fn queue(&self) -> Option<&QueueSource> {
+        match self {
+            BatchSource::Queue(queue) => Some(queue),
+            BatchSource::Outbox(_) => None,
         }
     }
 }

@@ -14,7 +14,9 @@ use touchline_engine::events::{
     DeadReason, EventDraft, EventSources, NodeHolding, StateTeller, TellerOptions, TellerOutput, WrittenEvent,
 };
 use touchline_registry::{HashSeed, ReplicaTiming};
+use touchline_store::PrimaryOptions;
 
+use super::durable::DurableEvents;
 use super::endpoint::EventEndpoint;
 use super::lane::{self, EndpointAtWork};
 use super::lost::{LostNode, LostNodes};
@@ -43,6 +45,8 @@ pub(crate) struct EventsStart {
     pub(crate) birth: u64,
     /// Of the hashes of channels and users, which clients choose.
     pub(crate) seed: HashSeed,
+    /// How the primary database is opened; `None` = nothing needs it.
+    pub(crate) primary: Option<PrimaryOptions>,
 }
 
 /// Starts the thread.
@@ -73,9 +77,13 @@ struct EventWorker {
     /// How often the node has told that something may not have been told.
     resets: u64,
     lanes: JoinSet<()>,
+    /// What tells for certain; `None` = no endpoint wants that.
+    durable: Option<DurableEvents>,
     /// What this node holds.
     holding: NodeHolding,
     teller: StateTeller,
+    /// Whether the teller counts: an endpoint that is not durable asks for states.
+    counts: bool,
     lost: LostNodes,
     /// The scope of the tellers.
     scope: Arc<str>,
@@ -84,14 +92,24 @@ struct EventWorker {
 
 impl EventWorker {
     fn new(node: Arc<Node>, start: EventsStart) -> (Self, EventReceiver) {
-        let EventsStart { endpoints, messages, timing, birth, seed } = start;
+        let EventsStart { endpoints, messages, timing, birth, seed, primary } = start;
         let metrics = node.events.as_ref().map(|events| Arc::clone(&events.metrics)).unwrap_or_default();
         let mut lanes = JoinSet::new();
-        let at_work = |(number, endpoint): (usize, EventEndpoint)| {
-            let source = BatchSource::Queue(QueueSource::new(Arc::clone(&node), &endpoint));
+        let endpoints: Vec<Arc<EventEndpoint>> = endpoints.into_iter().map(Arc::new).collect();
+        let durable = DurableEvents::new(&node, &endpoints, primary.as_ref()).unwrap_or_else(|error| {
+            tracing::error!(%error, "the ledger of events can't be used: none is told for certain");
+            None
+        });
+        let at_work = |(number, endpoint): (usize, Arc<EventEndpoint>)| {
+            let source = match durable.as_ref().filter(|_| endpoint.options.durable) {
+                Some(durable) => BatchSource::Outbox(durable.source(&endpoint)),
+                None => BatchSource::Queue(QueueSource::new(Arc::clone(&node), &endpoint)),
+            };
             Rc::new(EndpointAtWork::new(Arc::clone(&node), (endpoint, number), source, Arc::clone(&metrics)))
         };
-        let counted = |endpoint: &&EventEndpoint| endpoint.kinds.has_channel_state() || endpoint.kinds.has_user_state();
+        let counted =
+            |endpoint: &&Arc<EventEndpoint>| endpoint.kinds.has_channel_state() || endpoint.kinds.has_user_state();
+        let counts = endpoints.iter().filter(counted).any(|endpoint| !endpoint.options.durable);
         // They all have the same.
         let delay = endpoints.iter().find(counted).map_or(Duration::ZERO, |endpoint| endpoint.options.delay);
         let endpoints: Vec<_> = endpoints.into_iter().enumerate().map(at_work).collect();
@@ -100,6 +118,9 @@ impl EventWorker {
                 lanes.spawn_local(lane::run(Rc::clone(work), lane));
             }
         }
+        if let Some(durable) = &durable {
+            durable.start(&mut lanes);
+        }
         let now_ms = node.clock.now_ms();
         let options = TellerOptions { delay_ms: millis(delay), timing, is_clustered: node.cluster.is_some() };
         let worker = EventWorker {
@@ -107,6 +128,8 @@ impl EventWorker {
             endpoints,
             resets: 0,
             lanes,
+            counts,
+            durable,
             holding: NodeHolding::new(seed),
             teller: StateTeller::new(&node.id, birth, options, seed, now_ms),
             lost: LostNodes::default(),
@@ -147,6 +170,7 @@ impl EventWorker {
                     .iter()
                     .for_each(|work| work.figures().dropped[DropReason::MailboxFull as usize].add(lost));
                 self.reset_all("lost");
+                self.reset_durable("lost");
             }
             tokio::task::yield_now().await;
         }
@@ -160,7 +184,12 @@ impl EventWorker {
             }
             EventMessage::Held { key, shard, is_held } => {
                 if let Some(is_held) = self.holding.note(&key, shard, is_held) {
-                    self.teller.set_held(&key, is_held, self.node.clock.now_ms());
+                    if self.counts {
+                        self.teller.set_held(&key, is_held, self.node.clock.now_ms());
+                    }
+                    if let Some(durable) = &self.durable {
+                        durable.note_held(&key, is_held);
+                    }
                 }
             }
             EventMessage::Entry(at_ms, incident) if incident.is_of_lost_node => self.lost.add_entry(at_ms, incident),
@@ -175,6 +204,10 @@ impl EventWorker {
             EventMessage::Resume(name) => {
                 self.endpoints.iter().filter(|work| work.endpoint.name == *name).for_each(|work| work.resume());
             }
+            EventMessage::Dead(request) => match &self.durable {
+                Some(durable) => durable.ask_dead(request, &mut self.lanes),
+                None => drop(request),
+            },
             EventMessage::Stop => {}
         }
     }
@@ -231,8 +264,12 @@ impl EventWorker {
     /// Gives an event to the endpoints that are told of it. `channel`: that it is about, if they are told of some only.
     fn tell(&mut self, draft: &EventDraft, channel: Option<&str>) {
         let node = Arc::clone(&self.node);
+        if let Some(durable) = &self.durable {
+            durable.note(draft, channel);
+        }
         let namespace = channel.map(|channel| node.session.namespaces.namespace_of(channel));
-        let told = |work: &&Rc<EndpointAtWork>| work.endpoint.is_told(draft.kind, namespace);
+        let told =
+            |work: &&Rc<EndpointAtWork>| work.source.queue().is_some() && work.endpoint.is_told(draft.kind, namespace);
         let Some(event) = draft.write(&self.sources) else {
             for work in self.endpoints.iter().filter(told) {
                 work.figures().dropped[DropReason::TooLarge as usize].add(1);
@@ -246,36 +283,44 @@ impl EventWorker {
     }
 
     fn push(&mut self, work: &EndpointAtWork, event: WrittenEvent) {
-        let BatchSource::Queue(queue) = &work.source;
+        let Some(queue) = work.source.queue() else { return };
         let dropped = queue.push(event);
         if dropped > 0 {
             work.figures().dropped[DropReason::QueueFull as usize].add(dropped);
-            if let Some(reset) = self.reset("dropped") {
+            if let Some(reset) = self.reset("dropped").write(&self.sources) {
                 queue.note_loss(&reset);
             }
         }
     }
 
     /// The event that tells that something may not have been told.
-    fn reset(&mut self, why: &str) -> Option<WrittenEvent> {
+    fn reset(&mut self, why: &str) -> EventDraft {
         self.resets += 1;
         let now_ms = self.node.clock.now_ms();
-        reset_draft(&self.node, now_ms, now_ms, why, self.resets).write(&self.sources)
+        reset_draft(&self.node, now_ms, now_ms, why, self.resets)
     }
 
-    /// Something may not have been told to any endpoint.
-    fn reset_all(&mut self, why: &str) {
-        let Some(reset) = self.reset(why) else { return };
-        for work in &self.endpoints {
-            let BatchSource::Queue(queue) = &work.source;
-            queue.note_loss(&reset);
+    /// Something may not have been told for certain.
+    fn reset_durable(&mut self, why: &str) {
+        let reset = self.reset(why);
+        if let Some(durable) = &self.durable {
+            durable.note(&reset, None);
         }
+    }
+
+    /// Something may not have been told to any endpoint that is not durable.
+    fn reset_all(&mut self, why: &str) {
+        let Some(reset) = self.reset(why).write(&self.sources) else { return };
+        self.endpoints.iter().filter_map(|work| work.source.queue()).for_each(|queue| queue.note_loss(&reset));
     }
 
     fn tick(&mut self) {
         let now_ms = self.node.clock.now_ms();
+        if self.durable.as_ref().is_some_and(|durable| durable.take_dropped() > 0) {
+            self.reset_durable("dropped");
+        }
         for work in &self.endpoints {
-            let BatchSource::Queue(queue) = &work.source;
+            let Some(queue) = work.source.queue() else { continue };
             let gone = queue.expire(now_ms.saturating_sub(work.endpoint.max_age_ms()));
             if !gone.is_empty() {
                 work.count_dead(gone.len() as u64, DeadReason::TooOld, "");
@@ -291,12 +336,10 @@ impl EventWorker {
     async fn finish(mut self) {
         self.teller.goodbye(self.node.clock.now_ms());
         self.perform();
-        let queues = || {
-            self.endpoints.iter().map(|work| {
-                let BatchSource::Queue(queue) = &work.source;
-                (work, queue)
-            })
-        };
+        if let Some(durable) = &self.durable {
+            durable.finish().await;
+        }
+        let queues = || self.endpoints.iter().filter_map(|work| Some((work, work.source.queue()?)));
         queues().for_each(|(_, queue)| queue.close());
         let is_empty = async {
             while queues().any(|(_, queue)| queue.len() > 0) {

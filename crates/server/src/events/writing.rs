@@ -21,7 +21,7 @@ fn text(value: &str) -> EventValue {
 }
 
 /// The key by which the events of a client are ordered.
-fn client_key(user: &str, client: &str) -> String {
+pub(super) fn client_key(user: &str, client: &str) -> String {
     if user.is_empty() { format!("client:{client}") } else { format!("user:{user}") }
 }
 

@@ -10,12 +10,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 use touchline_engine::ShardId;
 use touchline_engine::directory::{EntryIncident, LostClient};
 use touchline_engine::events::{EventKind, EventKinds, StateKey};
 use touchline_protocol::stream::ChannelName;
 use touchline_registry::OwnerId;
 use touchline_store::ExpiredMessage;
+use touchline_store::ledger::{DeadLetter, LedgerError};
 
 use super::event_metrics::EventMetrics;
 
@@ -89,9 +91,25 @@ pub(crate) enum EventMessage {
     Gone(Arc<str>),
     /// An operator wants an endpoint to be sent events again that has refused all.
     Resume(Box<str>),
+    /// A request about dead letters. It is dropped where none are kept.
+    Dead(DeadRequest),
     /// The node stops.
     Stop,
 }
+
+/// A request about dead letters, and who waits for the answer.
+#[derive(Debug)]
+pub(crate) enum DeadRequest {
+    /// Those of an endpoint (`None` = of all) behind a number, at most so many.
+    List { endpoint: Option<String>, behind: u64, limit: u32, reply: DeadReply<Vec<DeadLetter>> },
+    /// These are sent again; the answer is how many there were.
+    Retry { ids: Vec<u64>, reply: DeadReply<u64> },
+    /// These are deleted; the answer is how many there were.
+    Drop { ids: Vec<u64>, reply: DeadReply<u64> },
+}
+
+/// Who waits for an answer about dead letters.
+pub(crate) type DeadReply<T> = oneshot::Sender<Result<T, LedgerError>>;
 
 impl EventMessage {
     /// Bytes that it makes the node hold.
@@ -106,14 +124,13 @@ impl EventMessage {
             }
             EventMessage::LostClient(lost) => lost.user.len(),
             EventMessage::Expired(_, messages) => {
-                let of_one = |message: &ExpiredMessage| {
-                    size_of::<ExpiredMessage>() + message.scope.len() + message.name.len()
-                };
+                let of_one =
+                    |message: &ExpiredMessage| size_of::<ExpiredMessage>() + message.scope.len() + message.name.len();
                 messages.iter().map(of_one).sum()
             }
             EventMessage::Scope(message) => message.len(),
             EventMessage::Joined(nodes) => nodes.iter().map(|node| node.len()).sum(),
-            EventMessage::Gone(_) | EventMessage::Stop => 0,
+            EventMessage::Gone(_) | EventMessage::Dead(_) | EventMessage::Stop => 0,
         };
         size_of::<EventMessage>() + texts
     }

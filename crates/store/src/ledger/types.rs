@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use touchline_engine::ledger::{KeyChange, KeyKind, LedgerKey};
+use touchline_engine::events::StateKey;
+use touchline_engine::ledger::KeyChange;
 
 use crate::postgres::failure::PostgresError;
 use crate::settings::DatabaseUrl;
@@ -69,7 +70,7 @@ pub enum LedgerCause {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToldKey {
     /// Which one.
-    pub key: LedgerKey,
+    pub key: StateKey,
     /// Odd = occupied or online, even = vacated or offline; one more than the one told before.
     pub generation: u64,
     /// When it is told, Unix milliseconds.
@@ -226,17 +227,17 @@ impl LedgerCause {
     }
 }
 
-/// How a kind is written in the database.
-pub(crate) fn kind_number(kind: KeyKind) -> i16 {
-    match kind {
-        KeyKind::Channel => 1,
-        KeyKind::User => 2,
+/// How the kind of a key is written in the database.
+pub(crate) fn kind_number(key: &StateKey) -> i16 {
+    match key {
+        StateKey::Channel(_) => 1,
+        StateKey::User(_) => 2,
     }
 }
 
 /// A key as the database has it.
-pub(crate) fn key_of(kind: i16, name: String) -> LedgerKey {
-    LedgerKey { kind: if kind == 2 { KeyKind::User } else { KeyKind::Channel }, name: name.into() }
+pub(crate) fn key_of(kind: i16, name: &str) -> StateKey {
+    if kind == 2 { StateKey::User(name.into()) } else { StateKey::Channel(name.into()) }
 }
 
 /// A duration for the database.

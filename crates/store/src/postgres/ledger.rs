@@ -146,8 +146,8 @@ impl PostgresLedger {
         if keys.is_empty() {
             return Ok(());
         }
-        let kinds: Vec<i16> = keys.iter().map(|change| kind_number(change.key.kind)).collect();
-        let names: Vec<&str> = keys.iter().map(|change| &*change.key.name).collect();
+        let kinds: Vec<i16> = keys.iter().map(|change| kind_number(&change.key)).collect();
+        let names: Vec<&str> = keys.iter().map(|change| change.key.name()).collect();
         let gained: Vec<bool> = keys.iter().map(|change| change.is_gained).collect();
         let held: Vec<bool> = keys.iter().map(|change| change.is_held).collect();
         let hold = "SELECT kind, key, generation, touchline.now_ms() \

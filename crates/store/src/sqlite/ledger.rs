@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
-use touchline_engine::ledger::{KeyChange, LedgerKey};
+use touchline_engine::events::StateKey;
+use touchline_engine::ledger::KeyChange;
 
 use super::connection::connect;
 use crate::ledger::types::{
@@ -132,7 +133,7 @@ impl SqliteLedger {
         events: &mut Vec<OutboxEvent>,
     ) -> rusqlite::Result<()> {
         let (me, now_ms) = (&self.options.node, self.now_ms());
-        let (kind, name) = (kind_number(change.key.kind), &change.key.name);
+        let (kind, name) = (kind_number(&change.key), change.key.name());
         if change.is_held && change.is_gained {
             let insert = "INSERT INTO event_holder (kind, key, node, incarnation) VALUES (?1, ?2, ?3, ?4) \
                  ON CONFLICT DO NOTHING";
@@ -164,11 +165,11 @@ impl SqliteLedger {
     }
 
     /// Marks a key as empty if nobody holds it any more.
-    fn empty(&self, rows: &Transaction<'_>, key: &LedgerKey, cause: LedgerCause, wait_ms: i64) -> rusqlite::Result<()> {
+    fn empty(&self, rows: &Transaction<'_>, key: &StateKey, cause: LedgerCause, wait_ms: i64) -> rusqlite::Result<()> {
         let empty = "UPDATE event_key SET empty_since_ms = ?3, cause = ?4, due_ms = ?3 + ?5 \
              WHERE kind = ?1 AND key = ?2 AND generation % 2 = 1 \
              AND NOT EXISTS (SELECT 1 FROM event_holder WHERE kind = ?1 AND key = ?2)";
-        let values = params![kind_number(key.kind), key.name, self.now_ms(), cause.number(), wait_ms];
+        let values = params![kind_number(key), key.name(), self.now_ms(), cause.number(), wait_ms];
         rows.prepare_cached(empty)?.execute(values).map(drop)
     }
 
@@ -192,8 +193,8 @@ impl SqliteLedger {
              RETURNING kind, key";
         let dropped = rows
             .prepare_cached(held)?
-            .query_map(params![node, life, STEP_ROWS], |row| Ok(key_of(row.get(0)?, row.get(1)?)))?
-            .collect::<rusqlite::Result<Vec<LedgerKey>>>()?;
+            .query_map(params![node, life, STEP_ROWS], |row| Ok(key_of(row.get(0)?, row.get_ref(1)?.as_str()?)))?
+            .collect::<rusqlite::Result<Vec<StateKey>>>()?;
         for key in &dropped {
             self.empty(rows, key, cause, wait_ms)?;
         }
@@ -240,7 +241,7 @@ impl SqliteLedger {
             .prepare_cached(tell)?
             .query_map(params![now_ms, millis(self.options.remember), STEP_ROWS], |row| {
                 Ok(ToldKey {
-                    key: key_of(row.get(0)?, row.get(1)?),
+                    key: key_of(row.get(0)?, row.get_ref(1)?.as_str()?),
                     generation: row.get(2)?,
                     time_ms: now_ms as u64,
                     empty: Some((row.get(3)?, LedgerCause::of_number(row.get(4)?))),

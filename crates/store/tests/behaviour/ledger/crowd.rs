@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use touchline_engine::ledger::{BookLimits, KeyKind, LedgerBook, LedgerKey};
+use touchline_engine::events::StateKey;
+use touchline_engine::ledger::{BookLimits, LedgerBook};
 use touchline_store::ledger::{LedgerCause, LedgerWrite};
 
 use super::desk::{Desk, Scribe, Told};
@@ -17,13 +18,10 @@ use crate::stage::on_postgres;
 const KEYS: u64 = 60;
 
 /// What every process holds that has not died, at the end.
-type Truth = Mutex<BTreeMap<LedgerKey, u32>>;
+type Truth = Mutex<BTreeMap<StateKey, u32>>;
 
-fn key(number: u64) -> LedgerKey {
-    LedgerKey {
-        kind: if number % 2 == 0 { KeyKind::Channel } else { KeyKind::User },
-        name: format!("k{number}").into(),
-    }
+fn key(number: u64) -> StateKey {
+    StateKey { kind: if number % 2 == 0 { KeyKind::Channel } else { KeyKind::User }, name: format!("k{number}").into() }
 }
 
 /// Lives of one node: each holds and releases keys, and ends in the middle of a request; the last one lives on.
@@ -109,7 +107,7 @@ fn nodes_that_write_at_once_tell_each_change_once() {
         real.sweep("sweeper");
         real.advance(100_000);
         real.sweep("sweeper");
-        let mut told = BTreeMap::<LedgerKey, Vec<u64>>::new();
+        let mut told = BTreeMap::<StateKey, Vec<u64>>::new();
         for event in real.told() {
             if let Told::Key { key, generation, .. } = event {
                 told.entry(key).or_default().push(generation);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use touchline_engine::ledger::{BookBatch, KeyKind, LedgerKey, Note};
+use touchline_engine::events::StateKey;
+use touchline_engine::ledger::{BookBatch, Note};
 use touchline_store::ledger::{LedgerBatch, LedgerCause, LedgerWrite, LostClient, Narrator, OutboxEvent, ToldKey};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(6);
@@ -33,7 +34,7 @@ pub(crate) trait Desk {
 /// An event of the outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Told {
-    Key { key: LedgerKey, generation: u64, time_ms: u64, empty: Option<(u64, LedgerCause)> },
+    Key { key: StateKey, generation: u64, time_ms: u64, empty: Option<(u64, LedgerCause)> },
     Connected { client: String },
     Disconnected { client: String, is_lost: bool },
     Other { what: String },
@@ -76,10 +77,7 @@ impl Scribe {
             "x" => Told::Disconnected { client: words[1].to_owned(), is_lost: true },
             "o" => Told::Other { what: words[1].to_owned() },
             kind => Told::Key {
-                key: LedgerKey {
-                    kind: if kind == "u" { KeyKind::User } else { KeyKind::Channel },
-                    name: words[1].into(),
-                },
+                key: if kind == "u" { StateKey::User(words[1].into()) } else { StateKey::Channel(words[1].into()) },
                 generation: number(2),
                 time_ms: number(3),
                 empty: (words[4] != "held").then(|| {
@@ -94,9 +92,9 @@ impl Scribe {
 
 impl Narrator for Scribe {
     fn tell_key(&self, told: &ToldKey, outbox: &mut Vec<OutboxEvent>) {
-        let kind = if told.key.kind == KeyKind::User { "u" } else { "c" };
+        let kind = if matches!(told.key, StateKey::User(_)) { "u" } else { "c" };
         let empty = told.empty.map_or("held".to_owned(), |(since, cause)| format!("{since} {cause:?}"));
-        outbox.push(Scribe::event(format!("{kind} {} {} {} {empty}", told.key.name, told.generation, told.time_ms)));
+        outbox.push(Scribe::event(format!("{kind} {} {} {} {empty}", told.key.name(), told.generation, told.time_ms)));
     }
 
     fn tell_lost(&self, lost: &LostClient, outbox: &mut Vec<OutboxEvent>) {

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use touchline_engine::ledger::{KeyChange, LedgerKey};
+use touchline_engine::events::StateKey;
+use touchline_engine::ledger::KeyChange;
 use touchline_store::ledger::{LedgerBatch, LedgerCause, LedgerWrite, LostClient, Narrator, OutboxEvent, ToldKey};
 
 use super::desk::{DELAY, Desk, GRACE, LEASE, REMEMBER, Scribe, Told};
@@ -24,8 +25,8 @@ pub(crate) struct Model {
     forgotten: u64,
     /// The end of the lease, and the last batch.
     lives: BTreeMap<Life, (u64, u64)>,
-    holders: BTreeSet<(LedgerKey, Life)>,
-    keys: BTreeMap<LedgerKey, KeyRow>,
+    holders: BTreeSet<(StateKey, Life)>,
+    keys: BTreeMap<StateKey, KeyRow>,
     clients: BTreeMap<(Life, String), String>,
     told: Vec<OutboxEvent>,
 }
@@ -57,7 +58,7 @@ impl Model {
         self.lives.get(life).is_some_and(|(until_ms, _)| !self.has_leases || *until_ms > self.now_ms)
     }
 
-    fn is_held(&self, key: &LedgerKey) -> bool {
+    fn is_held(&self, key: &StateKey) -> bool {
         self.holders.iter().any(|(held, _)| held == key)
     }
 
@@ -83,7 +84,7 @@ impl Model {
         }
     }
 
-    fn empty(&mut self, key: &LedgerKey, cause: LedgerCause, wait_ms: u64) {
+    fn empty(&mut self, key: &StateKey, cause: LedgerCause, wait_ms: u64) {
         if self.is_held(key) {
             return;
         }
@@ -103,7 +104,7 @@ impl Model {
             let lost = LostClient { client: place.1, about, node, incarnation, time_ms: self.now_ms, cause };
             Scribe.tell_lost(&lost, &mut self.told);
         }
-        let held: Vec<LedgerKey> =
+        let held: Vec<StateKey> =
             self.holders.iter().filter(|(_, of)| of == life).map(|(key, _)| key.clone()).collect();
         for key in held {
             self.holders.remove(&(key.clone(), life.clone()));
@@ -165,7 +166,7 @@ impl Desk for Model {
             over.iter().for_each(|life| self.take(life, LedgerCause::NodeDown, self.wait_ms(false)));
         }
         let is_due = |row: &KeyRow| row.due_ms.is_some_and(|due_ms| due_ms <= self.now_ms);
-        let due: Vec<LedgerKey> = self.keys.iter().filter(|(_, row)| is_due(row)).map(|(key, _)| key.clone()).collect();
+        let due: Vec<StateKey> = self.keys.iter().filter(|(_, row)| is_due(row)).map(|(key, _)| key.clone()).collect();
         for key in due {
             let row = self.keys.get_mut(&key).expect("it is there");
             if row.generation % 2 == 0 {

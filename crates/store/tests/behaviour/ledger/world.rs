@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use touchline_engine::ledger::{BookLimits, KeyKind, LedgerBook, LedgerKey};
+use touchline_engine::events::StateKey;
+use touchline_engine::ledger::{BookLimits, LedgerBook};
 use touchline_store::ledger::{LedgerBatch, LedgerCause, LedgerWrite};
 
 use super::desk::{DELAY, Desk, GRACE, LEASE, Scribe, Told};
@@ -19,7 +20,7 @@ struct Process {
     /// The number of the last batch of the life.
     number: u64,
     /// Client ids with their users and channels: the truth.
-    clients: BTreeMap<String, (LedgerKey, LedgerKey)>,
+    clients: BTreeMap<String, (StateKey, StateKey)>,
     has_lived: bool,
     is_frozen: bool,
     is_cut: bool,
@@ -39,7 +40,7 @@ impl Process {
         }
     }
 
-    fn holds(&self, key: &LedgerKey) -> bool {
+    fn holds(&self, key: &StateKey) -> bool {
         self.clients.values().any(|(user, channel)| user == key || channel == key)
     }
 }
@@ -86,9 +87,8 @@ impl<'d> World<'d> {
     fn connect(&mut self) {
         self.serial += 1;
         let client = format!("c{}", self.serial);
-        let key = |kind, name: &str| LedgerKey { kind, name: name.into() };
-        let user = key(KeyKind::User, self.random.choice(USERS).expect("there are users"));
-        let channel = key(KeyKind::Channel, self.random.choice(CHANNELS).expect("there are channels"));
+        let user = StateKey::User(self.random.choice(USERS).expect("there are users").into());
+        let channel = StateKey::Channel(self.random.choice(CHANNELS).expect("there are channels").into());
         let Some(process) = self.some().filter(|process| !process.is_frozen) else { return };
         process.book.connect(client.clone().into(), format!("about-{client}"));
         for held in [&user, &channel] {
@@ -244,7 +244,7 @@ impl<'d> World<'d> {
         let streams: Vec<_> = self.desks.iter_mut().map(|desk| streams(&desk.told())).collect();
         assert!(streams.windows(2).all(|pair| pair[0] == pair[1]), "{streams:#?}");
         let (keys, clients) = &streams[0];
-        let is_held = |key: &LedgerKey| self.processes.iter().flatten().any(|process| process.holds(key));
+        let is_held = |key: &StateKey| self.processes.iter().flatten().any(|process| process.holds(key));
         for (key, told) in keys {
             let generations: Vec<u64> = told.iter().map(|(generation, ..)| *generation).collect();
             assert_eq!(generations, (1..=generations.len() as u64).collect::<Vec<_>>(), "{key:?} has a gap or twice");
@@ -264,7 +264,7 @@ impl<'d> World<'d> {
     }
 }
 
-type KeyStream = BTreeMap<LedgerKey, Vec<(u64, u64, Option<(u64, LedgerCause)>)>>;
+type KeyStream = BTreeMap<StateKey, Vec<(u64, u64, Option<(u64, LedgerCause)>)>>;
 type ClientStream = BTreeMap<String, Vec<bool>>;
 
 /// What was told of each key and of each client, in the order of the outbox.
