@@ -8,6 +8,7 @@ mod bad_input;
 mod bans;
 mod bans_of_nodes;
 mod drain;
+mod durable_events;
 mod edge;
 mod embedding;
 mod events;

@@ -42,6 +42,7 @@ const TIDY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// What tells events for certain.
 pub(super) struct DurableEvents {
+    node: Arc<Node>,
     ledger: Rc<Ledger>,
     narration: Arc<Narration>,
     journal: Rc<Journal>,
@@ -85,7 +86,7 @@ impl DurableEvents {
         })?);
         let journal = Rc::new(Journal::new(Rc::clone(&ledger), Arc::clone(&narration)));
         let hub = Rc::new(OutboxHub::new(Rc::clone(&ledger), Rc::clone(&journal) as _, lanes));
-        Ok(Some(DurableEvents { ledger, narration, journal, hub }))
+        Ok(Some(DurableEvents { node: Arc::clone(node), ledger, narration, journal, hub }))
     }
 
     /// Where the lanes of an endpoint take their batches from.
@@ -96,7 +97,7 @@ impl DurableEvents {
     /// Starts the tasks.
     pub(super) fn start(&self, tasks: &mut JoinSet<()>) {
         tasks.spawn_local(journal::write(Rc::clone(&self.journal), Rc::clone(&self.hub)));
-        tasks.spawn_local(sweep(Rc::clone(&self.ledger), Rc::clone(&self.hub)));
+        tasks.spawn_local(sweep(Arc::clone(&self.node), Rc::clone(&self.ledger), Rc::clone(&self.hub)));
         tasks.spawn_local(tidy(Rc::clone(&self.ledger)));
         tasks.spawn_local(outbox::share(Rc::clone(&self.hub)));
         tasks.spawn_local(outbox::fetch(Rc::clone(&self.hub)));
@@ -156,10 +157,11 @@ async fn answer_dead(ledger: &Ledger, request: DeadRequest) {
     }
 }
 
-/// Looks for what other nodes have left and for what is to be told as gone, for ever.
-async fn sweep(ledger: Rc<Ledger>, hub: Rc<OutboxHub>) {
+/// Looks for what other nodes have left and for what is to be told as gone, until the node begins to stop: then others
+/// do, or its next start, which waits for those who come back.
+async fn sweep(node: Arc<Node>, ledger: Rc<Ledger>, hub: Rc<OutboxHub>) {
     let outage = OutageNote::new("channels, users and clients that are gone are not told");
-    loop {
+    while !*node.draining.borrow() {
         match ledger.sweep().await {
             Ok(report) => {
                 outage.works();
