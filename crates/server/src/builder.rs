@@ -223,7 +223,9 @@ fn hooks_of(settings: &Settings, endpoints: Endpoints) -> Option<(HookMailbox, W
 /// What the registry reports of names, groups and nodes for those who are told of these kinds.
 fn told_changes(kinds: EventKinds) -> ToldChanges {
     ToldChanges {
-        names: [EventKind::NameRegistered, EventKind::NameUpdated, EventKind::NameLost].iter().any(|kind| kinds.has(*kind)),
+        names: [EventKind::NameRegistered, EventKind::NameUpdated, EventKind::NameLost]
+            .iter()
+            .any(|kind| kinds.has(*kind)),
         members: kinds.has(EventKind::MemberJoined) || kinds.has(EventKind::MemberLeft),
         clients: kinds.has(EventKind::Disconnected),
     }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use touchline_protocol::Error;
-use touchline_registry::{Classify, Counters, HashSeed, OwnerId, RegisterRefusal, Replica, ReplicaSettings, ReplicaTiming};
+use touchline_registry::{
+    Classify, Counters, HashSeed, OwnerId, RegisterRefusal, Replica, ReplicaSettings, ReplicaTiming,
+};
 
 use super::calls::Calls;
 use super::effect::DirectoryEffect;

@@ -92,7 +92,8 @@ pub(super) fn of_event<A>(
         _ => told.names,
     };
     if is_wanted && !is_presence && (is_own || is_of_lost_node) {
-        let user = acting.filter(|(owner, _)| *owner == entry.owner()).map_or_else(Box::default, |(_, user)| user.clone());
+        let user =
+            acting.filter(|(owner, _)| *owner == entry.owner()).map_or_else(Box::default, |(_, user)| user.clone());
         effects.push(DirectoryEffect::Tell(Box::new(EntryIncident {
             kind,
             scope: Arc::clone(scope),

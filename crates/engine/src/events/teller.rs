@@ -502,9 +502,8 @@ fn owner(node: &str, part: u8) -> OwnerId {
 fn rank(key: &str, node: &str) -> u64 {
     // FNV-1a (Fowler, Noll, Vo), and the last step of SplitMix64, because nodes differ in few bits.
     let bytes = key.bytes().chain([0xff]).chain(node.bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash =
+        bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     let hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     hash ^ hash >> 31

@@ -48,7 +48,11 @@ impl BatchSource {
     /// These events did not arrive, and are not sent any more.
     pub(super) async fn dead(&self, dead: DeadEvents<'_>) {
         match self {
-            BatchSource::Queue(queue) => queue.finish(dead.events.len()),
+            BatchSource::Queue(queue) => {
+                let DeadEvents { events, why, tries, last_error } = dead;
+                tracing::debug!(events = events.len(), reason = why.as_str(), tries, last_error, "events are given up");
+                queue.finish(events.len());
+            }
         }
     }
 }

@@ -106,9 +106,8 @@ impl EventMessage {
             }
             EventMessage::LostClient(lost) => lost.user.len(),
             EventMessage::Expired(_, messages) => {
-                let of_one = |message: &ExpiredMessage| {
-                    size_of::<ExpiredMessage>() + message.scope.len() + message.name.len()
-                };
+                let of_one =
+                    |message: &ExpiredMessage| size_of::<ExpiredMessage>() + message.scope.len() + message.name.len();
                 messages.iter().map(of_one).sum()
             }
             EventMessage::Scope(message) => message.len(),
