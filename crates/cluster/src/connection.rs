@@ -28,6 +28,7 @@ use crate::members::{Hello, Members, MembershipStep, MembershipTiming, VERSIONS}
 use crate::outage::OutageLog;
 use crate::settings::JoinOptions;
 use crate::subject::Subjects;
+use crate::telling::tell;
 use crate::types::StreamLoad;
 use crate::versions::{say_what_nats_keeps, warn_of_losses};
 use crate::watch::StreamPoller;
@@ -519,6 +520,10 @@ impl ConnectedNode {
                 None => done(Err(StreamError::NotOpen)),
             },
             ClusterCommand::ChangeFact { change, done } => self.change_fact(change, done),
+            ClusterCommand::Tell { subject, messages, done } => {
+                let client = self.client.clone();
+                tokio::spawn(async move { done(tell(&client, &subject, messages).await) });
+            }
             ClusterCommand::Leave { .. } => {}
         }
     }

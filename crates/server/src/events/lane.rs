@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use aws_lc_rs::digest;
 use bytes::Bytes;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
+use touchline_cluster::OutsideMessage;
 use touchline_engine::events::{BatchDelivery, BatchPace, DeadReason, EndpointReply, Follow, WrittenEvent};
 
 use super::endpoint::{EventEndpoint, EventTarget, SentBatch};
@@ -16,6 +18,8 @@ use super::source::{BatchSource, DeadEvents};
 use crate::node::Node;
 use crate::runtime::event_metrics::{EndpointFigures, EventMetrics};
 
+/// The media type of an event by itself.
+const MESSAGE_TYPE: &str = "application/cloudevents+json";
 /// Time between two lines of the log about dead events of one endpoint, milliseconds.
 const DEAD_LOG_MS: u64 = 60_000;
 
@@ -174,11 +178,41 @@ async fn deliver(work: &EndpointAtWork, mut delivery: BatchDelivery, pace: &mut 
     }
 }
 
-async fn send(work: &EndpointAtWork, batch: &SentBatch, _events: &[WrittenEvent]) -> (EndpointReply, Option<String>) {
+async fn send(work: &EndpointAtWork, batch: &SentBatch, events: &[WrittenEvent]) -> (EndpointReply, Option<String>) {
     match &work.endpoint.target {
         EventTarget::Http(http) => http.send(batch, work.node.clock.now_ms()).await,
-        EventTarget::Nats(_) => (EndpointReply::Nothing, Some("not yet".to_owned())),
+        EventTarget::Nats(subject) => publish(work, subject, events).await,
     }
+}
+
+/// Sends events as messages of NATS, each by itself (CloudEvents, structured mode).
+async fn publish(work: &EndpointAtWork, subject: &str, events: &[WrittenEvent]) -> (EndpointReply, Option<String>) {
+    let fault = |text: &str| (EndpointReply::Nothing, Some(text.to_owned()));
+    let Some(cluster) = &work.node.cluster else { return fault("there is no NATS server") };
+    let messages = events.iter().map(|event| OutsideMessage {
+        id: message_id(event),
+        content_type: MESSAGE_TYPE,
+        payload: event.body.clone(),
+    });
+    let (done, told) = oneshot::channel();
+    let done = move |has_arrived| {
+        let _ = done.send(has_arrived);
+    };
+    cluster.tell(subject.into(), messages.collect(), Box::new(done));
+    match tokio::time::timeout(work.endpoint.options.timeout, told).await {
+        Ok(Ok(true)) => (EndpointReply::Status { status: 200, retry_after_ms: None }, None),
+        Ok(_) => fault("NATS has not taken the messages"),
+        Err(_) => fault("NATS does not answer"),
+    }
+}
+
+/// The same for each repetition of an event, by which a stream knows it: a hash of its source and its id.
+fn message_id(event: &WrittenEvent) -> String {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(event.source.as_bytes());
+    context.update(b"\n");
+    context.update(event.id.as_bytes());
+    context.finish().as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 async fn bury(work: &EndpointAtWork, events: &[WrittenEvent], why: DeadReason, tries: u32, last_error: &str) {

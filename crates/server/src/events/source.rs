@@ -55,7 +55,9 @@ impl BatchSource {
     pub(super) async fn dead(&self, dead: DeadEvents<'_>) -> u64 {
         match self {
             BatchSource::Queue(queue) => {
-                queue.finish(dead.events.len());
+                let DeadEvents { events, why, tries, last_error } = dead;
+                tracing::debug!(events = events.len(), reason = why.as_str(), tries, last_error, "events are given up");
+                queue.finish(events.len());
                 0
             }
             BatchSource::Outbox(outbox) => {

@@ -64,6 +64,16 @@ impl Journal {
         }
     }
 
+    /// The ledger.
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Whether the node has been in the ledger.
+    pub(super) fn has_entered(&self) -> bool {
+        self.lives.get() > 0
+    }
+
     /// A client has connected.
     pub(super) fn connect(&self, draft: EventDraft) {
         self.book.borrow_mut().connect(draft.subject.as_str().into(), draft);

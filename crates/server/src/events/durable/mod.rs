@@ -97,7 +97,7 @@ impl DurableEvents {
     /// Starts the tasks.
     pub(super) fn start(&self, tasks: &mut JoinSet<()>) {
         tasks.spawn_local(journal::write(Rc::clone(&self.journal), Rc::clone(&self.hub)));
-        tasks.spawn_local(sweep(Arc::clone(&self.node), Rc::clone(&self.ledger), Rc::clone(&self.hub)));
+        tasks.spawn_local(sweep(Arc::clone(&self.node), Rc::clone(&self.journal), Rc::clone(&self.hub)));
         tasks.spawn_local(tidy(Rc::clone(&self.ledger)));
         tasks.spawn_local(outbox::share(Rc::clone(&self.hub)));
         tasks.spawn_local(outbox::fetch(Rc::clone(&self.hub)));
@@ -159,10 +159,15 @@ async fn answer_dead(ledger: &Ledger, request: DeadRequest) {
 
 /// Looks for what other nodes have left and for what is to be told as gone, until the node begins to stop: then others
 /// do, or its next start, which waits for those who come back.
-async fn sweep(node: Arc<Node>, ledger: Rc<Ledger>, hub: Rc<OutboxHub>) {
+async fn sweep(node: Arc<Node>, journal: Rc<Journal>, hub: Rc<OutboxHub>) {
     let outage = OutageNote::new("channels, users and clients that are gone are not told");
     while !*node.draining.borrow() {
-        match ledger.sweep().await {
+        if !journal.has_entered() {
+            // What an earlier life of the only node has left, its first step into the ledger judges.
+            tokio::time::sleep(SWEEP_INTERVAL).await;
+            continue;
+        }
+        match journal.ledger().sweep().await {
             Ok(report) => {
                 outage.works();
                 if report.taken + report.told > 0 {
