@@ -23,6 +23,7 @@ use super::operations::channels::ChannelsOperation;
 use super::operations::connections::{
     ClientUserOperation, DisconnectOperation, RefreshOperation, SubscribeOperation, UnsubscribeOperation,
 };
+use super::operations::dead_events::{EventsDeadDropOperation, EventsDeadOperation, EventsDeadRetryOperation};
 use super::operations::history::{HistoryOperation, HistoryRemoveOperation};
 use super::operations::info::InfoOperation;
 use super::operations::presence::{PresenceOperation, PresenceStatsOperation};
@@ -242,6 +243,9 @@ operations! {
     StatsAudienceOperation boxed,
     StatsTopOperation boxed,
     StatsEventsOperation boxed,
+    EventsDeadOperation boxed,
+    EventsDeadRetryOperation boxed,
+    EventsDeadDropOperation boxed,
     RpcOperation boxed,
 }
 
@@ -287,6 +291,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "stats_audience",
             "stats_top",
             "stats_events",
+            "events_dead",
         ],
     ),
     ("@connections", &["subscribe", "unsubscribe", "disconnect", "refresh", "client_user"]),
@@ -313,6 +318,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("@directory", &["channel_set", "channel_get", "channel_remove", "channels_search", "channels_similar"]),
     ("@bans", &["block_user", "unblock_user", "revoke_token", "invalidate_user_tokens"]),
     ("@statistics", &["stats_audience", "stats_top", "stats_events"]),
+    ("@events", &["events_dead", "events_dead_retry", "events_dead_drop"]),
 ];
 
 /// The groups of operations, each with what is in it.

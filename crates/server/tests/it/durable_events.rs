@@ -242,3 +242,79 @@ fn a_node_that_is_cut_from_the_database_is_told_as_gone_and_back() {
     assert_eq!((receiver.count("user.offline", "ann"), receiver.count("channel.vacated", "chat")), (0, 0));
     receiver.check();
 }
+
+#[test]
+fn dead_letters_are_listed_sent_again_and_deleted() {
+    let (scratch, receiver) = (Scratch::new("durable-dead"), Receiver::start());
+    let server = TestServer::with(|settings| {
+        in_file(settings, &scratch);
+        receiver.told(settings, |options| {
+            options.types = vec!["user_online".to_owned()];
+            options.batch_max = 1;
+        });
+    });
+    receiver.status.store(422, SeqCst);
+    let clients = ["ann", "bob", "cid"].map(|user| subscribed(&server, user, "chat"));
+    let list = |request: Value| server.api("events_dead", request)["result"].clone();
+    until("they are dead", || list(json!({}))["letters"].as_array().is_some_and(|letters| letters.len() == 3));
+    let first = list(json!({"endpoint": "backend", "limit": 2}));
+    let letter = &first["letters"][0];
+    assert_eq!((letter["endpoint"].as_str(), letter["tries"].as_u64()), (Some("backend"), Some(5)));
+    assert!(letter["error"].as_str().is_some_and(|error| error.contains("422")), "{letter}");
+    assert_eq!(letter["event"]["type"], "io.touchline.user.online");
+    let rest = list(json!({"cursor": first["cursor"]}));
+    assert_eq!((rest["letters"].as_array().map(Vec::len), rest["cursor"].is_null()), (Some(1), true));
+    assert_eq!(list(json!({"endpoint": "other"})), json!({"letters": []}));
+    let id = |page: &Value, at: usize| page["letters"][at]["id"].as_u64().expect("it has a number");
+    let dropped = server.api("events_dead_drop", json!({"ids": [id(&first, 0), 999_999]}));
+    assert_eq!(dropped["result"], json!({"count": 1}));
+    receiver.status.store(204, SeqCst);
+    let retried = server.api("events_dead_retry", json!({"ids": [id(&first, 1)]}));
+    assert_eq!(retried["result"], json!({"count": 1}));
+    assert_eq!(server.api("events_dead_retry", json!({"endpoint": "backend"}))["result"], json!({"count": 1}));
+    until("they arrive, as they were", || waiting(&scratch, "user.online") == 0);
+    assert_eq!(list(json!({})), json!({"letters": []}));
+    for bad in [json!({}), json!({"ids": [1], "endpoint": "backend"}), json!({"ids": vec![1; 1_001]})] {
+        let (status, text) = server.http("POST", "/api/events_dead_drop", "X-API-Key: api-key\r\n", &bad.to_string());
+        assert!(status == 200 && text.contains("\"code\":107"), "{bad}: {status} {text}");
+    }
+    drop(clients);
+}
+
+#[test]
+fn without_durable_endpoints_no_dead_letter_is_kept() {
+    let receiver = Receiver::start();
+    for has_events in [true, false] {
+        let server = TestServer::with(|settings| {
+            if has_events {
+                receiver.told(settings, |options| options.durable = false);
+            }
+        });
+        assert_eq!(server.api("events_dead", json!({}))["error"]["code"], 108);
+    }
+}
+
+#[test]
+fn an_endpoint_that_is_gone_gets_the_rest_after_the_next_start() {
+    let (scratch, receiver) = (Scratch::new("durable-gone"), Receiver::start());
+    receiver.status.store(410, SeqCst);
+    let start = || {
+        TestServer::with(|settings| {
+            in_file(settings, &scratch);
+            receiver.told(settings, |options| options.types = vec!["connected".to_owned()]);
+        })
+    };
+    let server = start();
+    let (client, id) = subscribed(&server, "ann", "chat");
+    until("it was asked once", || !receiver.backend.questions().is_empty());
+    let (other, other_id) = subscribed(&server, "ann", "chat");
+    until("both wait", || waiting(&scratch, "client.connected") == 2);
+    assert_eq!(receiver.backend.questions().len(), 1, "it is left alone");
+    drop((client, other));
+    drop(server);
+    receiver.status.store(204, SeqCst);
+    let _server = start();
+    receiver.wait_for("client.connected", &id);
+    receiver.wait_for("client.connected", &other_id);
+    until("they are done", || waiting(&scratch, "client.connected") == 0);
+}

@@ -103,6 +103,9 @@ methods! {
     "StatsAudience" StatsAudienceRequest StatsAudienceResponse "stats_audience";
     "StatsTop" StatsTopRequest StatsTopResponse "stats_top";
     "StatsEvents" StatsEventsRequest StatsEventsResponse "stats_events";
+    "EventsDead" EventsDeadRequest EventsDeadResponse "events_dead";
+    "EventsDeadRetry" EventsDeadChoice EventsDeadCountResponse "events_dead_retry";
+    "EventsDeadDrop" EventsDeadChoice EventsDeadCountResponse "events_dead_drop";
 }
 
 /// Runs an operation whose request and reply are written as JSON: its cost is not that of these.
