@@ -37,6 +37,8 @@ struct Life {
     held: [bool; KEYS],
     /// When it last let go of each key.
     left_ms: [u64; KEYS],
+    /// Whom it has ever met.
+    met: BTreeSet<Arc<str>>,
 }
 
 /// A message on its way.
@@ -104,7 +106,7 @@ impl World {
         let others: Vec<_> = others.filter_map(|(life, _)| Some(Arc::clone(&life.as_ref()?.name))).collect();
         teller.joined(&others, self.now_ms);
         self.show(|| format!("{name} starts"));
-        self.lives[place] = Some(Life { name, teller, held: [false; KEYS], left_ms: [0; KEYS] });
+        self.lives[place] = Some(Life { name, teller, held: [false; KEYS], left_ms: [0; KEYS], met: BTreeSet::new() });
     }
 
     fn kill(&mut self, place: usize) {
@@ -142,7 +144,10 @@ impl World {
                     self.show(|| format!("{name} doubts: {why}"));
                     self.doubted_at = Some(self.told.len());
                 }
-                TellerOutput::Node { node, is_up } => self.show(|| format!("{name} sees {node}: {is_up}")),
+                TellerOutput::Node { node, is_up } => {
+                    self.show(|| format!("{name} sees {node}: {is_up}"));
+                    self.lives[place].iter_mut().for_each(|life| drop(life.met.insert(Arc::clone(&node))));
+                }
             }
         }
     }
@@ -242,8 +247,13 @@ impl World {
             let is_held = self.lives.iter().flatten().any(|life| life.held[index]);
             let last = generations.last().copied().unwrap_or_default();
             if (last % 2 == 1) != is_held {
-                let last_at = self.told.iter().rposition(|told| told.change.key == key(index)).map_or(0, |at| at + 1);
-                assert!(self.doubted_at.is_some_and(|at| at >= last_at), "{:?}: {last}, held: {is_held}", key(index));
+                let last_at = self.told.iter().rposition(|told| told.change.key == key(index)).unwrap_or_default();
+                let is_doubted = self.doubted_at.is_some_and(|at| at > last_at);
+                // Who has told it died, and all who had met it: nobody is left who could doubt it.
+                let by = self.told.get(last_at).map(|told| &told.by);
+                let mut left = self.lives.iter().flatten();
+                let is_forgotten = by.is_some_and(|by| left.all(|life| life.name != *by && !life.met.contains(by)));
+                assert!(is_doubted || is_forgotten, "{:?}: {last}, held: {is_held}", key(index));
                 excused = true;
             }
             // A gap is the beginning of a new count, which is far above the old one.

@@ -25,6 +25,12 @@ use super::state_key::StateKey;
 const EMPTY_KEYS_MAX: usize = 262_144;
 /// Heartbeats for which a node must have seen the same nodes before it tells anything.
 const QUIET_HEARTBEATS: u64 = 2;
+/// How long a node that has gone without a word is remembered, milliseconds: it may live on the other side of a split.
+const GONE_KEPT_MS: u64 = 600_000;
+/// The group that a node leaves before it stops: one that has not is lost. No key is called so.
+const ALIVE: &str = "alive";
+/// What a node says there once it may tell.
+const REMEMBERS: &[u8] = b"1";
 /// Keys that are looked at in one call.
 const KEYS_PER_CALL_MAX: usize = 8_192;
 
@@ -94,6 +100,8 @@ struct TellerKey {
     told: u64,
     /// Nodes that say what was told.
     witnesses: u32,
+    /// Since when none does, Unix milliseconds.
+    unwitnessed_ms: u64,
     /// This node is one of them.
     is_witness: bool,
     /// Since when nobody holds it, Unix milliseconds.
@@ -120,9 +128,13 @@ pub struct StateTeller {
     nodes: BTreeSet<Arc<str>>,
     /// Nodes that were there when this one came, and are not in sight yet.
     awaited: BTreeSet<Arc<str>>,
-    /// Nodes that have gone, and when, Unix milliseconds.
+    /// Those of them that know what was told before they came, or since.
+    remembering: BTreeSet<Arc<str>>,
+    /// Nodes that have said that they stop.
+    stopping: BTreeSet<Arc<str>>,
+    /// Nodes that have gone without a word, and when, Unix milliseconds.
     gone: BTreeMap<Arc<str>, u64>,
-    /// When a node came back last that had gone, Unix milliseconds.
+    /// When a node came last while others were gone, Unix milliseconds; `None` = it has been judged.
     healed_ms: Option<u64>,
     /// Nothing is told before, Unix milliseconds.
     quiet_until_ms: u64,
@@ -138,7 +150,10 @@ impl StateTeller {
     pub fn new(node: &str, birth: u64, options: TellerOptions, seed: HashSeed, now_ms: u64) -> Self {
         let limits = Limits { key_max: usize::from(u16::MAX), entries_of_owner_max: usize::MAX, ..Limits::default() };
         let settings = ReplicaSettings { limits, timing: options.timing.clone(), ..ReplicaSettings::default() };
-        let replica = options.is_clustered.then(|| Replica::new(node, birth, settings, seed, now_ms));
+        let mut replica = options.is_clustered.then(|| Replica::new(node, birth, settings, seed, now_ms));
+        if let Some(replica) = &mut replica {
+            let _ = replica.join(owner(node, 1), ALIVE, b"", now_ms);
+        }
         // A node that cannot join the others tells alone after a while.
         let quiet_ms = options.timing.timeout_ms + QUIET_HEARTBEATS * options.timing.heartbeat_ms;
         StateTeller {
@@ -153,6 +168,8 @@ impl StateTeller {
             empties: VecDeque::new(),
             nodes: BTreeSet::new(),
             awaited: BTreeSet::new(),
+            remembering: BTreeSet::new(),
+            stopping: BTreeSet::new(),
             gone: BTreeMap::new(),
             healed_ms: None,
             rescan: None,
@@ -233,7 +250,7 @@ impl StateTeller {
         self.collect(now_ms);
         let mut changes = Vec::new();
         if self.is_ready(now_ms) {
-            self.begin();
+            self.begin(now_ms);
             for text in self.take_due(now_ms) {
                 changes.extend(self.look_at(&text, now_ms));
             }
@@ -251,6 +268,7 @@ impl StateTeller {
     /// Tells the other nodes that this one leaves.
     pub fn goodbye(&mut self, now_ms: u64) {
         if let Some(replica) = &mut self.replica {
+            let _ = replica.leave(self.holder, ALIVE);
             replica.goodbye();
         }
         self.collect(now_ms);
@@ -287,10 +305,16 @@ impl StateTeller {
         self.keys.is_empty()
     }
 
-    /// The first time that anything may be told: nobody may know what was told before this node came.
-    fn begin(&mut self) {
-        if std::mem::take(&mut self.is_new) && self.nodes.is_empty() {
+    /// The first time that this node may tell anything: perhaps nobody knows what was told before.
+    fn begin(&mut self, now_ms: u64) {
+        if !std::mem::take(&mut self.is_new) {
+            return;
+        }
+        if self.remembering.is_empty() {
             self.outputs.push(TellerOutput::Doubt("start"));
+        }
+        if let Some(replica) = &mut self.replica {
+            let _ = replica.join(self.holder, ALIVE, REMEMBERS, now_ms);
         }
     }
 
@@ -318,18 +342,12 @@ impl StateTeller {
 
     /// Tells a key's change, if this node is to tell it now.
     fn look_at(&mut self, text: &str, now_ms: u64) -> Option<StateChange> {
+        self.keys.get_mut(text)?.due_ms = 0;
+        self.stand_in(text, now_ms);
         let is_reporter = self.is_reporter(text);
         let key = self.keys.get_mut(text)?;
-        key.due_ms = 0;
-        if !is_reporter {
-            return None;
-        }
         let (is_held, was_held) = (key.holders > 0, key.told % 2 == 1);
-        if is_held == was_held {
-            // Who told it may be gone.
-            if key.told > 0 && key.witnesses == 0 {
-                self.bear_witness(text, now_ms);
-            }
+        if !is_reporter || is_held == was_held {
             return None;
         }
         let until_ms = key.empty_since_ms.saturating_add(self.options.delay_ms);
@@ -350,6 +368,19 @@ impl StateTeller {
         }
         self.bear_witness(text, now_ms);
         Some(change)
+    }
+
+    /// Says what was told of a key where nobody does any more, because who told it is gone. The others may not know it:
+    /// those that come first by their hash get a heartbeat each to say it.
+    fn stand_in(&mut self, text: &str, now_ms: u64) {
+        let Some(key) = self.keys.get(text).filter(|key| key.told > 0 && key.witnesses == 0) else { return };
+        if self.replica.is_none() {
+            return;
+        }
+        let own = rank(text, &self.node);
+        let before = self.nodes.iter().filter(|other| rank(text, other) > own).count() as u64;
+        let at_ms = key.unwitnessed_ms.saturating_add(before * self.options.timing.heartbeat_ms);
+        if now_ms >= at_ms { self.bear_witness(text, now_ms) } else { self.schedule(text, at_ms) }
     }
 
     /// Says to the other nodes what was told of a key.
@@ -386,13 +417,15 @@ impl StateTeller {
         }
     }
 
-    /// After a split: whether a node is lost that may have told something alone.
+    /// Whether a node is lost that may have told something alone: it went without a word, others have come since, so a
+    /// split may have ended, and it is not among them.
     fn judge_losses(&mut self, now_ms: u64) {
         let timing = &self.options.timing;
         let window_ms = timing.timeout_ms + QUIET_HEARTBEATS * timing.heartbeat_ms;
         if self.healed_ms.is_some_and(|healed_ms| now_ms >= healed_ms.saturating_add(window_ms)) {
             self.healed_ms = None;
-            if !std::mem::take(&mut self.gone).is_empty() {
+            self.gone.retain(|_, gone_ms| now_ms < gone_ms.saturating_add(GONE_KEPT_MS));
+            if !self.gone.is_empty() {
                 self.outputs.push(TellerOutput::Doubt("node_lost"));
             }
         }
@@ -420,13 +453,17 @@ impl StateTeller {
         self.outputs.push(TellerOutput::Node { node: Arc::clone(&node), is_up });
         self.awaited.remove(&node);
         if is_up {
-            if self.gone.remove(&node).is_some() {
+            if !self.gone.is_empty() {
                 self.healed_ms = Some(now_ms);
             }
+            self.gone.remove(&node);
             self.nodes.insert(node);
         } else {
             self.nodes.remove(&node);
-            self.gone.insert(node, now_ms);
+            self.remembering.remove(&node);
+            if !self.stopping.remove(&node) {
+                self.gone.insert(node, now_ms);
+            }
         }
         if self.awaited.is_empty() {
             self.quiet_until_ms = now_ms + QUIET_HEARTBEATS * self.options.timing.heartbeat_ms;
@@ -436,6 +473,15 @@ impl StateTeller {
 
     fn take_in(&mut self, event: &RegistryEvent, now_ms: u64) {
         let text = event.entry.key();
+        if text == ALIVE {
+            let node = event.entry.node();
+            if event.change == EntryChange::Left && event.reason == Reason::Normal {
+                self.stopping.insert(Arc::clone(node));
+            } else if event.entry.meta() == REMEMBERS && *node != self.node {
+                self.remembering.insert(Arc::clone(node));
+            }
+            return;
+        }
         let generation = event.entry.meta().try_into().map(u64::from_le_bytes).ok();
         match (event.change, generation) {
             (EntryChange::Joined, None) => self.count_holder(text, true, event.reason, now_ms),
@@ -447,6 +493,7 @@ impl StateTeller {
                 let is_own = event.entry.owner() == self.witness;
                 if let Some(key) = self.keys.get_mut(text) {
                     key.witnesses = key.witnesses.saturating_sub(1);
+                    key.unwitnessed_ms = now_ms;
                     key.is_witness &= !is_own;
                 }
                 self.schedule(text, now_ms);
