@@ -115,7 +115,6 @@ impl Server {
             track: track_limits(&settings.store.stats),
         };
         let databases = store::opening(&settings, &session.namespaces, &id)?;
-        let teller = teller.map(|teller| EventsStart { primary: databases.clone(), ..teller });
         let statistics = store::stats_opening(&settings)?;
         let (shard_handles, shards) = shard_parts(listeners)?;
         let directory = directory.telling(told_changes(kinds));
@@ -146,7 +145,7 @@ impl Server {
             joining,
             renewal,
             worker,
-            teller,
+            teller: teller.map(|teller| EventsStart { primary: databases, ..teller }),
             services: &ApiServices,
             fetcher,
             addresses,

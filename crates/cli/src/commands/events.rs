@@ -49,7 +49,8 @@ fn kept(answer: Result<Json>) -> Result<Json> {
     let is_not_kept = |error: &ApiRefusal| error.code() == u64::from(Error::NOT_AVAILABLE.code);
     match answer {
         Err(error) if error.downcast_ref().is_some_and(is_not_kept) => bail!(
-            "no endpoint of events is durable: dead letters are only counted (touchline_events_dead_total) and logged there"
+            "dead letters are only counted there (touchline_events_dead_total) and logged: \
+             no endpoint of events is durable"
         ),
         answer => answer,
     }

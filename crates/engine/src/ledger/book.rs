@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 use indexmap::IndexMap;
+use touchline_registry::{FoldState, HashSeed};
 
-use super::KeyChange;
 use crate::events::StateKey;
 
 /// Bounds of a [`LedgerBook`].
@@ -19,9 +19,20 @@ pub struct BookLimits {
     pub waiting: usize,
 }
 
+/// What has changed of a key at this node since the batch before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyChange {
+    /// The key.
+    pub key: StateKey,
+    /// Whether the node has held it at some time since.
+    pub is_gained: bool,
+    /// Whether the node holds it now.
+    pub is_held: bool,
+}
+
 /// Something that is told as it is, in its order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Note<C, E> {
+pub enum BookNote<C, E> {
     /// A client is connected.
     Connected(Box<str>, Arc<C>),
     /// A client that was told as connected is gone.
@@ -38,7 +49,7 @@ pub struct BookBatch<C, E> {
     /// What has changed of keys, each key once, in no order.
     pub keys: Vec<KeyChange>,
     /// What is told as it is, in order.
-    pub notes: Vec<Note<C, E>>,
+    pub notes: Vec<BookNote<C, E>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +65,7 @@ struct Life<C, E> {
     number: u64,
     /// The batch whose result is not known.
     under_way: Option<Arc<BookBatch<C, E>>>,
-    changes: IndexMap<StateKey, KeyState>,
+    changes: IndexMap<StateKey, KeyState, FoldState>,
 }
 
 /// What a node holds, and what it has to write into the ledger next. `C` describes a client, `E` what happened.
@@ -64,20 +75,23 @@ struct Life<C, E> {
 #[derive(Debug)]
 pub struct LedgerBook<C, E> {
     limits: BookLimits,
-    keys: HashSet<StateKey>,
-    clients: HashMap<Box<str>, Arc<C>>,
-    notes: VecDeque<Note<C, E>>,
+    seed: HashSeed,
+    keys: HashSet<StateKey, FoldState>,
+    clients: HashMap<Box<str>, Arc<C>, FoldState>,
+    notes: VecDeque<BookNote<C, E>>,
     life: Option<Life<C, E>>,
     dropped: u64,
 }
 
 impl<C, E: Clone> LedgerBook<C, E> {
-    /// A book of a node that holds nothing and has not entered the ledger.
-    pub fn new(limits: BookLimits) -> Self {
+    /// A book of a node that holds nothing and has not entered the ledger. `seed`: of the hashes of users and channels,
+    /// which clients choose.
+    pub fn new(limits: BookLimits, seed: HashSeed) -> Self {
         LedgerBook {
             limits,
-            keys: HashSet::new(),
-            clients: HashMap::new(),
+            seed,
+            keys: HashSet::with_hasher(seed.fold()),
+            clients: HashMap::with_hasher(seed.fold()),
             notes: VecDeque::new(),
             life: None,
             dropped: 0,
@@ -110,7 +124,7 @@ impl<C, E: Clone> LedgerBook<C, E> {
         let about = Arc::new(about);
         self.clients.insert(client.clone(), Arc::clone(&about));
         if self.life.is_some() {
-            self.note(Note::Connected(client, about));
+            self.note(BookNote::Connected(client, about));
         }
     }
 
@@ -119,16 +133,16 @@ impl<C, E: Clone> LedgerBook<C, E> {
         let Some((client, about)) = self.clients.remove_entry(client) else { return };
         // Outside a life nobody was told of it, or others tell its end.
         if self.life.is_some() {
-            self.note(Note::Disconnected(client, about, how));
+            self.note(BookNote::Disconnected(client, about, how));
         }
     }
 
     /// Anything else has happened. It waits also outside a life.
     pub fn tell(&mut self, what: E) {
-        self.note(Note::Other(what));
+        self.note(BookNote::Other(what));
     }
 
-    fn note(&mut self, note: Note<C, E>) {
+    fn note(&mut self, note: BookNote<C, E>) {
         self.notes.push_back(note);
         self.end_if_full();
         while self.life.is_none() && self.notes.len() > self.limits.waiting {
@@ -161,10 +175,11 @@ impl<C, E: Clone> LedgerBook<C, E> {
     /// A life has begun: all that the node holds is to be written.
     pub fn enter(&mut self) {
         let held = KeyState { is_gained: true, is_held: true };
-        let changes = self.keys.iter().map(|key| (key.clone(), held)).collect();
+        let mut changes = IndexMap::with_hasher(self.seed.fold());
+        changes.extend(self.keys.iter().map(|key| (key.clone(), held)));
         self.life = Some(Life { number: 0, under_way: None, changes });
         for (client, about) in &self.clients {
-            self.notes.push_front(Note::Connected(client.clone(), Arc::clone(about)));
+            self.notes.push_front(BookNote::Connected(client.clone(), Arc::clone(about)));
         }
     }
 
@@ -173,7 +188,7 @@ impl<C, E: Clone> LedgerBook<C, E> {
     pub fn lapse(&mut self) {
         let Some(life) = self.life.take() else { return };
         let unknown = life.under_way.iter().flat_map(|batch| &batch.notes);
-        let mut others: VecDeque<_> = unknown.filter_map(|note| note.other().map(Note::Other)).collect();
+        let mut others: VecDeque<_> = unknown.filter_map(|note| note.other().map(BookNote::Other)).collect();
         others.extend(self.notes.drain(..).filter(|note| note.other().is_some()));
         self.notes = others;
     }
@@ -230,11 +245,11 @@ impl<C, E: Clone> LedgerBook<C, E> {
     }
 }
 
-impl<C, E: Clone> Note<C, E> {
+impl<C, E: Clone> BookNote<C, E> {
     fn other(&self) -> Option<E> {
         match self {
-            Note::Other(what) => Some(what.clone()),
-            Note::Connected(..) | Note::Disconnected(..) => None,
+            BookNote::Other(what) => Some(what.clone()),
+            BookNote::Connected(..) | BookNote::Disconnected(..) => None,
         }
     }
 }

@@ -1,9 +1,12 @@
+use touchline_registry::HashSeed;
+
 use super::*;
+use crate::events::StateKey;
 
 type Book = LedgerBook<u32, &'static str>;
 
 fn book(waiting: usize) -> Book {
-    LedgerBook::new(BookLimits { batch: 10, waiting })
+    LedgerBook::new(BookLimits { batch: 10, waiting }, HashSeed::repeatable(7))
 }
 
 fn user(name: &str) -> StateKey {
@@ -64,10 +67,10 @@ fn a_new_life_begins_with_all_that_is_held_and_ends_nothing_itself() {
     let mut keys = batch.keys.clone();
     keys.sort_by(|one, two| one.key.cmp(&two.key));
     assert_eq!(keys, [change("ann", true, true), change("cid", true, true)]);
-    let told = |note: &Note<u32, &'static str>| match note {
-        Note::Connected(client, _) => format!("+{client}"),
-        Note::Disconnected(client, ..) => format!("-{client}"),
-        Note::Other(what) => (*what).to_owned(),
+    let told = |note: &BookNote<u32, &'static str>| match note {
+        BookNote::Connected(client, _) => format!("+{client}"),
+        BookNote::Disconnected(client, ..) => format!("-{client}"),
+        BookNote::Other(what) => (*what).to_owned(),
     };
     let mut notes: Vec<String> = batch.notes.iter().map(told).collect();
     assert_eq!(notes.pop().as_deref(), Some("kept"), "what was not written for certain is told again");

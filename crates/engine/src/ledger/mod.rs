@@ -9,17 +9,4 @@ mod book;
 #[cfg(test)]
 mod book_tests;
 
-use crate::events::StateKey;
-
-pub use book::{BookBatch, BookLimits, LedgerBook, Note};
-
-/// What has changed of a key at this node since the batch before.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyChange {
-    /// The key.
-    pub key: StateKey,
-    /// Whether the node has held it at some time since.
-    pub is_gained: bool,
-    /// Whether the node holds it now.
-    pub is_held: bool,
-}
+pub use book::{BookBatch, BookLimits, BookNote, KeyChange, LedgerBook};

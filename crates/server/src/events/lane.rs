@@ -219,7 +219,8 @@ async fn bury(work: &EndpointAtWork, events: &[WrittenEvent], why: DeadReason, t
     work.count_dead(events.len() as u64, why, last_error);
     let dropped = work.source.dead(DeadEvents { events, why, tries, last_error }).await;
     if dropped > 0 {
-        tracing::warn!(endpoint = %work.endpoint.name, dropped, "there are too many dead letters: the oldest are dropped");
+        let endpoint = &work.endpoint.name;
+        tracing::warn!(%endpoint, dropped, "there are too many dead letters: the oldest are dropped");
     }
 }
 

@@ -96,7 +96,7 @@ impl EventWorker {
         let metrics = node.events.as_ref().map(|events| Arc::clone(&events.metrics)).unwrap_or_default();
         let mut lanes = JoinSet::new();
         let endpoints: Vec<Arc<EventEndpoint>> = endpoints.into_iter().map(Arc::new).collect();
-        let durable = DurableEvents::new(&node, &endpoints, primary.as_ref()).unwrap_or_else(|error| {
+        let durable = DurableEvents::new(&node, &endpoints, (primary.as_ref(), seed)).unwrap_or_else(|error| {
             tracing::error!(%error, "the ledger of events can't be used: none is told for certain");
             None
         });

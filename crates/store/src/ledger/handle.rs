@@ -1,7 +1,7 @@
 //! The handle of the ledger.
 
 use super::types::{
-    Burial, DeadLetter, EventLane, LedgerBatch, LedgerCause, LedgerError, LedgerOptions, LedgerWrite, SweepReport,
+    Burial, DeadLetter, LedgerBatch, LedgerCause, LedgerError, LedgerOptions, LedgerWrite, OutboxLane, SweepReport,
     WaitingEvent,
 };
 use crate::errors::OpenError;
@@ -10,18 +10,18 @@ use crate::postgres::ledger::PostgresLedger;
 use crate::settings::DatabaseUrl;
 use crate::sqlite::ledger::SqliteLedger;
 
-/// A handle of the ledger. Its requests are futures of a Tokio runtime; what waits for a disk does so on a thread of its
-/// own. Requests of one kind wait for each other.
-pub struct Ledger {
-    backend: Backend,
+/// A handle of the ledger. Its requests are futures of a Tokio runtime; what waits for a disk does so on a thread of
+/// its own. Requests of one kind wait for each other.
+pub struct EventLedger {
+    backend: LedgerBackend,
 }
 
-enum Backend {
+enum LedgerBackend {
     Sqlite(SqliteLedger),
     Postgres(Box<PostgresLedger>),
 }
 
-impl Ledger {
+impl EventLedger {
     /// Makes a handle; nothing is opened before the first request. An SQLite file has to be open as a
     /// [`crate::Store`] in this process, whose lock keeps other processes out.
     ///
@@ -29,24 +29,25 @@ impl Ledger {
     /// See [`OpenError`]: the address cannot be used.
     pub fn new(options: LedgerOptions) -> Result<Self, OpenError> {
         let backend = match options.url.clone() {
-            DatabaseUrl::Sqlite(path) => Backend::Sqlite(SqliteLedger::new(path, options)),
+            DatabaseUrl::Sqlite(path) => LedgerBackend::Sqlite(SqliteLedger::new(path, options)),
             DatabaseUrl::Postgres(url) => {
                 let address = PostgresAddress::new(&url, &options.tls_ca, options.timeout)?;
-                Backend::Postgres(Box::new(PostgresLedger::new(address, options)))
+                LedgerBackend::Postgres(Box::new(PostgresLedger::new(address, options)))
             }
         };
-        Ok(Ledger { backend })
+        Ok(EventLedger { backend })
     }
 
-    /// Begins a life of this node, and returns its incarnation. What its earlier lives have left is told first, with `cause`, in steps. For
-    /// [`LedgerCause::Restart`] while no other node is there, keys that were held get `grace` more time to come back.
+    /// Begins a life of this node, and returns its incarnation. What its earlier lives have left is told first, with
+    /// `cause`, in steps. For [`LedgerCause::Restart`] while no other node is there, keys that were held get `grace` more
+    /// time to come back.
     ///
     /// # Errors
     /// See [`LedgerError`]; then the node is in no life.
     pub async fn enter(&self, cause: LedgerCause) -> Result<u64, LedgerError> {
         match &self.backend {
-            Backend::Sqlite(ledger) => ledger.enter(cause).await,
-            Backend::Postgres(ledger) => ledger.enter(cause).await,
+            LedgerBackend::Sqlite(ledger) => ledger.enter(cause).await,
+            LedgerBackend::Postgres(ledger) => ledger.enter(cause).await,
         }
     }
 
@@ -57,8 +58,8 @@ impl Ledger {
     /// See [`LedgerError`]; whether the batch was written is not known.
     pub async fn write(&self, incarnation: u64, batch: &LedgerBatch) -> Result<LedgerWrite, LedgerError> {
         match &self.backend {
-            Backend::Sqlite(ledger) => ledger.write(incarnation, batch).await,
-            Backend::Postgres(ledger) => ledger.write(incarnation, batch).await,
+            LedgerBackend::Sqlite(ledger) => ledger.write(incarnation, batch).await,
+            LedgerBackend::Postgres(ledger) => ledger.write(incarnation, batch).await,
         }
     }
 
@@ -69,8 +70,8 @@ impl Ledger {
     /// See [`LedgerError`]; the lease ends by itself.
     pub async fn leave(&self, incarnation: u64) -> Result<(), LedgerError> {
         match &self.backend {
-            Backend::Sqlite(_) => Ok(()),
-            Backend::Postgres(ledger) => ledger.leave(incarnation).await,
+            LedgerBackend::Sqlite(_) => Ok(()),
+            LedgerBackend::Postgres(ledger) => ledger.leave(incarnation).await,
         }
     }
 
@@ -81,8 +82,8 @@ impl Ledger {
     /// See [`LedgerError`].
     pub async fn sweep(&self) -> Result<SweepReport, LedgerError> {
         match &self.backend {
-            Backend::Sqlite(ledger) => ledger.sweep().await,
-            Backend::Postgres(ledger) => ledger.sweep().await,
+            LedgerBackend::Sqlite(ledger) => ledger.sweep().await,
+            LedgerBackend::Postgres(ledger) => ledger.sweep().await,
         }
     }
 
@@ -94,12 +95,12 @@ impl Ledger {
     pub async fn claim(
         &self,
         incarnation: u64,
-        wanted: &[EventLane],
-        idle: &[EventLane],
-    ) -> Result<Vec<EventLane>, LedgerError> {
+        wanted: &[OutboxLane],
+        idle: &[OutboxLane],
+    ) -> Result<Vec<OutboxLane>, LedgerError> {
         match &self.backend {
-            Backend::Sqlite(ledger) => ledger.claim(wanted).await,
-            Backend::Postgres(ledger) => ledger.claim(incarnation, wanted, idle).await,
+            LedgerBackend::Sqlite(ledger) => ledger.claim(wanted).await,
+            LedgerBackend::Postgres(ledger) => ledger.claim(incarnation, wanted, idle).await,
         }
     }
 
@@ -111,11 +112,11 @@ impl Ledger {
     pub async fn fetch(
         &self,
         incarnation: u64,
-        wanted: &[(EventLane, u32)],
-    ) -> Result<Vec<(EventLane, Vec<WaitingEvent>)>, LedgerError> {
+        wanted: &[(OutboxLane, u32)],
+    ) -> Result<Vec<(OutboxLane, Vec<WaitingEvent>)>, LedgerError> {
         match &self.backend {
-            Backend::Sqlite(ledger) => ledger.fetch(wanted).await,
-            Backend::Postgres(ledger) => ledger.fetch(incarnation, wanted).await,
+            LedgerBackend::Sqlite(ledger) => ledger.fetch(wanted).await,
+            LedgerBackend::Postgres(ledger) => ledger.fetch(incarnation, wanted).await,
         }
     }
 
@@ -123,10 +124,10 @@ impl Ledger {
     ///
     /// # Errors
     /// See [`LedgerError`].
-    pub async fn finish(&self, lane: &EventLane, ids: &[u64]) -> Result<(), LedgerError> {
+    pub async fn finish(&self, lane: &OutboxLane, ids: &[u64]) -> Result<(), LedgerError> {
         match &self.backend {
-            Backend::Sqlite(ledger) => ledger.finish(ids).await,
-            Backend::Postgres(ledger) => ledger.finish(lane, ids).await,
+            LedgerBackend::Sqlite(ledger) => ledger.finish(ids).await,
+            LedgerBackend::Postgres(ledger) => ledger.finish(lane, ids).await,
         }
     }
 
@@ -134,10 +135,10 @@ impl Ledger {
     ///
     /// # Errors
     /// See [`LedgerError`].
-    pub async fn bury(&self, lane: &EventLane, burials: &[Burial]) -> Result<u64, LedgerError> {
+    pub async fn bury(&self, lane: &OutboxLane, burials: &[Burial]) -> Result<u64, LedgerError> {
         match &self.backend {
-            Backend::Sqlite(ledger) => ledger.bury(burials).await,
-            Backend::Postgres(ledger) => ledger.bury(lane, burials).await,
+            LedgerBackend::Sqlite(ledger) => ledger.bury(burials).await,
+            LedgerBackend::Postgres(ledger) => ledger.bury(lane, burials).await,
         }
     }
 
@@ -148,8 +149,8 @@ impl Ledger {
     /// See [`LedgerError`].
     pub async fn tidy_lanes(&self) -> Result<u64, LedgerError> {
         match &self.backend {
-            Backend::Sqlite(ledger) => ledger.tidy_lanes().await,
-            Backend::Postgres(ledger) => ledger.tidy_lanes().await,
+            LedgerBackend::Sqlite(ledger) => ledger.tidy_lanes().await,
+            LedgerBackend::Postgres(ledger) => ledger.tidy_lanes().await,
         }
     }
 
@@ -164,8 +165,8 @@ impl Ledger {
         limit: u32,
     ) -> Result<Vec<DeadLetter>, LedgerError> {
         match &self.backend {
-            Backend::Sqlite(ledger) => ledger.dead_letters(endpoint, behind, limit).await,
-            Backend::Postgres(ledger) => ledger.dead_letters(endpoint, behind, limit).await,
+            LedgerBackend::Sqlite(ledger) => ledger.dead_letters(endpoint, behind, limit).await,
+            LedgerBackend::Postgres(ledger) => ledger.dead_letters(endpoint, behind, limit).await,
         }
     }
 
@@ -175,8 +176,8 @@ impl Ledger {
     /// See [`LedgerError`].
     pub async fn retry_dead(&self, ids: &[u64]) -> Result<u64, LedgerError> {
         match &self.backend {
-            Backend::Sqlite(ledger) => ledger.retry_dead(ids).await,
-            Backend::Postgres(ledger) => ledger.retry_dead(ids).await,
+            LedgerBackend::Sqlite(ledger) => ledger.retry_dead(ids).await,
+            LedgerBackend::Postgres(ledger) => ledger.retry_dead(ids).await,
         }
     }
 
@@ -186,8 +187,8 @@ impl Ledger {
     /// See [`LedgerError`].
     pub async fn drop_dead(&self, ids: &[u64]) -> Result<u64, LedgerError> {
         match &self.backend {
-            Backend::Sqlite(ledger) => ledger.drop_dead(ids).await,
-            Backend::Postgres(ledger) => ledger.drop_dead(ids).await,
+            LedgerBackend::Sqlite(ledger) => ledger.drop_dead(ids).await,
+            LedgerBackend::Postgres(ledger) => ledger.drop_dead(ids).await,
         }
     }
 }

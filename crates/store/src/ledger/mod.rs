@@ -2,11 +2,12 @@
 //! clients are connected, what was told of all that, and the events that wait for their endpoints. Rows are the truth;
 //! nobody's memory is.
 //!
-//! - A node writes in *lives*: [`Ledger::enter`] begins one, [`Ledger::write`] writes a batch and renews its lease.
-//!   Whoever finds a lease over ([`Ledger::sweep`]) tells what the life has left behind.
-//! - A key is told as vacated or offline when nobody has held it for a while: [`Ledger::sweep`], on every node.
+//! - A node writes in *lives*: [`EventLedger::enter`] begins one, [`EventLedger::write`] writes a batch and renews its
+//!   lease. Whoever finds a lease over ([`EventLedger::sweep`]) tells what the life has left behind.
+//! - A key is told as vacated or offline when nobody has held it for a while: [`EventLedger::sweep`], on every node.
 //! - Each change and its events are one transaction, so each is told once, whoever dies when.
-//! - The outbox is read by lane: [`Ledger::claim`], [`Ledger::fetch`], then [`Ledger::finish`] or [`Ledger::bury`].
+//! - The outbox is read by lane: [`EventLedger::claim`], [`EventLedger::fetch`], then [`EventLedger::finish`] or
+//!   [`EventLedger::bury`].
 //!
 //! In PostgreSQL a life, the sweeper and the lanes have a connection each, so that a slow request of one makes no other
 //! wait. In SQLite all share one. A request that fails has changed nothing, or its result is unknown: each may be sent
@@ -15,8 +16,8 @@
 mod handle;
 pub(crate) mod types;
 
-pub use handle::Ledger;
+pub use handle::EventLedger;
 pub use types::{
-    Burial, DeadLetter, EventLane, LedgerBatch, LedgerCause, LedgerClock, LedgerError, LedgerOptions, LedgerWrite,
-    LostClient, Narrator, OutboxEvent, SweepReport, ToldKey, WaitingEvent,
+    Burial, DeadLetter, GoneClient, LedgerBatch, LedgerCause, LedgerClock, LedgerError, LedgerOptions, LedgerWrite,
+    Narrator, OutboxEvent, OutboxLane, SweepReport, ToldKey, WaitingEvent,
 };

@@ -12,7 +12,7 @@ use crate::settings::DatabaseUrl;
 /// Gives the time, Unix milliseconds.
 pub type LedgerClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// How to open a [`super::Ledger`].
+/// How to open a [`super::EventLedger`].
 #[derive(Clone)]
 pub struct LedgerOptions {
     /// Address of the primary database.
@@ -52,7 +52,7 @@ pub trait Narrator: Send + Sync {
     /// A key is told in a new generation.
     fn tell_key(&self, told: &ToldKey, outbox: &mut Vec<OutboxEvent>);
     /// A client went with its node.
-    fn tell_lost(&self, lost: &LostClient, outbox: &mut Vec<OutboxEvent>);
+    fn tell_lost(&self, lost: &GoneClient, outbox: &mut Vec<OutboxEvent>);
 }
 
 /// Why nobody holds a key, or why a client is gone.
@@ -81,7 +81,7 @@ pub struct ToldKey {
 
 /// A client whose node told that it is connected, and cannot tell its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LostClient {
+pub struct GoneClient {
     /// The client id.
     pub client: String,
     /// What [`LedgerBatch::connected`] said of it.
@@ -146,7 +146,7 @@ pub struct SweepReport {
 
 /// A lane of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EventLane {
+pub struct OutboxLane {
     /// The name of the endpoint.
     pub endpoint: String,
     /// The lane, from 0 on.

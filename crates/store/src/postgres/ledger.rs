@@ -10,7 +10,7 @@ use super::address::PostgresAddress;
 use super::failure::PostgresError;
 use super::ledger_link::{LedgerLink, LinkLoan};
 use crate::ledger::types::{
-    LedgerBatch, LedgerCause, LedgerError, LedgerOptions, LedgerWrite, LostClient, OutboxEvent, STEP_ROWS, SweepReport,
+    GoneClient, LedgerBatch, LedgerCause, LedgerError, LedgerOptions, LedgerWrite, OutboxEvent, STEP_ROWS, SweepReport,
     ToldKey, key_of, kind_number, millis,
 };
 
@@ -166,7 +166,7 @@ impl PostgresLedger {
         Ok(())
     }
 
-    /// Takes clients and keys away from a life whose row is locked, and ends it when nothing is left. Returns how many.
+    /// Takes clients and keys away from a life whose row is locked, and ends it when nothing is left; returns how many.
     async fn take(
         &self,
         link: &mut LedgerLink,
@@ -183,7 +183,7 @@ impl PostgresLedger {
         let lost = link.query(clients, &[&node, &life, &STEP_ROWS]).await?;
         let mut events = Vec::new();
         for row in &lost {
-            let lost = LostClient {
+            let lost = GoneClient {
                 client: row.get(0),
                 about: row.get(1),
                 node: node.clone(),
@@ -220,7 +220,8 @@ impl PostgresLedger {
     async fn take_over(&self, link: &mut LedgerLink) -> Result<Option<u64>, PostgresError> {
         link.run("BEGIN").await?;
         let over = "SELECT node, incarnation FROM touchline.event_node \
-             WHERE lease_until_ms <= (SELECT touchline.now_ms()) ORDER BY lease_until_ms LIMIT 1 FOR UPDATE SKIP LOCKED";
+             WHERE lease_until_ms <= (SELECT touchline.now_ms()) \
+             ORDER BY lease_until_ms LIMIT 1 FOR UPDATE SKIP LOCKED";
         let found = link.query(over, &[]).await?;
         let taken = match found.first() {
             Some(row) => {

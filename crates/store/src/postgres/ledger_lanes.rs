@@ -5,15 +5,17 @@ use tokio_postgres::Row;
 use super::failure::PostgresError;
 use super::ledger::PostgresLedger;
 use super::ledger_link::LedgerLink;
-use crate::ledger::types::{Burial, DeadLetter, EventLane, LANE_IDLE_MS, LedgerError, STEP_ROWS, WaitingEvent, millis};
+use crate::ledger::types::{
+    Burial, DeadLetter, LANE_IDLE_MS, LedgerError, OutboxLane, STEP_ROWS, WaitingEvent, millis,
+};
 
 impl PostgresLedger {
     pub(crate) async fn claim(
         &self,
         incarnation: u64,
-        wanted: &[EventLane],
-        idle: &[EventLane],
-    ) -> Result<Vec<EventLane>, LedgerError> {
+        wanted: &[OutboxLane],
+        idle: &[OutboxLane],
+    ) -> Result<Vec<OutboxLane>, LedgerError> {
         let (endpoints, lanes) = columns(wanted);
         let (idle_endpoints, idle_lanes) = columns(idle);
         let (me, life) = (&self.options.node, incarnation as i64);
@@ -22,15 +24,15 @@ impl PostgresLedger {
         let claimed = [me as _, &life as _, &endpoints as _, &lanes as _, &idle_endpoints as _, &idle_lanes as _];
         let rows = loan.link.query(claim, &claimed).await?;
         loan.keep();
-        Ok(rows.iter().map(|row| EventLane { endpoint: row.get(0), lane: row.get::<_, i32>(1) as u32 }).collect())
+        Ok(rows.iter().map(|row| OutboxLane { endpoint: row.get(0), lane: row.get::<_, i32>(1) as u32 }).collect())
     }
 
     pub(crate) async fn fetch(
         &self,
         incarnation: u64,
-        wanted: &[(EventLane, u32)],
-    ) -> Result<Vec<(EventLane, Vec<WaitingEvent>)>, LedgerError> {
-        let lanes: Vec<EventLane> = wanted.iter().map(|(lane, _)| lane.clone()).collect();
+        wanted: &[(OutboxLane, u32)],
+    ) -> Result<Vec<(OutboxLane, Vec<WaitingEvent>)>, LedgerError> {
+        let lanes: Vec<OutboxLane> = wanted.iter().map(|(lane, _)| lane.clone()).collect();
         let (endpoints, lanes) = columns(&lanes);
         let limits: Vec<i64> = wanted.iter().map(|(_, limit)| i64::from(*limit)).collect();
         let (me, life) = (&self.options.node, incarnation as i64);
@@ -42,15 +44,16 @@ impl PostgresLedger {
                          CROSS JOIN LATERAL (SELECT id, made_ms, body FROM touchline.event_outbox waiting \
                              WHERE waiting.endpoint = own.endpoint AND waiting.lane = own.lane \
                              ORDER BY id LIMIT item.most) few \
-                         WHERE own.node = $1 AND own.incarnation = $2 AND EXISTS (SELECT FROM touchline.event_node live \
+                         WHERE own.node = $1 AND own.incarnation = $2 AND EXISTS (\
+                             SELECT FROM touchline.event_node live \
                              WHERE live.node = $1 AND live.incarnation = $2 \
                              AND live.lease_until_ms > (SELECT touchline.now_ms())) \
                          ORDER BY own.endpoint, own.lane, few.id";
         let rows = loan.link.query(fetch, &[me, &life, &endpoints, &lanes, &limits]).await?;
         loan.keep();
-        let mut found: Vec<(EventLane, Vec<WaitingEvent>)> = Vec::new();
+        let mut found: Vec<(OutboxLane, Vec<WaitingEvent>)> = Vec::new();
         for row in &rows {
-            let lane = EventLane { endpoint: row.get(0), lane: row.get::<_, i32>(1) as u32 };
+            let lane = OutboxLane { endpoint: row.get(0), lane: row.get::<_, i32>(1) as u32 };
             let event = WaitingEvent {
                 id: row.get::<_, i64>(2) as u64,
                 made_ms: row.get::<_, i64>(3) as u64,
@@ -64,7 +67,7 @@ impl PostgresLedger {
         Ok(found)
     }
 
-    pub(crate) async fn finish(&self, lane: &EventLane, ids: &[u64]) -> Result<(), LedgerError> {
+    pub(crate) async fn finish(&self, lane: &OutboxLane, ids: &[u64]) -> Result<(), LedgerError> {
         let ids: Vec<i64> = ids.iter().map(|id| *id as i64).collect();
         let mut loan = self.lend(&self.lanes).await?;
         let delete = "DELETE FROM touchline.event_outbox WHERE endpoint = $1 AND lane = $2 AND id = ANY ($3)";
@@ -73,7 +76,7 @@ impl PostgresLedger {
         Ok(())
     }
 
-    pub(crate) async fn bury(&self, lane: &EventLane, burials: &[Burial]) -> Result<u64, LedgerError> {
+    pub(crate) async fn bury(&self, lane: &OutboxLane, burials: &[Burial]) -> Result<u64, LedgerError> {
         let ids: Vec<i64> = burials.iter().map(|burial| burial.id as i64).collect();
         let tries: Vec<i32> = burials.iter().map(|burial| burial.tries as i32).collect();
         let errors: Vec<&str> = burials.iter().map(|burial| &*burial.error).collect();
@@ -187,7 +190,7 @@ async fn retire(link: &mut LedgerLink) -> Result<u64, PostgresError> {
     Ok(dropped)
 }
 
-fn columns(lanes: &[EventLane]) -> (Vec<String>, Vec<i32>) {
+fn columns(lanes: &[OutboxLane]) -> (Vec<String>, Vec<i32>) {
     lanes.iter().map(|lane| (lane.endpoint.clone(), lane.lane as i32)).unzip()
 }
 

@@ -10,7 +10,7 @@ use touchline_engine::ledger::KeyChange;
 
 use super::connection::connect;
 use crate::ledger::types::{
-    LedgerBatch, LedgerCause, LedgerError, LedgerOptions, LedgerWrite, LostClient, OutboxEvent, STEP_ROWS, SweepReport,
+    GoneClient, LedgerBatch, LedgerCause, LedgerError, LedgerOptions, LedgerWrite, OutboxEvent, STEP_ROWS, SweepReport,
     ToldKey, key_of, kind_number, millis,
 };
 
@@ -61,8 +61,8 @@ impl SqliteLedger {
         }
     }
 
-    /// Takes something away from an earlier life, or, when nothing is left, begins a new life. Every life in the file is
-    /// one of this node, whatever it was called.
+    /// Takes something away from an earlier life, or, when nothing is left, begins a new life. Every life in the file
+    /// is one of this node, whatever it was called.
     fn enter_step(&self, rows: &Transaction<'_>, cause: LedgerCause) -> rusqlite::Result<Option<u64>> {
         let (now_ms, wait_ms) = (self.now_ms(), self.wait_ms(cause == LedgerCause::Restart));
         let earlier = "SELECT node, incarnation FROM event_node ORDER BY incarnation LIMIT 1";
@@ -204,7 +204,7 @@ impl SqliteLedger {
         let taken = (lost.len() + dropped.len()) as u64;
         let (time_ms, incarnation, mut events) = (self.now_ms() as u64, life as u64, Vec::new());
         for (client, about) in lost {
-            let lost = LostClient { client, about, node: node.clone(), incarnation, time_ms, cause };
+            let lost = GoneClient { client, about, node: node.clone(), incarnation, time_ms, cause };
             self.options.narrator.tell_lost(&lost, &mut events);
         }
         self.put(rows, &events)?;

@@ -4,14 +4,16 @@
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 
 use super::ledger::SqliteLedger;
-use crate::ledger::types::{Burial, DeadLetter, EventLane, LANE_IDLE_MS, LedgerError, STEP_ROWS, WaitingEvent, millis};
+use crate::ledger::types::{
+    Burial, DeadLetter, LANE_IDLE_MS, LedgerError, OutboxLane, STEP_ROWS, WaitingEvent, millis,
+};
 
 /// A lane is noted as seen again after this time, milliseconds.
 const SEEN_MS: i64 = 3_600_000;
 
 impl SqliteLedger {
     /// Every lane is this node's: those that it wants, and those that hold something of its endpoints.
-    pub(crate) async fn claim(&self, wanted: &[EventLane]) -> Result<Vec<EventLane>, LedgerError> {
+    pub(crate) async fn claim(&self, wanted: &[OutboxLane]) -> Result<Vec<OutboxLane>, LedgerError> {
         let wanted = wanted.to_vec();
         self.transact(move |ledger, rows| {
             let see = "INSERT INTO event_lane (endpoint, lane, node, incarnation, seen_ms) VALUES (?1, ?2, '', 0, ?3) \
@@ -29,8 +31,8 @@ impl SqliteLedger {
 
     pub(crate) async fn fetch(
         &self,
-        wanted: &[(EventLane, u32)],
-    ) -> Result<Vec<(EventLane, Vec<WaitingEvent>)>, LedgerError> {
+        wanted: &[(OutboxLane, u32)],
+    ) -> Result<Vec<(OutboxLane, Vec<WaitingEvent>)>, LedgerError> {
         let wanted = wanted.to_vec();
         self.transact(move |_, rows| {
             let fetch = "SELECT id, made_ms, body FROM event_outbox WHERE endpoint = ?1 AND lane = ?2 \
@@ -86,7 +88,7 @@ impl SqliteLedger {
             // The newest that is too much; it and all before it go.
             let shorten = "DELETE FROM event_outbox WHERE endpoint = ?1 AND lane = ?2 AND id <= \
                  (SELECT id FROM event_outbox WHERE endpoint = ?1 AND lane = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3)";
-            for EventLane { endpoint, lane } in all_lanes(rows)? {
+            for OutboxLane { endpoint, lane } in all_lanes(rows)? {
                 dropped += rows.execute(shorten, params![endpoint, lane, ledger.options.lane_max])? as u64;
             }
             Ok(dropped)
@@ -139,9 +141,9 @@ impl SqliteLedger {
     }
 }
 
-fn all_lanes(rows: &Transaction<'_>) -> rusqlite::Result<Vec<EventLane>> {
+fn all_lanes(rows: &Transaction<'_>) -> rusqlite::Result<Vec<OutboxLane>> {
     rows.prepare_cached("SELECT endpoint, lane FROM event_lane")?
-        .query_map([], |row| Ok(EventLane { endpoint: row.get(0)?, lane: row.get(1)? }))?
+        .query_map([], |row| Ok(OutboxLane { endpoint: row.get(0)?, lane: row.get(1)? }))?
         .collect()
 }
 

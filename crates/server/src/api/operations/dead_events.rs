@@ -1,5 +1,5 @@
-//! `events_dead`, `events_dead_retry`, `events_dead_drop`: events that could not be delivered and are kept in the primary
-//! database.
+//! `events_dead`, `events_dead_retry`, `events_dead_drop`: events that could not be delivered and are kept in the
+//! primary database.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -89,7 +89,10 @@ impl Operation for EventsDeadOperation {
     const RESULT: &'static str =
         "`letters`, each with `id`, `endpoint`, `made_at`, `died_at`, `tries`, `error` and the `event`; `cursor`";
     const EXAMPLE: &'static str = r#"{"endpoint": "billing", "limit": 10}"#;
-    const REPLY_EXAMPLE: &'static str = r#"{"letters": [{"id": 7, "endpoint": "billing", "made_at": 1795359600, "died_at": 1795359607, "tries": 5, "error": "the status of the answer is 422", "event": {"id": "user:42:7"}}]}"#;
+    const REPLY_EXAMPLE: &'static str = concat!(
+        r#"{"letters": [{"id": 7, "endpoint": "billing", "made_at": 1795359600, "died_at": 1795359607, "tries": 5, "#,
+        r#""error": "the status of the answer is 422", "event": {"id": "user:42:7"}}]}"#
+    );
     const ERRORS: &'static [Error] = DEAD_ERRORS;
     const SCOPE: OperationScope = OperationScope::AnyNode;
     const IS_IDEMPOTENT: bool = true;

@@ -8,8 +8,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use touchline_engine::events::{EventDraft, StateKey};
-use touchline_engine::ledger::{BookBatch, BookLimits, LedgerBook, Note};
-use touchline_store::ledger::{Ledger, LedgerBatch, LedgerCause, LedgerWrite};
+use touchline_engine::ledger::{BookBatch, BookLimits, BookNote, LedgerBook};
+use touchline_registry::HashSeed;
+use touchline_store::ledger::{EventLedger, LedgerBatch, LedgerCause, LedgerWrite};
 
 use super::narration::{Narration, client_note};
 use super::outage::OutageNote;
@@ -40,7 +41,7 @@ struct SeenEvent {
 
 /// What this node holds and has to write.
 pub(super) struct Journal {
-    ledger: Rc<Ledger>,
+    ledger: Rc<EventLedger>,
     narration: Arc<Narration>,
     book: RefCell<LedgerBook<EventDraft, SeenEvent>>,
     /// The incarnation of the present life; `None` = there is none.
@@ -52,11 +53,12 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    pub(super) fn new(ledger: Rc<Ledger>, narration: Arc<Narration>) -> Self {
+    /// `seed`: of the hashes of users and channels, which clients choose.
+    pub(super) fn new(ledger: Rc<EventLedger>, narration: Arc<Narration>, seed: HashSeed) -> Self {
         Journal {
             ledger,
             narration,
-            book: RefCell::new(LedgerBook::new(BookLimits { batch: BATCH, waiting: WAITING_MAX })),
+            book: RefCell::new(LedgerBook::new(BookLimits { batch: BATCH, waiting: WAITING_MAX }, seed)),
             incarnation: Cell::new(None),
             lives: Cell::new(0),
             filled: Notify::new(),
@@ -65,7 +67,7 @@ impl Journal {
     }
 
     /// The ledger.
-    pub(super) fn ledger(&self) -> &Ledger {
+    pub(super) fn ledger(&self) -> &EventLedger {
         &self.ledger
     }
 
@@ -119,7 +121,7 @@ impl Journal {
         if let Some(incarnation) = self.incarnation.take()
             && let Ok(Err(error)) = tokio::time::timeout(STOP_PATIENCE, self.ledger.leave(incarnation)).await
         {
-            tracing::warn!(%error, "the place in the ledger of events could not be given up: its lease runs out by itself");
+            tracing::warn!(%error, "the lease in the ledger of events could not be given up: it runs out by itself");
         }
     }
 
@@ -151,15 +153,15 @@ impl Journal {
                 ..draft.clone()
             };
             match note {
-                Note::Connected(client, draft) => {
+                BookNote::Connected(client, draft) => {
                     rendered.connected.push((client.to_string(), client_note(draft, life)));
                     self.narration.tell(&numbered("c", client, draft), None, &mut rendered.events);
                 }
-                Note::Disconnected(client, _, seen) => {
+                BookNote::Disconnected(client, _, seen) => {
                     rendered.disconnected.push(client.to_string());
                     self.narration.tell(&numbered("d", client, &seen.draft), None, &mut rendered.events);
                 }
-                Note::Other(seen) => {
+                BookNote::Other(seen) => {
                     self.narration.tell(&seen.draft, seen.channel.as_deref(), &mut rendered.events);
                 }
             }

@@ -1,6 +1,6 @@
-//! Events that are told for certain: what this node has seen goes into the ledger of the primary database (`journal.rs`)
-//! with the events of it (`narration.rs`), and lanes take their batches from its outbox (`outbox.rs`). Each part is a
-//! task of the thread that tells events.
+//! Events that are told for certain: what this node has seen goes into the ledger of the primary database
+//! (`journal.rs`) with the events of it (`narration.rs`), and lanes take their batches from its outbox (`outbox.rs`).
+//! Each part is a task of the thread that tells events.
 
 mod journal;
 mod narration;
@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use touchline_engine::events::{EventDraft, EventKind, EventOrigin, StateKey};
-use touchline_store::ledger::{Ledger, LedgerOptions};
+use touchline_registry::HashSeed;
+use touchline_store::ledger::{EventLedger, LedgerOptions};
 use touchline_store::{OpenError, PrimaryOptions};
 
 use self::journal::{Journal, LEASE};
@@ -43,7 +44,7 @@ const TIDY_INTERVAL: Duration = Duration::from_secs(30);
 /// What tells events for certain.
 pub(super) struct DurableEvents {
     node: Arc<Node>,
-    ledger: Rc<Ledger>,
+    ledger: Rc<EventLedger>,
     narration: Arc<Narration>,
     journal: Rc<Journal>,
     hub: Rc<OutboxHub>,
@@ -57,7 +58,7 @@ impl DurableEvents {
     pub(super) fn new(
         node: &Arc<Node>,
         endpoints: &[Arc<EventEndpoint>],
-        primary: Option<&PrimaryOptions>,
+        (primary, seed): (Option<&PrimaryOptions>, HashSeed),
     ) -> Result<Option<Self>, OpenError> {
         let durable: Vec<_> = endpoints.iter().filter(|endpoint| endpoint.options.durable).cloned().collect();
         let Some(primary) = primary.filter(|_| !durable.is_empty()) else { return Ok(None) };
@@ -68,7 +69,7 @@ impl DurableEvents {
         let lanes = durable.iter().map(|endpoint| (endpoint.name.clone(), endpoint.options.lanes)).collect();
         let narration = Arc::new(Narration::new(Arc::clone(node), durable));
         let clock = Arc::clone(node);
-        let ledger = Rc::new(Ledger::new(LedgerOptions {
+        let ledger = Rc::new(EventLedger::new(LedgerOptions {
             url: primary.url.clone(),
             tls_ca: primary.tls_ca.clone(),
             timeout: primary.store.primary.timeout,
@@ -84,7 +85,7 @@ impl DurableEvents {
             narrator: Arc::clone(&narration) as _,
             clock: Arc::new(move || clock.clock.now_ms()),
         })?);
-        let journal = Rc::new(Journal::new(Rc::clone(&ledger), Arc::clone(&narration)));
+        let journal = Rc::new(Journal::new(Rc::clone(&ledger), Arc::clone(&narration), seed));
         let hub = Rc::new(OutboxHub::new(Rc::clone(&ledger), Rc::clone(&journal) as _, lanes));
         Ok(Some(DurableEvents { node: Arc::clone(node), ledger, narration, journal, hub }))
     }
@@ -147,7 +148,7 @@ impl DurableEvents {
 }
 
 /// Answers a request about dead letters. Who does not wait any more gets none.
-async fn answer_dead(ledger: &Ledger, request: DeadRequest) {
+async fn answer_dead(ledger: &EventLedger, request: DeadRequest) {
     match request {
         DeadRequest::List { endpoint, behind, limit, reply } => {
             drop(reply.send(ledger.dead_letters(endpoint.as_deref(), behind, limit).await));
@@ -184,7 +185,7 @@ async fn sweep(node: Arc<Node>, journal: Rc<Journal>, hub: Rc<OutboxHub>) {
 }
 
 /// Removes what is kept no longer, for ever.
-async fn tidy(ledger: Rc<Ledger>) {
+async fn tidy(ledger: Rc<EventLedger>) {
     loop {
         tokio::time::sleep(TIDY_INTERVAL).await;
         match ledger.tidy_lanes().await {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use touchline_engine::events::{
     EventDraft, EventKind, EventOrigin, EventSources, EventValue, StateChange, StateKey, lane_of,
 };
-use touchline_store::ledger::{LedgerCause, LostClient, Narrator, OutboxEvent, ToldKey};
+use touchline_store::ledger::{GoneClient, LedgerCause, Narrator, OutboxEvent, ToldKey};
 
 use super::super::endpoint::EventEndpoint;
 use super::super::writing::{client_key, state_draft};
@@ -121,7 +121,7 @@ impl Narrator for Narration {
         self.tell(&state_draft(&self.node, &change), channel, outbox);
     }
 
-    fn tell_lost(&self, lost: &LostClient, outbox: &mut Vec<OutboxEvent>) {
+    fn tell_lost(&self, lost: &GoneClient, outbox: &mut Vec<OutboxEvent>) {
         let Ok(note) = serde_json::from_str::<ClientNote>(&lost.about) else {
             tracing::error!(
                 client = lost.client,

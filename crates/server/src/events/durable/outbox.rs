@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use tokio::sync::{Mutex, Notify};
 use touchline_engine::events::{EventKind, WrittenEvent};
-use touchline_store::ledger::{Burial, EventLane, Ledger, LedgerError, WaitingEvent};
+use touchline_store::ledger::{Burial, EventLedger, LedgerError, OutboxLane, WaitingEvent};
 
 use super::outage::OutageNote;
 
@@ -29,7 +29,7 @@ pub(super) trait LaneOwner {
 
 /// An event of the outbox that is under way.
 struct EventRow {
-    lane: EventLane,
+    lane: OutboxLane,
     row: u64,
     source: Arc<str>,
     id: Box<str>,
@@ -47,13 +47,13 @@ struct LaneTask {
 
 /// What all lanes of this node share.
 pub(super) struct OutboxHub {
-    ledger: Rc<Ledger>,
+    ledger: Rc<EventLedger>,
     owner: Rc<dyn LaneOwner>,
     /// The names of the endpoints with the number of their tasks.
     endpoints: BTreeMap<String, usize>,
-    tasks: RefCell<BTreeMap<EventLane, LaneTask>>,
+    tasks: RefCell<BTreeMap<OutboxLane, LaneTask>>,
     /// The lanes that this node delivers.
-    own: RefCell<BTreeSet<EventLane>>,
+    own: RefCell<BTreeSet<OutboxLane>>,
     bell: Notify,
     /// No lane is given away while its events are fetched.
     order: Mutex<()>,
@@ -66,7 +66,7 @@ pub(crate) struct OutboxSource {
 }
 
 impl OutboxHub {
-    pub(super) fn new(ledger: Rc<Ledger>, owner: Rc<dyn LaneOwner>, endpoints: BTreeMap<String, usize>) -> Self {
+    pub(super) fn new(ledger: Rc<EventLedger>, owner: Rc<dyn LaneOwner>, endpoints: BTreeMap<String, usize>) -> Self {
         OutboxHub {
             ledger,
             owner,
@@ -84,21 +84,21 @@ impl OutboxHub {
     }
 
     /// The task that sends a lane. When an endpoint has fewer lanes than before, one task serves several.
-    fn task_of(&self, lane: &EventLane) -> EventLane {
+    fn task_of(&self, lane: &OutboxLane) -> OutboxLane {
         let count = self.endpoints.get(&lane.endpoint).copied().unwrap_or(1).max(1);
-        EventLane { endpoint: lane.endpoint.clone(), lane: lane.lane % count as u32 }
+        OutboxLane { endpoint: lane.endpoint.clone(), lane: lane.lane % count as u32 }
     }
 
     /// The lanes of this node whose tasks wait for events, with how many they take.
-    fn waiting(&self) -> Vec<(EventLane, u32)> {
+    fn waiting(&self) -> Vec<(OutboxLane, u32)> {
         let tasks = self.tasks.borrow();
         let own = self.own.borrow();
-        let wanted = |lane: &EventLane| tasks.get(&self.task_of(lane)).map_or(0, |task| task.wanted);
+        let wanted = |lane: &OutboxLane| tasks.get(&self.task_of(lane)).map_or(0, |task| task.wanted);
         own.iter().map(|lane| (lane.clone(), wanted(lane) as u32)).filter(|(_, wanted)| *wanted > 0).collect()
     }
 
     /// Gives the events of a lane to its task.
-    fn give(&self, lane: EventLane, events: Vec<WaitingEvent>) {
+    fn give(&self, lane: OutboxLane, events: Vec<WaitingEvent>) {
         let mut tasks = self.tasks.borrow_mut();
         let Some(task) = tasks.get_mut(&self.task_of(&lane)) else { return };
         for event in events {
@@ -149,9 +149,9 @@ pub(super) async fn share(hub: Rc<OutboxHub>) {
     let outage = OutageNote::new("no event is delivered for certain");
     let each = |(name, lanes): (&String, &usize)| {
         let name = name.clone();
-        (0..*lanes as u32).map(move |lane| EventLane { endpoint: name.clone(), lane })
+        (0..*lanes as u32).map(move |lane| OutboxLane { endpoint: name.clone(), lane })
     };
-    let wanted: Vec<EventLane> = hub.endpoints.iter().flat_map(each).collect();
+    let wanted: Vec<OutboxLane> = hub.endpoints.iter().flat_map(each).collect();
     loop {
         let Some(incarnation) = hub.owner.incarnation() else {
             hub.own.borrow_mut().clear();
@@ -159,7 +159,7 @@ pub(super) async fn share(hub: Rc<OutboxHub>) {
             continue;
         };
         let order = hub.order.lock().await;
-        let idle: Vec<EventLane> = hub.waiting().into_iter().map(|(lane, _)| lane).collect();
+        let idle: Vec<OutboxLane> = hub.waiting().into_iter().map(|(lane, _)| lane).collect();
         match hub.ledger.claim(incarnation, &wanted, &idle).await {
             Ok(own) => {
                 outage.works();
@@ -201,8 +201,8 @@ impl OutboxSource {
         OutboxSource { hub, endpoint: endpoint.to_owned() }
     }
 
-    fn lane(&self, lane: usize) -> EventLane {
-        EventLane { endpoint: self.endpoint.clone(), lane: lane as u32 }
+    fn lane(&self, lane: usize) -> OutboxLane {
+        OutboxLane { endpoint: self.endpoint.clone(), lane: lane as u32 }
     }
 
     /// Waits for the next batch of a lane.
@@ -224,8 +224,8 @@ impl OutboxSource {
     }
 
     /// Takes the rows of events that are under way, by lane.
-    fn rows(&self, events: &[WrittenEvent]) -> BTreeMap<EventLane, Vec<u64>> {
-        let mut rows = BTreeMap::<EventLane, Vec<u64>>::new();
+    fn rows(&self, events: &[WrittenEvent]) -> BTreeMap<OutboxLane, Vec<u64>> {
+        let mut rows = BTreeMap::<OutboxLane, Vec<u64>>::new();
         let mut tasks = self.hub.tasks.borrow_mut();
         for event in events {
             let of_event = |row: &EventRow| row.id == event.id && row.source == event.source;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use touchline_engine::events::StateKey;
-use touchline_engine::ledger::{BookBatch, Note};
-use touchline_store::ledger::{LedgerBatch, LedgerCause, LedgerWrite, LostClient, Narrator, OutboxEvent, ToldKey};
+use touchline_engine::ledger::{BookBatch, BookNote};
+use touchline_store::ledger::{GoneClient, LedgerBatch, LedgerCause, LedgerWrite, Narrator, OutboxEvent, ToldKey};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(6);
 pub(crate) const DELAY: Duration = Duration::from_secs(5);
@@ -53,15 +53,15 @@ impl Scribe {
         let mut batch = LedgerBatch { number: of.number, keys: of.keys.clone(), ..LedgerBatch::default() };
         for note in &of.notes {
             let body = match note {
-                Note::Connected(client, about) => {
+                BookNote::Connected(client, about) => {
                     batch.connected.push((client.to_string(), about.to_string()));
                     format!("+ {client}")
                 }
-                Note::Disconnected(client, ..) => {
+                BookNote::Disconnected(client, ..) => {
                     batch.disconnected.push(client.to_string());
                     format!("- {client}")
                 }
-                Note::Other(what) => format!("o {what}"),
+                BookNote::Other(what) => format!("o {what}"),
             };
             batch.events.push(Scribe::event(body));
         }
@@ -97,7 +97,7 @@ impl Narrator for Scribe {
         outbox.push(Scribe::event(format!("{kind} {} {} {} {empty}", told.key.name(), told.generation, told.time_ms)));
     }
 
-    fn tell_lost(&self, lost: &LostClient, outbox: &mut Vec<OutboxEvent>) {
+    fn tell_lost(&self, lost: &GoneClient, outbox: &mut Vec<OutboxEvent>) {
         assert_eq!(lost.about, format!("about-{}", lost.client), "it is what was said of the client");
         outbox.push(Scribe::event(format!("x {}", lost.client)));
     }

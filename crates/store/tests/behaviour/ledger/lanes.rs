@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use touchline_store::ledger::{Burial, EventLane, Ledger, LedgerBatch, LedgerCause, OutboxEvent, WaitingEvent};
+use touchline_store::ledger::{Burial, EventLedger, LedgerBatch, LedgerCause, OutboxEvent, OutboxLane, WaitingEvent};
 
 use super::desk::{Desk, LEASE};
 use super::real::Real;
 use crate::stage::on_each;
 
-fn lane(lane: u32) -> EventLane {
-    EventLane { endpoint: "e".to_owned(), lane }
+fn lane(lane: u32) -> OutboxLane {
+    OutboxLane { endpoint: "e".to_owned(), lane }
 }
 
 fn event(lane: u32, body: &str) -> OutboxEvent {
@@ -19,7 +19,7 @@ fn event(lane: u32, body: &str) -> OutboxEvent {
 /// A node in a life.
 struct Node<'r> {
     real: &'r Real,
-    ledger: Ledger,
+    ledger: EventLedger,
     life: u64,
     number: u64,
 }
@@ -37,13 +37,13 @@ impl<'r> Node<'r> {
         self.real.runtime.block_on(self.ledger.write(self.life, &batch)).expect("it is written");
     }
 
-    fn claim(&self, wanted: &[EventLane], idle: &[EventLane]) -> Vec<EventLane> {
+    fn claim(&self, wanted: &[OutboxLane], idle: &[OutboxLane]) -> Vec<OutboxLane> {
         let mut mine = self.real.runtime.block_on(self.ledger.claim(self.life, wanted, idle)).expect("it claims");
         mine.sort();
         mine
     }
 
-    fn fetch(&self, lane: EventLane, limit: u32) -> Vec<WaitingEvent> {
+    fn fetch(&self, lane: OutboxLane, limit: u32) -> Vec<WaitingEvent> {
         let fetched = self.real.runtime.block_on(self.ledger.fetch(self.life, &[(lane, limit)])).expect("it reads");
         fetched.into_iter().flat_map(|(_, events)| events).collect()
     }
@@ -91,7 +91,7 @@ fn lanes_are_shared_and_those_of_a_node_that_is_gone_go_to_another() {
         if !real.has_leases() {
             return;
         }
-        let wanted: Vec<EventLane> = (0..4).map(lane).collect();
+        let wanted: Vec<OutboxLane> = (0..4).map(lane).collect();
         let mut one = Node::enter(&real, "one");
         one.put(vec![event(3, "x")]);
         assert_eq!(one.claim(&wanted, &[]), wanted, "it is alone");

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use touchline_engine::events::StateKey;
 use touchline_engine::ledger::KeyChange;
-use touchline_store::ledger::{LedgerBatch, LedgerCause, LedgerWrite, LostClient, Narrator, OutboxEvent, ToldKey};
+use touchline_store::ledger::{GoneClient, LedgerBatch, LedgerCause, LedgerWrite, Narrator, OutboxEvent, ToldKey};
 
 use super::desk::{DELAY, Desk, GRACE, LEASE, REMEMBER, Scribe, Told};
 
@@ -101,7 +101,7 @@ impl Model {
         for place in lost {
             let about = self.clients.remove(&place).expect("it is there");
             let (node, incarnation) = life.clone();
-            let lost = LostClient { client: place.1, about, node, incarnation, time_ms: self.now_ms, cause };
+            let lost = GoneClient { client: place.1, about, node, incarnation, time_ms: self.now_ms, cause };
             Scribe.tell_lost(&lost, &mut self.told);
         }
         let held: Vec<StateKey> =

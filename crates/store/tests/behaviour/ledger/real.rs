@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use touchline_store::ledger::{Ledger, LedgerBatch, LedgerCause, LedgerOptions, LedgerWrite};
+use touchline_store::ledger::{EventLedger, LedgerBatch, LedgerCause, LedgerOptions, LedgerWrite};
 use touchline_store::{DatabaseUrl, Store};
 
 use super::desk::{DELAY, Desk, GRACE, LEASE, REMEMBER, Scribe, Told};
@@ -21,7 +21,7 @@ const BEGIN_MS: u64 = 1_000_000;
 pub(crate) struct Real {
     pub(crate) runtime: Runtime,
     url: String,
-    nodes: HashMap<String, Ledger>,
+    nodes: HashMap<String, EventLedger>,
     clock: Arc<AtomicU64>,
     /// Moves the clock of PostgreSQL.
     postgres: Option<tokio_postgres::Client>,
@@ -88,9 +88,9 @@ impl Real {
     }
 
     /// A process of a node.
-    pub(crate) fn ledger(&self, node: &str) -> Ledger {
+    pub(crate) fn ledger(&self, node: &str) -> EventLedger {
         let clock = Arc::clone(&self.clock);
-        Ledger::new(LedgerOptions {
+        EventLedger::new(LedgerOptions {
             url: self.url.parse().expect("the address is good"),
             tls_ca: String::new(),
             timeout: Duration::from_secs(60),
@@ -109,7 +109,7 @@ impl Real {
         .expect("the address is good")
     }
 
-    pub(crate) fn of(&self, node: &str) -> &Ledger {
+    pub(crate) fn of(&self, node: &str) -> &EventLedger {
         self.nodes.get(node).expect("the node was started")
     }
 
