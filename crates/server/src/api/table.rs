@@ -23,6 +23,7 @@ use super::operations::channels::ChannelsOperation;
 use super::operations::connections::{
     ClientUserOperation, DisconnectOperation, RefreshOperation, SubscribeOperation, UnsubscribeOperation,
 };
+use super::operations::events::EventsResumeOperation;
 use super::operations::history::{HistoryOperation, HistoryRemoveOperation};
 use super::operations::info::InfoOperation;
 use super::operations::presence::{PresenceOperation, PresenceStatsOperation};
@@ -242,6 +243,7 @@ operations! {
     StatsAudienceOperation boxed,
     StatsTopOperation boxed,
     StatsEventsOperation boxed,
+    EventsResumeOperation boxed,
     RpcOperation boxed,
 }
 
@@ -313,6 +315,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("@directory", &["channel_set", "channel_get", "channel_remove", "channels_search", "channels_similar"]),
     ("@bans", &["block_user", "unblock_user", "revoke_token", "invalidate_user_tokens"]),
     ("@statistics", &["stats_audience", "stats_top", "stats_events"]),
+    ("@events", &["events_resume"]),
 ];
 
 /// The groups of operations, each with what is in it.

@@ -103,6 +103,7 @@ methods! {
     "StatsAudience" StatsAudienceRequest StatsAudienceResponse "stats_audience";
     "StatsTop" StatsTopRequest StatsTopResponse "stats_top";
     "StatsEvents" StatsEventsRequest StatsEventsResponse "stats_events";
+    "EventsResume" EventsResumeRequest EventsResumeResponse "events_resume";
 }
 
 /// Runs an operation whose request and reply are written as JSON: its cost is not that of these.

@@ -5,6 +5,7 @@ pub(super) mod bans;
 pub(super) mod channel_directory;
 pub(super) mod channels;
 pub(super) mod connections;
+pub(super) mod events;
 pub(super) mod history;
 pub(super) mod info;
 pub(super) mod presence;
