@@ -81,7 +81,7 @@ pub(crate) enum Scenario {
     /// Hooks: what a backend that is asked costs, slow, at once, by a crowd and dead, each beside its floor. One run
     /// takes some five minutes.
     Hooks(HooksOptions),
-    /// Lifecycle events: a fan-out beside clients that come and go, with events and without; and how many events arrive.
+    /// Lifecycle events: a fan-out beside clients that come and go, with events and without; and how many arrive.
     Events(EventsOptions),
     /// A killed node of a cluster is back, and so are its clients, with all that they missed.
     Restart(Restart),

@@ -28,7 +28,8 @@ pub(crate) struct EventsResumeOperation;
 
 impl Operation for EventsResumeOperation {
     const NAME: &'static str = "events_resume";
-    const SUMMARY: &'static str = "Sends events to an endpoint again that has answered 410; one that has not is no error, one that does not exist is";
+    const SUMMARY: &'static str =
+        "Sends events again to an endpoint that has answered 410; one that has not is no error";
     const EXAMPLE: &'static str = r#"{"endpoint": "billing"}"#;
     const ERRORS: &'static [Error] = &[];
     const SCOPE: OperationScope = OperationScope::Broadcast;
