@@ -115,7 +115,8 @@ pub(crate) enum CliCommand {
     Publish(PublishArguments),
     /// Call any operation of the server API.
     Api(CallArguments),
-    /// List, send again or delete lifecycle events that could not be delivered.
+    /// Send events to an endpoint again that has answered 410; list, send again or delete events that could not be
+    /// delivered.
     Events(EventsArguments),
     /// Print the publications of a channel as they come, one JSON line each; reconnects and recovers.
     Watch(WatchArguments),
@@ -300,12 +301,25 @@ pub(crate) struct EventsArguments {
 /// What `events` is about.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum EventsAction {
+    /// Send events again to an endpoint that has answered 410.
+    Resume(ResumeArguments),
     /// Events that durable endpoints did not accept.
     Dead {
         /// What to do with them.
         #[command(subcommand)]
         action: DeadAction,
     },
+}
+
+/// Arguments of `events resume`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ResumeArguments {
+    /// The name of the endpoint.
+    #[arg(value_name = "NAME")]
+    pub(crate) endpoint: String,
+    /// Where to.
+    #[command(flatten)]
+    pub(crate) api: ApiArguments,
 }
 
 /// What `events dead` does.

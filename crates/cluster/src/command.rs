@@ -7,7 +7,7 @@ use touchline_protocol::fact::FactChange;
 use touchline_protocol::stream::{ChannelName, NamespaceName, Offset, RunId, StreamPosition};
 
 use crate::errors::{FactError, StreamError};
-use crate::telling::OutsideMessage;
+use crate::telling::OutsideBatch;
 use crate::types::StreamLoad;
 
 /// Takes the position of a publication that the cluster has; or why it is not known to be
@@ -19,8 +19,6 @@ pub type OnPurged = Box<dyn FnOnce(Result<(), StreamError>) + Send>;
 pub type OnFactChanged = Box<dyn FnOnce(Result<(), FactError>) + Send>;
 /// Takes the replies of other nodes.
 pub type OnGathered = Box<dyn FnOnce(Vec<Bytes>) + Send>;
-/// Takes whether messages to others than nodes have arrived.
-pub type OnMessagesTold = Box<dyn FnOnce(bool) + Send>;
 /// Whether a reply is enough, so that the gathering does not wait for the other nodes.
 pub type IsEnough = fn(&[u8]) -> bool;
 
@@ -38,6 +36,6 @@ pub(crate) enum ClusterCommand {
     Append { channel: ChannelName, namespace: NamespaceName, payload: Bytes, id: Box<str>, done: OnStreamAppended },
     Purge { channel: ChannelName, namespace: NamespaceName, marker: fn(Offset) -> Vec<u8>, done: OnPurged },
     ChangeFact { change: FactChange, done: OnFactChanged },
-    Tell { subject: Box<str>, messages: Vec<OutsideMessage>, done: OnMessagesTold },
+    Tell(OutsideBatch),
     Leave { done: std::sync::mpsc::Sender<()> },
 }

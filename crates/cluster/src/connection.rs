@@ -520,10 +520,7 @@ impl ConnectedNode {
                 None => done(Err(StreamError::NotOpen)),
             },
             ClusterCommand::ChangeFact { change, done } => self.change_fact(change, done),
-            ClusterCommand::Tell { subject, messages, done } => {
-                let client = self.client.clone();
-                tokio::spawn(async move { done(tell(&client, &subject, messages).await) });
-            }
+            ClusterCommand::Tell(batch) => drop(tokio::spawn(tell(self.client.clone(), batch))),
             ClusterCommand::Leave { .. } => {}
         }
     }

@@ -73,11 +73,11 @@ mod types;
 mod versions;
 mod watch;
 
-pub use command::{IsEnough, OnFactChanged, OnGathered, OnMessagesTold, OnPurged, OnStreamAppended};
+pub use command::{IsEnough, OnFactChanged, OnGathered, OnPurged, OnStreamAppended};
 pub use errors::{FactError, JoinError, StreamError};
 pub use events::ClusterEvent;
 pub use handle::Cluster;
 pub use join::{Joining, check, join};
 pub use settings::{JoinOptions, StreamSettings};
-pub use telling::OutsideMessage;
+pub use telling::{OnMessagesTold, OutsideMessage};
 pub use types::{StoredPublication, StreamHistory};

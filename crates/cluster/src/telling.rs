@@ -8,6 +8,9 @@ use async_nats::{Client, HeaderMap};
 use bytes::Bytes;
 use futures_util::future::join_all;
 
+/// Takes whether messages to others than nodes have arrived.
+pub type OnMessagesTold = Box<dyn FnOnce(bool) + Send>;
+
 /// A message to others than nodes.
 #[derive(Debug, Clone)]
 pub struct OutsideMessage {
@@ -28,16 +31,24 @@ impl OutsideMessage {
     }
 }
 
-/// Sends messages in their order. Whether they have arrived: in the stream that has the subject, or else at the server.
-pub(crate) async fn tell(client: &Client, subject: &str, messages: Vec<OutsideMessage>) -> bool {
+/// Messages under one subject.
+pub(crate) struct OutsideBatch {
+    pub(crate) subject: Box<str>,
+    pub(crate) messages: Vec<OutsideMessage>,
+    pub(crate) done: OnMessagesTold,
+}
+
+/// Sends messages in their order, and reports whether they have arrived.
+pub(crate) async fn tell(client: Client, batch: OutsideBatch) {
+    let OutsideBatch { subject, messages, done } = batch;
     let streams = jetstream::new(client.clone());
-    match streams.stream_by_subject(subject).await {
-        Ok(_) => store(&streams, subject, messages).await,
-        Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => pass(client, subject, messages).await,
+    done(match streams.stream_by_subject(&*subject).await {
+        Ok(_) => store(&streams, &subject, messages).await,
+        Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => pass(&client, &subject, messages).await,
         // Without JetStream nobody answers.
-        Err(_) if !client.server_info().jetstream => pass(client, subject, messages).await,
+        Err(_) if !client.server_info().jetstream => pass(&client, &subject, messages).await,
         Err(_) => false,
-    }
+    });
 }
 
 async fn store(streams: &Context, subject: &str, messages: Vec<OutsideMessage>) -> bool {

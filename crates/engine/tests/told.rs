@@ -146,7 +146,7 @@ impl World {
                 }
                 TellerOutput::Node { node, is_up } => {
                     self.show(|| format!("{name} sees {node}: {is_up}"));
-                    self.lives[place].iter_mut().for_each(|life| drop(life.met.insert(Arc::clone(&node))));
+                    self.lives[place].iter_mut().for_each(|life| life.met.extend([Arc::clone(&node)]));
                 }
             }
         }

@@ -89,14 +89,14 @@ impl Server {
         name_node(&mut settings, &addresses);
         let id = format!("{:016x}{:016x}", random_number()?, random_number()?);
         let clock = Clock::start();
-        let directory = directory_of(&settings, &id, &clock)?;
+        let (events, teller) = events_of(&settings)?.unzip();
+        let kinds = EventMailbox::kinds_of(events.as_ref());
+        let directory = directory_of(&settings, (&id, &clock), kinds)?;
         let endpoints = Endpoints::new(&settings, handler.as_ref()).map_err(StartError::hook)?;
         let (registry, registry_messages) = std::sync::mpsc::channel();
         let signer = new_signer()?;
         let client = &settings.client;
         let limits = limits_of(client)?;
-        let (events, teller) = events_of(&settings)?.unzip();
-        let kinds = events.as_ref().map_or_else(EventKinds::default, |events| events.wants.kinds);
         let session = session::SessionSettings {
             client: client.clone(),
             namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
@@ -111,13 +111,12 @@ impl Server {
             line_idle: settings.tcp.idle_timeout,
             deferred_max: deferred_max(&settings),
             hooks: hook_needs(&settings, &endpoints, kinds),
-            notes_subscriptions: kinds.has(EventKind::Subscribed) || kinds.has(EventKind::Unsubscribed),
+            notes_subscriptions: kinds.has_subscriptions(),
             track: track_limits(&settings.store.stats),
         };
         let databases = store::opening(&settings, &session.namespaces, &id)?;
         let statistics = store::stats_opening(&settings)?;
         let (shard_handles, shards) = shard_parts(listeners)?;
-        let directory = directory.telling(told_changes(kinds));
         let (cluster, joining) = nats::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
         let kept_fields = KeptFields { forwarded: endpoints.forwarded_names(), user: user_field(&settings)? };
         let (hooks, worker) = hooks_of(&settings, endpoints).unzip();
@@ -183,8 +182,12 @@ fn new_signer() -> Result<Arc<HmacSigner>, StartError> {
 }
 
 /// The names and groups of a node.
-fn directory_of(settings: &Settings, id: &str, clock: &Clock) -> Result<Directory<ReplyTo>, StartError> {
-    Ok(Directory::new(
+fn directory_of(
+    settings: &Settings,
+    (id, clock): (&str, &Clock),
+    kinds: EventKinds,
+) -> Result<Directory<ReplyTo>, StartError> {
+    let directory = Directory::new(
         id,
         &settings.registry.scopes,
         &timing_of(settings),
@@ -192,7 +195,8 @@ fn directory_of(settings: &Settings, id: &str, clock: &Clock) -> Result<Director
         random::hash_seed().ok_or_else(StartError::no_random_numbers)?,
         settings.cluster.is_on(),
         clock.now_ms(),
-    ))
+    );
+    Ok(directory.telling(told_changes(kinds)))
 }
 
 /// The bans, which wait to be loaded.

@@ -60,8 +60,7 @@ pub enum StoreEvent {
         /// The name.
         name: Box<str>,
     },
-    /// Messages were deleted that nobody has acknowledged in time. Of several nodes that share the database, one reports
-    /// each.
+    /// Messages were deleted that nobody has acknowledged in time. Of nodes that share the database, one reports each.
     MessagesExpired(Vec<ExpiredMessage>),
     /// The result of [`crate::Store::inbox_messages`].
     InboxMessages {

@@ -1,4 +1,4 @@
-//! `touchline events`: events that could not be delivered.
+//! `touchline events`: endpoints that were switched off, and events that could not be delivered.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -12,11 +12,15 @@ use crate::client::api::{ApiClient, ApiRefusal};
 
 /// Asks a server about its events, and prints what it says.
 pub(crate) fn run(arguments: &EventsArguments) -> Result<ExitCode> {
-    let EventsAction::Dead { action } = &arguments.action;
-    match action {
-        DeadAction::List(list) => print_page(list),
-        DeadAction::Retry(choice) => act("events_dead_retry", "sent again", choice),
-        DeadAction::Drop(choice) => act("events_dead_drop", "deleted", choice),
+    match &arguments.action {
+        EventsAction::Resume(resume) => {
+            let api = ApiClient::from_arguments(&resume.api)?;
+            api.call("events_resume", &json!({"endpoint": resume.endpoint})).context("failed to resume")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        EventsAction::Dead { action: DeadAction::List(list) } => print_page(list),
+        EventsAction::Dead { action: DeadAction::Retry(choice) } => act("events_dead_retry", "sent again", choice),
+        EventsAction::Dead { action: DeadAction::Drop(choice) } => act("events_dead_drop", "deleted", choice),
     }
 }
 

@@ -9,7 +9,7 @@ use touchline_engine::settings;
 settings! {
     /// A backend that is told what happens.
     pub struct EventsSettings {
-        /// Where events are sent: `http://…`, `https://…`, or `nats:` with a subject of the NATS servers of `[cluster]`.
+        /// Where events are sent: `http://…`, `https://…`, or `nats:` with a subject on the servers of `[cluster]`.
         own endpoint: String = "";
         /// What is told: `connected`, `disconnected`, `subscribed`, `unsubscribed`, `occupied`, `vacated`,
         /// `user_online`, `user_offline`, `name_registered`, `name_updated`, `name_lost`, `member_joined`,

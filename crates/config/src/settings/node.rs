@@ -88,8 +88,8 @@ settings! {
 }
 
 impl Settings {
-    /// Whether a setting needs the primary database: a durable namespace, the directory of channels, an inbox, bans, or durable
-    /// events.
+    /// Whether a setting needs the primary database: a durable namespace, the directory of channels, an inbox, bans, or
+    /// durable events.
     pub fn needs_primary(&self) -> bool {
         let channel = &self.channel;
         let mut options =

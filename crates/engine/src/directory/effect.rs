@@ -8,8 +8,8 @@ use touchline_protocol::publication::EncodedPush;
 use touchline_protocol::stream::ChannelName;
 use touchline_registry::{Entry, OwnerId};
 
+use super::incident::{EntryIncident, LostClient};
 use super::reply::DirectoryReply;
-use super::told::{EntryIncident, LostClient};
 
 /// An effect that the host of the directory carries out.
 #[derive(Debug)]

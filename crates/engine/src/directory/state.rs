@@ -10,9 +10,9 @@ use touchline_registry::{
 use super::calls::Calls;
 use super::effect::DirectoryEffect;
 use super::inbox::Inbox;
+use super::incident::ToldChanges;
 use super::presence_entry;
 use super::scope::{ScopeId, ScopeOptions, Scopes};
-use super::told::ToldChanges;
 use super::watch::ScopeWatch;
 
 /// The scope of presence. A scope of the configuration cannot have this name, and [`Scopes::find`] never finds it.

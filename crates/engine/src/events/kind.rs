@@ -144,6 +144,11 @@ impl EventKinds {
         self.has(EventKind::Occupied) || self.has(EventKind::Vacated)
     }
 
+    /// Whether some event tells when subscriptions begin or end.
+    pub fn has_subscriptions(self) -> bool {
+        self.has(EventKind::Subscribed) || self.has(EventKind::Unsubscribed)
+    }
+
     /// Whether some event tells whether users have connections.
     pub fn has_user_state(self) -> bool {
         self.has(EventKind::UserOnline) || self.has(EventKind::UserOffline)

@@ -160,7 +160,7 @@ impl EventQueue {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use std::collections::BTreeMap;
 
     use proptest::prelude::*;
 
@@ -240,7 +240,7 @@ mod tests {
             steps in prop::collection::vec((0..12_u8, 0..3_u8), 1..200),
         ) {
             let mut queue = queue(lanes, 20, 9_000);
-            let (mut numbers, mut told) = (HashMap::<u8, u64>::new(), HashMap::<Box<str>, u64>::new());
+            let (mut numbers, mut told) = (BTreeMap::<u8, u64>::new(), BTreeMap::<Box<str>, u64>::new());
             let mut lost = 0;
             let mut taken = 0;
             for (index, (key, step)) in steps.iter().enumerate() {
@@ -254,7 +254,8 @@ mod tests {
                     prop_assert!(batch.len() <= 5);
                     taken += batch.len() as u64;
                     for event in batch {
-                        let number: u64 = event.id.rsplit_once(':').and_then(|(_, n)| n.parse().ok()).expect("a number");
+                        let number = event.id.rsplit_once(':').and_then(|(_, number)| number.parse::<u64>().ok());
+                        let number = number.expect("a number");
                         let before = told.insert(event.key.clone(), number).unwrap_or_default();
                         prop_assert!(before < number, "{} after {before}", event.id);
                     }

@@ -7,6 +7,7 @@ mod bytes;
 mod channels;
 mod connections;
 mod durable;
+mod events;
 mod fanout;
 mod hooks;
 mod ladder;
@@ -83,6 +84,7 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Slow(slow) => slow::slow(slow, options, results)?,
             Scenario::Statistics(statistics) => statistics::statistics(statistics, options, results)?,
             Scenario::Hooks(arguments) => hooks::hooks(arguments, options, results)?,
+            Scenario::Events(arguments) => events::events(arguments, options, results)?,
             Scenario::Restart(restart) => restart::restart(restart, options, results)?,
             Scenario::Across(across) => across::across(across, options, results)?,
             Scenario::Channels(channels) => channels::channels(channels, options, results)?,

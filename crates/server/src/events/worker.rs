@@ -349,7 +349,8 @@ impl EventWorker {
         let _ = tokio::time::timeout(STOP_PATIENCE, is_empty).await;
         for (work, queue) in queues().filter(|(_, queue)| queue.len() > 0) {
             work.figures().dropped[DropReason::Stopped as usize].add(queue.len() as u64);
-            tracing::warn!(endpoint = %work.endpoint.name, events = queue.len(), "the node stops before these are told");
+            let endpoint = &work.endpoint.name;
+            tracing::warn!(%endpoint, events = queue.len(), "the node stops before these are told");
         }
         self.lanes.abort_all();
     }

@@ -205,6 +205,11 @@ impl EventMailbox {
         (EventMailbox { sender, wants, metrics, room: Arc::clone(&room) }, EventReceiver { messages, room })
     }
 
+    /// The kinds that some endpoint is told of. None = there is no mailbox, since nothing is told.
+    pub(crate) fn kinds_of(mailbox: Option<&Self>) -> EventKinds {
+        mailbox.map_or_else(EventKinds::default, |mailbox| mailbox.wants.kinds)
+    }
+
     /// Whether some endpoint is told of this.
     pub(crate) fn wants(&self, kind: EventKind) -> bool {
         self.wants.kinds.has(kind)

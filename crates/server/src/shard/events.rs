@@ -1,45 +1,14 @@
 //! What a shard has seen of its connections and channels, for the thread that tells it.
 
-use std::net::IpAddr;
-
 use touchline_engine::events::{EventKind, HeldChanges, StateKey};
 use touchline_engine::session::SubscriptionChange;
 use touchline_protocol::message::Encoding;
 
-use super::read::BROKEN_OFF;
+use super::client_facts::{BROKEN_OFF, ConnectingFacts, EndCause};
 use super::state::Shard;
 use crate::runtime::event_mailbox::{
     ClientChange, ClientIncident, ConnectedFacts, DisconnectedFacts, EventMailbox, EventMessage,
 };
-
-/// What is known of a connection until its client has connected, where that is told.
-#[derive(Debug, Default)]
-pub(super) struct ConnectingFacts {
-    pub(super) address: Option<IpAddr>,
-    pub(super) name: Box<str>,
-    pub(super) version: Box<str>,
-}
-
-/// Who has ended a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EndCause {
-    /// The client, or the network.
-    Client,
-    /// The server.
-    Server,
-    /// The server, because it stops.
-    Restart,
-}
-
-impl EndCause {
-    fn as_str(self) -> &'static str {
-        match self {
-            EndCause::Client => "client",
-            EndCause::Server => "server",
-            EndCause::Restart => "restart",
-        }
-    }
-}
 
 impl Shard {
     /// The mailbox of the thread that tells, if it is told of this.

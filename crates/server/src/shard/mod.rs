@@ -10,6 +10,7 @@ pub(crate) mod acceptor;
 mod backends;
 mod bans;
 mod budget;
+mod client_facts;
 mod connections;
 mod deliver;
 mod due;

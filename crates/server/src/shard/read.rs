@@ -17,9 +17,9 @@ use touchline_protocol::wire::Framing;
 use touchline_store::stats::Row;
 
 use super::budget::ANSWERS_AHEAD;
+use super::client_facts::{BROKEN_OFF, EndCause};
 use super::connections::{Connection, ConnectionStage, NONE};
 use super::due::Due;
-use super::events::EndCause;
 use super::input::Input;
 use super::queue::OutputKind;
 use super::state::{SCRATCH_SIZE, Shard, WHEEL_TICKS, take_one};
@@ -41,9 +41,8 @@ const READS_MAX: usize = 2;
 pub(super) const READ_SIZE: usize = 8 * 1024;
 /// Time that a client has to answer a close frame, tenths of a second.
 pub(super) const CLOSE_TENTHS: u32 = 50;
-/// Close codes that are never sent (RFC 6455 section 7.4.1): none was given, and the connection broke off.
+/// The close code that is never sent (RFC 6455 section 7.4.1): none was given.
 const NO_CODE: u16 = 1_005;
-pub(super) const BROKEN_OFF: u16 = 1_006;
 
 // A read of a turn fits into the scratch buffer.
 const _: () = assert!(READ_SIZE <= SCRATCH_SIZE);

@@ -7,15 +7,14 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
-use touchline_engine::events::EventKinds;
 use touchline_engine::tracker::Tracker;
 use touchline_engine::wheel::Wheel;
 use touchline_engine::{Channels, Effects, Hub, ShardId};
 use touchline_protocol::stream::ChannelName;
 
 use super::acceptor::{Acceptor, BoundListener};
+use super::client_facts::ConnectingFacts;
 use super::connections::Connections;
-use super::events::ConnectingFacts;
 use super::minute_stats::{Audience, MinuteStats};
 use super::outbox::Outbox;
 use super::services::Services;
@@ -26,6 +25,7 @@ use crate::net::admission::AddressSlot;
 use crate::net::forwarded::ForwardedHeaders;
 use crate::node::Node;
 use crate::runtime::clock::TENTH_US;
+use crate::runtime::event_mailbox::EventMailbox;
 use crate::runtime::mailbox::Message;
 use crate::runtime::metrics::ShardMetrics;
 use crate::runtime::random::{self, ClientIdRandom};
@@ -156,8 +156,7 @@ impl Shard {
             0 => usize::MAX,
             limit => limit.div_ceil(node.shards.len()),
         };
-        let part = || Arc::from(format!("{}/{id}", node.id));
-        let minute_stats = node.stats().map(|_| Box::new(MinuteStats::new(part(), now_ms)));
+        let minute_stats = node.stats().map(|_| Box::new(MinuteStats::new(format!("{}/{id}", node.id).into(), now_ms)));
         let mut hub = Hub::new(hash_seed);
         let channels = if minute_stats.is_some() {
             hub.note_leavers();
@@ -165,7 +164,7 @@ impl Shard {
         } else {
             channels
         };
-        let wants = node.events.as_ref().map_or_else(EventKinds::default, |events| events.wants.kinds);
+        let wants = EventMailbox::kinds_of(node.events.as_ref());
         let channels = if wants.has_channel_state() { channels.noting_held() } else { channels };
         Ok(Shard {
             id,

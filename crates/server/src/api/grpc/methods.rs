@@ -106,6 +106,7 @@ methods! {
     "EventsDead" EventsDeadRequest EventsDeadResponse "events_dead";
     "EventsDeadRetry" EventsDeadChoice EventsDeadCountResponse "events_dead_retry";
     "EventsDeadDrop" EventsDeadChoice EventsDeadCountResponse "events_dead_drop";
+    "EventsResume" EventsResumeRequest EventsResumeResponse "events_resume";
 }
 
 /// Runs an operation whose request and reply are written as JSON: its cost is not that of these.

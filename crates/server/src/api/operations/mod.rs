@@ -6,6 +6,7 @@ pub(super) mod channel_directory;
 pub(super) mod channels;
 pub(super) mod connections;
 pub(super) mod dead_events;
+pub(super) mod events;
 pub(super) mod history;
 pub(super) mod info;
 pub(super) mod presence;

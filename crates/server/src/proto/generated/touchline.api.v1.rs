@@ -910,3 +910,22 @@ pub struct EventsDeadCountResponse {
     #[prost(message, optional, tag = "2")]
     pub result: ::core::option::Option<EventsDeadCountResult>,
 }
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EventsResumeRequest {
+    #[prost(string, tag = "1")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub endpoint: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EventsResumeResult {
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EventsResumeResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<EventsResumeResult>,
+}
