@@ -115,6 +115,9 @@ pub(crate) enum CliCommand {
     Publish(PublishArguments),
     /// Call any operation of the server API.
     Api(CallArguments),
+    /// Send events to an endpoint again that has answered 410; list, send again or delete events that could not be
+    /// delivered.
+    Events(EventsArguments),
     /// Print the publications of a channel as they come, one JSON line each; reconnects and recovers.
     Watch(WatchArguments),
     /// Play a recorded match into a channel.
@@ -282,6 +285,80 @@ pub(crate) struct PublishArguments {
     pub(crate) channel: String,
     /// The publication, JSON; `-` reads it from standard input.
     pub(crate) data: String,
+    /// Where to.
+    #[command(flatten)]
+    pub(crate) api: ApiArguments,
+}
+
+/// Arguments of `events`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct EventsArguments {
+    /// What about.
+    #[command(subcommand)]
+    pub(crate) action: EventsAction,
+}
+
+/// What `events` is about.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum EventsAction {
+    /// Send events again to an endpoint that has answered 410.
+    Resume(ResumeArguments),
+    /// Events that durable endpoints did not accept.
+    Dead {
+        /// What to do with them.
+        #[command(subcommand)]
+        action: DeadAction,
+    },
+}
+
+/// Arguments of `events resume`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ResumeArguments {
+    /// The name of the endpoint.
+    #[arg(value_name = "NAME")]
+    pub(crate) endpoint: String,
+    /// Where to.
+    #[command(flatten)]
+    pub(crate) api: ApiArguments,
+}
+
+/// What `events dead` does.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum DeadAction {
+    /// Print them, the oldest first, one JSON line each.
+    List(DeadListArguments),
+    /// Send some again, behind what waits for their endpoint.
+    Retry(DeadChoiceArguments),
+    /// Delete some.
+    Drop(DeadChoiceArguments),
+}
+
+/// Arguments of `events dead list`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DeadListArguments {
+    /// Only those of this endpoint.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) endpoint: Option<String>,
+    /// Letters to print, 1000 at most.
+    #[arg(long, default_value_t = 100, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) limit: u32,
+    /// Where the page begins, as the page before has said.
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    pub(crate) cursor: u64,
+    /// Where to.
+    #[command(flatten)]
+    pub(crate) api: ApiArguments,
+}
+
+/// Arguments of `events dead retry` and `events dead drop`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DeadChoiceArguments {
+    /// The letters, by their `id`.
+    #[arg(value_name = "ID", required_unless_present = "endpoint", conflicts_with = "endpoint")]
+    pub(crate) ids: Vec<u64>,
+    /// Instead: the 1000 oldest of this endpoint.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) endpoint: Option<String>,
     /// Where to.
     #[command(flatten)]
     pub(crate) api: ApiArguments,

@@ -43,6 +43,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         CliCommand::Token(arguments) => commands::token::run(&arguments),
         CliCommand::Explain(arguments) => commands::explain::run(&arguments),
         CliCommand::Publish(arguments) => commands::publish::run(&arguments),
+        CliCommand::Events(arguments) => commands::events::run(&arguments),
         CliCommand::Api(arguments) => commands::api::run(&arguments),
         CliCommand::Watch(arguments) => commands::watch::run(&arguments),
         CliCommand::Match(arguments) => commands::match_replay::run(&arguments),

@@ -7,6 +7,7 @@ use touchline_protocol::fact::FactChange;
 use touchline_protocol::stream::{ChannelName, NamespaceName, Offset, RunId, StreamPosition};
 
 use crate::errors::{FactError, StreamError};
+use crate::telling::OutsideBatch;
 use crate::types::StreamLoad;
 
 /// Takes the position of a publication that the cluster has; or why it is not known to be
@@ -35,5 +36,6 @@ pub(crate) enum ClusterCommand {
     Append { channel: ChannelName, namespace: NamespaceName, payload: Bytes, id: Box<str>, done: OnStreamAppended },
     Purge { channel: ChannelName, namespace: NamespaceName, marker: fn(Offset) -> Vec<u8>, done: OnPurged },
     ChangeFact { change: FactChange, done: OnFactChanged },
+    Tell(OutsideBatch),
     Leave { done: std::sync::mpsc::Sender<()> },
 }

@@ -28,6 +28,7 @@ use crate::members::{Hello, Members, MembershipStep, MembershipTiming, VERSIONS}
 use crate::outage::OutageLog;
 use crate::settings::JoinOptions;
 use crate::subject::Subjects;
+use crate::telling::tell;
 use crate::types::StreamLoad;
 use crate::versions::{say_what_nats_keeps, warn_of_losses};
 use crate::watch::StreamPoller;
@@ -519,6 +520,7 @@ impl ConnectedNode {
                 None => done(Err(StreamError::NotOpen)),
             },
             ClusterCommand::ChangeFact { change, done } => self.change_fact(change, done),
+            ClusterCommand::Tell(batch) => drop(tokio::spawn(tell(self.client.clone(), batch))),
             ClusterCommand::Leave { .. } => {}
         }
     }

@@ -9,6 +9,7 @@ use touchline_protocol::fact::FactChange;
 use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset, RunId};
 
 use crate::command::{ClusterCommand, IsEnough, OnFactChanged, OnGathered, OnPurged, OnStreamAppended};
+use crate::telling::{OnMessagesTold, OutsideBatch, OutsideMessage};
 use crate::types::StreamLoad;
 
 /// A handle that sends to the other nodes. No call blocks: a message that cannot be sent now is lost, or its callback
@@ -104,6 +105,12 @@ impl Cluster {
     /// Changes a shared fact; [`crate::ClusterEvent::Facts`] reports it before `done` takes the result.
     pub fn change_fact(&self, change: FactChange, done: OnFactChanged) {
         self.send(ClusterCommand::ChangeFact { change, done });
+    }
+
+    /// Sends messages to others than nodes, in their order, under a subject of the operator's. `done` takes whether
+    /// they have arrived: in the stream that has the subject, or at the server if none has.
+    pub fn tell(&self, subject: Box<str>, messages: Vec<OutsideMessage>, done: OnMessagesTold) {
+        self.send(ClusterCommand::Tell(OutsideBatch { subject, messages, done }));
     }
 
     /// Sends the waiting messages and leaves the cluster. Blocks for two seconds at most.

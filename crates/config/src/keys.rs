@@ -10,7 +10,7 @@ pub use touchline_engine::setting::{Key, ValueKind};
 use touchline_engine::{ChannelOptions, ProviderOptions};
 
 use crate::configuration::Configuration;
-use crate::settings::ApiKeySettings;
+use crate::settings::{ApiKeySettings, EventsSettings};
 
 /// Keys by their whole path.
 pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| Configuration::default().keys());
@@ -33,17 +33,23 @@ pub static PROVIDER_OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| ProviderOptio
 /// Options of a key of the server API, in each of `http_api.keys`.
 pub static API_KEY_OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| ApiKeySettings::default().keys());
 
+/// Options of a backend that is told what happens, in each of `events`.
+pub static EVENT_OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| EventsSettings::default().keys());
+
 /// The lists of named tables, and the options of their tables.
-pub static LISTS: [(&str, &LazyLock<Vec<Key>>); 7] = [
+pub static LISTS: [(&str, &LazyLock<Vec<Key>>); 8] = [
     (NAMESPACES, &OPTIONS),
     (SCOPES, &SCOPE_OPTIONS),
     (PROXIES, &PROXY_OPTIONS),
     (RPC_NAMESPACES, &RPC_OPTIONS),
+    (EVENTS, &EVENT_OPTIONS),
     (API_KEYS, &API_KEY_OPTIONS),
     (TOKEN_PROVIDERS, &PROVIDER_OPTIONS),
     (SUBSCRIPTION_TOKEN_PROVIDERS, &PROVIDER_OPTIONS),
 ];
 
+/// The list of backends that are told what happens.
+pub const EVENTS: &str = "events";
 /// The list of keys of the server API.
 pub const API_KEYS: &str = "http_api.keys";
 /// The list of issuers of connection tokens.

@@ -59,6 +59,7 @@ mod settings;
 mod tests;
 mod unsupported;
 
+pub use check::events::{event_faults, signing_key};
 pub use check::hook_headers::header_faults;
 pub use configuration::Configuration;
 pub use finding::{Finding, Severity};
@@ -75,9 +76,9 @@ pub use redact::redact;
 pub use schema::json_schema;
 pub use settings::{
     ApiJwksSettings, ApiKeySettings, AutocertSettings, ClientAuth, ClientUser, ClusterSettings, EmulationSettings,
-    EndpointSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings,
-    LogSettings, NamedApiKey, NodeSettings, Page, PrimarySettings, RegistrySettings, SecuritySettings, Settings,
-    ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings,
-    WhenCutOff, resolve,
+    EndpointSettings, EventsSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings,
+    InternalTlsSettings, LogSettings, NamedApiKey, NamedEvents, NodeSettings, Page, PrimarySettings, RegistrySettings,
+    SecuritySettings, Settings, ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings,
+    UniWebSocketSettings, WebSocketSettings, WhenCutOff, resolve,
 };
 pub use touchline_engine::hook::ClientTlsSettings;

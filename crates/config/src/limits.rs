@@ -3,7 +3,7 @@
 
 /// A limit that has a key.
 pub(crate) struct Limit {
-    /// Its path, as in `KEYS`; of options of channels and scopes with `channel.…` or `scope.…` before it.
+    /// Its path, as in `KEYS`; of options of channels and scopes with `channel.…`, `scope.…` or `events.…` before it.
     pub(crate) path: &'static str,
     /// What would grow without it.
     pub(crate) protects: &'static str,
@@ -137,6 +137,11 @@ pub(crate) const LIMITS: &[Limit] = &[
     limit("scope.inbox_ttl_max", "how long they are kept", "nothing: they go, and are counted"),
     limit("scope.call_members_limit", "members that one call of a group reaches", "error 4007"),
     limit("scope.members_limit", "the answer to `members`", "a sample, with the exact count"),
+    limit("events.batch_max", "the work of an endpoint for one batch of events", "nothing: the rest is in the next one"),
+    limit("events.timeout", "lanes whose endpoint does not answer", "nothing: the batch is sent again"),
+    limit("events.max_age", "events that an endpoint does not accept", "nothing: they are given up and counted"),
+    limit("events.queue_max", "memory of events that wait for an endpoint", "nothing: the oldest are dropped and counted; `state.reset`"),
+    limit("events.queue_max_size", "memory of events that wait for an endpoint", "nothing: the oldest are dropped and counted; `state.reset`"),
 ];
 
 /// Keys that are called as limits are, and are none: what they set costs nobody anything.
@@ -179,6 +184,18 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("server/src/runtime/pacer.rs", "PACED_REQUESTS_MAX", "Commands with a rate that a node has under way", "error 111"),
     fixed("server/src/shard/audience.rs", "AUDIENCE_QUESTIONS_MAX", "Requests with `dry_run` that wait at a shard", "error 111"),
     fixed("config/src/settings/transports.rs", "BODY_MAX", "Bytes of a request that opens a stream or brings commands, where its key is 0", SERVED_413),
+    fixed("config/src/check/events.rs", "ENDPOINTS_MAX", "Entries of `events`", "the start stops"),
+    fixed("server/src/events/durable/journal.rs", "WAITING_MAX", "Changes that wait for the database of durable events, besides what the node holds", "nothing: the node tells all that it holds again"),
+    fixed("server/src/events/durable/mod.rs", "LANE_EVENTS_MAX", "Durable events that wait in one lane", "nothing: the oldest are dropped"),
+    fixed("server/src/events/durable/mod.rs", "DEAD_LETTERS_MAX", "Dead letters that are kept", "nothing: the oldest are dropped"),
+    fixed("server/src/api/operations/dead_events.rs", "DEAD_PAGE_MAX", "Dead letters in one answer or request", "nothing: a cursor to the rest; error 107"),
+    fixed("engine/src/events/draft.rs", "EVENT_SIZE_MAX", "Bytes of an event", "nothing: it goes without `meta` and `labels`; one that is too large even so is dropped and counted"),
+    fixed("engine/src/events/queue.rs", "BATCH_SIZE_MAX", "Bytes of a batch of events", "nothing: the rest is in the next one"),
+    fixed("engine/src/events/delivery.rs", "REFUSALS_MAX", "How often a batch or a single event is sent that its endpoint refuses", "the batch is cut, the event is given up and counted"),
+    fixed("engine/src/events/teller.rs", "EMPTY_KEYS_MAX", "Users and channels that nobody holds and whose generation is remembered", "nothing: the count of the oldest begins anew"),
+    fixed("server/src/runtime/event_mailbox.rs", "MESSAGES_MAX", "What has happened and waits to become events", "it is dropped and counted; `state.reset`"),
+    fixed("server/src/runtime/event_mailbox.rs", "MESSAGES_SIZE_MAX", "Bytes of what has happened and waits to become events", "it is dropped and counted; `state.reset`"),
+    fixed("server/src/events/endpoint.rs", "ANSWER_READ_MAX", "Bytes of an answer to a batch of events that are read", "nothing: its connection is closed"),
     fixed("engine/src/session/lines.rs", "MISTAKES_MAX", "Lines that are no commands; a hundred commands make up for one", "error 4013 each, then 3509"),
     fixed("engine/src/session/hook_state.rs", "HELD_SIZE_MAX", "Bytes of commands of a connection that wait behind a hook", "nothing: the next ones wait too"),
     fixed("engine/src/session/hooks.rs", "EMULATED_SIZE_MAX", "Bytes of the header fields that a client claims and hooks pass on", "error 107"),
@@ -260,6 +277,10 @@ pub(crate) const NO_FIXED: &[(&str, &str)] = &[
     ("server/src/api/reply.rs", "REFUSED_MAX"),
     ("server/src/auth/report.rs", "SECONDS_SHOWN_MAX"),
     ("server/src/hooks/queue.rs", "GONE_MAX"),
+    ("config/src/check/events.rs", "TIMEOUT_MAX"),
+    ("config/src/check/events.rs", "WAIT_MAX"),
+    ("engine/src/events/teller.rs", "KEYS_PER_CALL_MAX"),
+    ("server/src/events/lost.rs", "TOLD_MAX"),
     ("config/src/check/limits.rs", "WAIT_MAX"),
     ("config/src/check/limits.rs", "RATE_MAX"),
     ("config/src/check/limits.rs", "BUCKETS_MAX"),

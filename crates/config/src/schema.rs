@@ -6,8 +6,9 @@ use touchline_engine::duration::WHOLE_DIGITS;
 use touchline_engine::setting::{Key, ValueKind};
 
 use crate::keys::{
-    API_KEY_OPTIONS, API_KEYS, KEYS, NAMESPACES, OPTIONS, PROVIDER_OPTIONS, PROXIES, PROXY_OPTIONS, RPC_NAMESPACES,
-    RPC_OPTIONS, SCOPE_OPTIONS, SCOPES, SUBSCRIPTION_TOKEN_PROVIDERS, TOKEN_PROVIDERS, WITHOUT_NAMESPACE,
+    API_KEY_OPTIONS, API_KEYS, EVENT_OPTIONS, EVENTS, KEYS, NAMESPACES, OPTIONS, PROVIDER_OPTIONS, PROXIES,
+    PROXY_OPTIONS, RPC_NAMESPACES, RPC_OPTIONS, SCOPE_OPTIONS, SCOPES, SUBSCRIPTION_TOKEN_PROVIDERS, TOKEN_PROVIDERS,
+    WITHOUT_NAMESPACE,
 };
 use crate::load::environment::variable;
 use crate::load::secrets::{file_key, may_be_in_file};
@@ -44,6 +45,7 @@ pub fn json_schema() -> Json {
         (SCOPES, &SCOPE_OPTIONS, SCOPE_NAME, "Scopes of the registry: a name, and options."),
         (PROXIES, &PROXY_OPTIONS, NAMESPACE_NAME, "Backends that have a name."),
         (RPC_NAMESPACES, &RPC_OPTIONS, NAMESPACE_NAME, "Namespaces of methods: a name, and options."),
+        (EVENTS, &EVENT_OPTIONS, KEY_NAME, "Backends that are told what happens."),
         (API_KEYS, &API_KEY_OPTIONS, KEY_NAME, "Keys of the server API: a name, and what each may do."),
         (TOKEN_PROVIDERS, &PROVIDER_OPTIONS, KEY_NAME, "Issuers of connection tokens."),
         (SUBSCRIPTION_TOKEN_PROVIDERS, &PROVIDER_OPTIONS, KEY_NAME, "Issuers of subscription tokens."),

@@ -74,6 +74,7 @@ fn node() -> SessionSettings {
         version: "test",
         id: "node".into(),
         signer: Arc::new(Trusting),
+        notes_subscriptions: false,
         line_idle: Duration::ZERO,
         deferred_max: 1_000_000,
         track: TrackLimits { rate: 0, props_max: 0 },

@@ -80,6 +80,7 @@ fn node() -> SessionSettings {
         signer: Arc::new(Trusting),
         users: None,
         limits: None,
+        notes_subscriptions: false,
         line_idle: Duration::ZERO,
         deferred_max: 10_000,
         track: TrackLimits { rate: 0, props_max: 0 },

@@ -84,6 +84,8 @@ pub(crate) enum Scenario {
     /// Hooks: what a backend that is asked costs, slow, at once, by a crowd and dead, each beside its floor. One run
     /// takes some five minutes.
     Hooks(HooksOptions),
+    /// Lifecycle events: a fan-out beside clients that come and go, with events and without; and how many arrive.
+    Events(EventsOptions),
     /// A killed node of a cluster is back, and so are its clients, with all that they missed.
     Restart(Restart),
     /// Publications on one of three servers joined by NATS to subscribers of each, beside one server alone.
@@ -298,6 +300,26 @@ pub(crate) struct Statistics {
     /// For how long, each time.
     #[arg(long, default_value_t = 10)]
     pub(crate) seconds: usize,
+}
+
+/// Lifecycle events.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct EventsOptions {
+    /// Subscribers of the fan-out.
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    pub(crate) subscribers: usize,
+    /// Publications of each fan-out, ten a second.
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub(crate) messages: usize,
+    /// Clients that connect and leave in a second beside it.
+    #[arg(long, value_name = "COUNT", default_value_t = 2_000)]
+    pub(crate) rate: u64,
+    /// Pairs of fan-outs, with events and without.
+    #[arg(long, value_name = "COUNT", default_value_t = 4)]
+    pub(crate) pairs: usize,
+    /// Seconds for which events are made as fast as they can be.
+    #[arg(long, default_value_t = 5)]
+    pub(crate) seconds: u64,
 }
 
 /// Hooks.

@@ -101,6 +101,7 @@ struct Setup<'a> {
     hook: Option<&'a HookSetup>,
     /// The port of gRPC.
     grpc: Option<SocketAddr>,
+    events: Option<&'a EventsSetup<'a>>,
 }
 
 /// What a backend is asked about.
@@ -112,6 +113,14 @@ pub(crate) enum AskedAction {
     Subscribe,
     /// Publications of clients into the channels [`ASKED`].
     Publish,
+}
+
+/// Events that are told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EventsSetup<'a> {
+    /// Where the backend listens.
+    pub(crate) backend: SocketAddr,
+    pub(crate) types: &'a [&'a str],
 }
 
 /// A hook that is switched on.
@@ -220,6 +229,14 @@ impl ServerUnderTest {
         let grpc = free_address()?;
         let server = ServerUnderTest::launch(options, &Setup { grpc: Some(grpc), ..Setup::default() })?;
         Ok((server, grpc))
+    }
+
+    /// A fresh server that tells a backend what happens, if one is given.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(crate) fn start_with_events(options: &Options, events: Option<&EventsSetup<'_>>) -> Result<Self> {
+        ServerUnderTest::launch(options, &Setup { events, ..Setup::default() })
     }
 
     /// As many fresh servers, joined by NATS.
@@ -412,6 +429,11 @@ fn configured(address: SocketAddr, setup: &Setup<'_>) -> serde_json::Value {
     }
     if let Some(hook) = setup.hook {
         hook.configure(&mut all);
+    }
+    if let Some(EventsSetup { backend, types }) = setup.events {
+        let secret = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+        let endpoint = format!("http://{backend}/events");
+        all["events"] = json!([{"name": "lab", "endpoint": endpoint, "types": types, "secret": secret}]);
     }
     let sqlite = setup.database.map(|database| database.url());
     if let Some(url) = setup.postgres.or(sqlite.as_deref()) {

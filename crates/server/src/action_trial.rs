@@ -13,7 +13,7 @@ use touchline_engine::tracker::Tracker;
 use touchline_engine::{ConnectionId, Context, Effects, Hub, Session};
 use touchline_protocol::Error;
 
-use crate::hooks::shown_address;
+use crate::outbound::shown_address;
 use crate::runtime::random;
 use crate::start_error::StartError;
 use crate::trial::TokenTrial;

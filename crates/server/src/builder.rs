@@ -5,7 +5,8 @@ use std::sync::Arc;
 use aws_lc_rs::rand;
 use touchline_config::{Settings, TlsSettings, WhenCutOff};
 use touchline_engine::bans::Bans;
-use touchline_engine::directory::Directory;
+use touchline_engine::directory::{Directory, ToldChanges};
+use touchline_engine::events::{EventKind, EventKinds};
 use touchline_engine::limit::RateLimits;
 use touchline_engine::session::UserCounter;
 use touchline_engine::{ClientSettings, Namespaces, ShardId, session};
@@ -16,6 +17,7 @@ use touchline_store::stats::{Stats, StatsOptions};
 use crate::api::{operations_named, services::ApiServices, user_of};
 use crate::auth::{AccessControl, KeyFetcher};
 use crate::backend::{facts, nats, store};
+use crate::events::{self, EventsStart};
 use crate::hooks::{Endpoints, HookHandler, WorkerStart};
 use crate::listening::listen_on_each;
 use crate::net::forwarded::KeptFields;
@@ -24,6 +26,8 @@ use crate::net::port::{Port, PortRole};
 use crate::node::{Node, NodeHandles};
 use crate::preparation::{Ports, prepare, proxies_of, user_field};
 use crate::runtime::clock::Clock;
+use crate::runtime::event_mailbox::EventMailbox;
+use crate::runtime::event_metrics::EventMetrics;
 use crate::runtime::hook_mailbox::HookMailbox;
 use crate::runtime::limit_tables::LimitTables;
 use crate::runtime::reply_to::ReplyTo;
@@ -85,7 +89,9 @@ impl Server {
         name_node(&mut settings, &addresses);
         let id = format!("{:016x}{:016x}", random_number()?, random_number()?);
         let clock = Clock::start();
-        let directory = directory_of(&settings, &id, &clock)?;
+        let (events, teller) = events_of(&settings)?.unzip();
+        let kinds = EventMailbox::kinds_of(events.as_ref());
+        let directory = directory_of(&settings, (&id, &clock), kinds)?;
         let endpoints = Endpoints::new(&settings, handler.as_ref()).map_err(StartError::hook)?;
         let (registry, registry_messages) = std::sync::mpsc::channel();
         let signer = new_signer()?;
@@ -104,7 +110,8 @@ impl Server {
             limits: limits.as_ref().map(|tables| RateLimits::new(&client.rate_limit, Arc::clone(tables) as _)),
             line_idle: settings.tcp.idle_timeout,
             deferred_max: deferred_max(&settings),
-            hooks: hook_needs(&settings, &endpoints),
+            hooks: hook_needs(&settings, &endpoints, kinds),
+            notes_subscriptions: kinds.has_subscriptions(),
             track: track_limits(&settings.store.stats),
         };
         let databases = store::opening(&settings, &session.namespaces, &id)?;
@@ -121,6 +128,7 @@ impl Server {
             proxies,
             origins,
             hooks,
+            events,
             kept_fields,
             limits,
             access,
@@ -136,6 +144,7 @@ impl Server {
             joining,
             renewal,
             worker,
+            teller: teller.map(|teller| EventsStart { primary: databases, ..teller }),
             services: &ApiServices,
             fetcher,
             addresses,
@@ -173,8 +182,12 @@ fn new_signer() -> Result<Arc<HmacSigner>, StartError> {
 }
 
 /// The names and groups of a node.
-fn directory_of(settings: &Settings, id: &str, clock: &Clock) -> Result<Directory<ReplyTo>, StartError> {
-    Ok(Directory::new(
+fn directory_of(
+    settings: &Settings,
+    (id, clock): (&str, &Clock),
+    kinds: EventKinds,
+) -> Result<Directory<ReplyTo>, StartError> {
+    let directory = Directory::new(
         id,
         &settings.registry.scopes,
         &timing_of(settings),
@@ -182,7 +195,8 @@ fn directory_of(settings: &Settings, id: &str, clock: &Clock) -> Result<Director
         random::hash_seed().ok_or_else(StartError::no_random_numbers)?,
         settings.cluster.is_on(),
         clock.now_ms(),
-    ))
+    );
+    Ok(directory.telling(told_changes(kinds)))
 }
 
 /// The bans, which wait to be loaded.
@@ -191,12 +205,12 @@ fn bans_of(settings: &Settings) -> Result<Bans, StartError> {
     Ok(Bans::new(seed, settings.security.when_cut_off == WhenCutOff::RefuseNew))
 }
 
-/// What the hooks need of sessions.
-fn hook_needs(settings: &Settings, endpoints: &Endpoints) -> session::HookNeeds {
+/// What the hooks, and who is told of these kinds, need of sessions.
+fn hook_needs(settings: &Settings, endpoints: &Endpoints, kinds: EventKinds) -> session::HookNeeds {
     session::HookNeeds {
         rpc: settings.rpc.clone(),
         emulated_header_names: endpoints.emulated_names(),
-        keeps_meta: endpoints.includes_meta(),
+        keeps_meta: endpoints.includes_meta() || kinds.has(EventKind::Connected),
         caps: Arc::clone(&endpoints.caps),
     }
 }
@@ -208,6 +222,30 @@ fn hooks_of(settings: &Settings, endpoints: Endpoints) -> Option<(HookMailbox, W
     }
     let (mailbox, messages) = HookMailbox::new(&settings.hooks, endpoints.names());
     Some((mailbox, WorkerStart { endpoints, messages, find_user: user_of }))
+}
+
+/// What the registry reports of names, groups and nodes for those who are told of these kinds.
+fn told_changes(kinds: EventKinds) -> ToldChanges {
+    ToldChanges {
+        names: [EventKind::NameRegistered, EventKind::NameUpdated, EventKind::NameLost]
+            .iter()
+            .any(|kind| kinds.has(*kind)),
+        members: kinds.has(EventKind::MemberJoined) || kinds.has(EventKind::MemberLeft),
+        clients: kinds.has(EventKind::Disconnected),
+    }
+}
+
+/// The mailbox of the thread that tells what happens, and what the thread begins with; None = nothing is told.
+fn events_of(settings: &Settings) -> Result<Option<(EventMailbox, EventsStart)>, StartError> {
+    let endpoints = events::endpoints(settings)?;
+    if endpoints.is_empty() {
+        return Ok(None);
+    }
+    let metrics = Arc::new(EventMetrics::of(settings.events.iter().map(|events| events.name.clone())));
+    let (mailbox, messages) = EventMailbox::new(events::wants(&endpoints), metrics);
+    let seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
+    let (birth, timing) = (random_number()?, timing_of(settings));
+    Ok(Some((mailbox, EventsStart { endpoints, messages, timing, birth, seed, primary: None })))
 }
 
 /// Counts the connections of each user; None = they have no limit.

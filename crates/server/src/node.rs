@@ -34,6 +34,7 @@ use crate::net::proxies::Proxies;
 use crate::net::remote::Remote;
 use crate::runtime::clock::Clock;
 use crate::runtime::connected_users::ConnectedUsers;
+use crate::runtime::event_mailbox::EventMailbox;
 use crate::runtime::here::here;
 use crate::runtime::hook_mailbox::{HookMailbox, HookMessage};
 use crate::runtime::limit_tables::LimitTables;
@@ -55,6 +56,7 @@ pub(crate) struct NodeHandles {
     pub(crate) proxies: Proxies,
     pub(crate) origins: Origins,
     pub(crate) hooks: Option<HookMailbox>,
+    pub(crate) events: Option<EventMailbox>,
     pub(crate) kept_fields: KeptFields,
     pub(crate) limits: Option<Arc<LimitTables>>,
     pub(crate) access: AccessControl,
@@ -100,6 +102,8 @@ pub(crate) struct Node {
     pub(crate) paced: Arc<AtomicUsize>,
     /// The mailbox of the thread that asks backends; None = no hook is switched on.
     pub(crate) hooks: Option<HookMailbox>,
+    /// The mailbox of the thread that tells what happens; None = nothing is told.
+    pub(crate) events: Option<EventMailbox>,
     /// Header fields of clients' requests that backends are sent.
     pub(crate) kept_fields: KeptFields,
     /// Who may connect and call the server API.
@@ -145,8 +149,8 @@ impl Node {
         handles: NodeHandles,
     ) -> Self {
         let draining = watch::Sender::new(false);
-        let NodeHandles { shards, registry, cluster, signer, proxies, origins, hooks, kept_fields, limits, access } =
-            handles;
+        let NodeHandles { shards, registry, cluster, signer, proxies, origins, .. } = handles;
+        let NodeHandles { hooks, events, kept_fields, limits, access, .. } = handles;
         let buffer_max_size =
             if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         let buffer_slice = buffer_max_size / shards.len().max(1);
@@ -169,6 +173,7 @@ impl Node {
             registry,
             registry_metrics: Mutex::default(),
             hooks,
+            events,
             kept_fields,
             access,
             cluster,

@@ -12,6 +12,7 @@ use touchline_engine::ClientSettings;
 use crate::api::operations_named;
 use crate::auth::{ApiAccess, KeySets, TokenVerifier, check_token_keys};
 use crate::backend::nats;
+use crate::events;
 use crate::hooks::Endpoints;
 use crate::net::origin::Origins;
 use crate::net::proxies::Proxies;
@@ -54,6 +55,7 @@ impl PreparedPort {
 pub fn check(settings: &Settings) -> Vec<StartError> {
     let mut faults = prepare(settings).err().unwrap_or_default();
     faults.extend(Endpoints::new(settings, None).err().map(StartError::hook));
+    faults.extend(events::endpoints(settings).err());
     faults
 }
 

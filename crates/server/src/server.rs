@@ -17,10 +17,12 @@ use touchline_engine::directory::Directory;
 
 use crate::auth::KeyFetcher;
 use crate::backend::nats;
+use crate::events::{self, EventsStart};
 use crate::handle::ServerHandle;
 use crate::hooks::{self, WorkerStart};
 use crate::node::Node;
 use crate::registry::actor;
+use crate::runtime::event_mailbox::EventMessage;
 use crate::runtime::hook_mailbox::HookMessage;
 use crate::runtime::mailbox::Message;
 use crate::runtime::poller::Poller;
@@ -45,6 +47,8 @@ pub struct Server {
     pub(crate) renewal: Option<PendingRenewal>,
     /// What the thread that asks backends begins with; None = no hook is switched on.
     pub(crate) worker: Option<WorkerStart>,
+    /// What the thread that tells what happens begins with; None = nothing is told.
+    pub(crate) teller: Option<EventsStart>,
     pub(crate) shards: Vec<ShardParts>,
     /// What the shards ask of the floors above them.
     pub(crate) services: Services,
@@ -104,6 +108,7 @@ impl Server {
             joining,
             renewal,
             worker,
+            teller,
             services,
             addresses,
             fetcher,
@@ -121,6 +126,8 @@ impl Server {
         }
         let worker = worker.map(|worker| hooks::start(Arc::clone(&node), worker)).transpose();
         let worker = worker.map_err(|source| StartError::System { what: "a thread", source })?;
+        let teller = teller.map(|teller| events::start(Arc::clone(&node), teller)).transpose();
+        let teller = teller.map_err(|source| StartError::System { what: "a thread", source })?;
         let mut threads = Vec::with_capacity(shards.len());
         for (id, parts) in shards.into_iter().enumerate() {
             let node = Arc::clone(&node);
@@ -141,6 +148,7 @@ impl Server {
             threads,
             registry_actor: Some(registry_actor),
             worker,
+            teller,
             _fetcher: fetcher,
             addresses,
         })
@@ -155,6 +163,8 @@ pub struct Running {
     registry_actor: Option<JoinHandle<()>>,
     /// The thread that asks backends.
     worker: Option<JoinHandle<()>>,
+    /// The thread that tells what happens.
+    teller: Option<JoinHandle<()>>,
     /// The thread that fetches keys, which ends with this; None = there are none to fetch.
     _fetcher: Option<KeyFetcher>,
     addresses: Addresses,
@@ -217,6 +227,10 @@ impl Running {
         if let (Some(hooks), Some(worker)) = (&self.node.hooks, self.worker.take()) {
             hooks.send(HookMessage::Stop);
             let _ = worker.join();
+        }
+        if let (Some(events), Some(teller)) = (&self.node.events, self.teller.take()) {
+            events.command(EventMessage::Stop);
+            let _ = teller.join();
         }
         self.node.send_to_registry(RegistryMessage::Stop);
         if let Some(registry_actor) = self.registry_actor.take() {

@@ -136,6 +136,9 @@ pub enum StartError {
     /// A hook that is switched on can't be used.
     #[error("{0}")]
     Hook(String),
+    /// Events can't be told.
+    #[error("{0}")]
+    Events(String),
     /// The server API is to be served over gRPC, which this program can't.
     #[cfg(not(feature = "grpc"))]
     #[error("{key}: this program was built without the feature `grpc`: build it with, or use HTTP")]

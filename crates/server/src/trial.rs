@@ -148,6 +148,7 @@ fn trial_node(
         signer: Arc::new(NoSigner),
         users: None,
         limits: None,
+        notes_subscriptions: false,
         line_idle: Duration::ZERO,
         deferred_max: 0,
         track: track_limits(&settings.store.stats),

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use touchline_protocol::fact::FactsEvent;
 use touchline_protocol::stream::{ChannelName, LoadId, StreamPosition};
 
+use crate::inbox::ExpiredMessage;
 use crate::publication::StoredHistory;
 
 /// Takes every event of the store.
@@ -59,6 +60,8 @@ pub enum StoreEvent {
         /// The name.
         name: Box<str>,
     },
+    /// Messages were deleted that nobody has acknowledged in time. Of nodes that share the database, one reports each.
+    MessagesExpired(Vec<ExpiredMessage>),
     /// The result of [`crate::Store::inbox_messages`].
     InboxMessages {
         /// The name's scope.

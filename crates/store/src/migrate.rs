@@ -53,6 +53,12 @@ pub static PRIMARY: Database = Database {
             up: include_str!("migrations/primary/sqlite_3_up.sql"),
             down: include_str!("migrations/primary/sqlite_3_down.sql"),
         },
+        Migration {
+            version: 4,
+            title: "lifecycle events",
+            up: include_str!("migrations/primary/sqlite_4_up.sql"),
+            down: include_str!("migrations/primary/sqlite_4_down.sql"),
+        },
     ],
     postgres: &[
         Migration {
@@ -72,6 +78,12 @@ pub static PRIMARY: Database = Database {
             title: "shared facts",
             up: include_str!("migrations/primary/postgres_3_up.sql"),
             down: include_str!("migrations/primary/postgres_3_down.sql"),
+        },
+        Migration {
+            version: 4,
+            title: "lifecycle events",
+            up: include_str!("migrations/primary/postgres_4_up.sql"),
+            down: include_str!("migrations/primary/postgres_4_down.sql"),
         },
     ],
 };

@@ -120,6 +120,13 @@ pub(crate) struct ApiRefusal {
     field: Option<String>,
 }
 
+impl ApiRefusal {
+    /// The number of the error.
+    pub(crate) fn code(&self) -> u64 {
+        self.code
+    }
+}
+
 impl fmt::Display for ApiRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error {}: {}", self.code, self.message)?;

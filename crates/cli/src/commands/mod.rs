@@ -8,6 +8,7 @@ pub(crate) mod completions;
 pub(crate) mod configschema;
 mod dev;
 mod ephemeral;
+pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod genconfig;
 pub(crate) mod match_replay;

@@ -72,7 +72,7 @@ fn statics_of(proxy: &ProxySettings) -> Vec<(&'static str, &String)> {
     metadata.chain(credentials.map(|name| ("grpc.credentials_key", name))).collect()
 }
 
-fn is_of_connection(name: &str) -> bool {
+pub(super) fn is_of_connection(name: &str) -> bool {
     OF_CONNECTION.contains(&name.to_ascii_lowercase().as_str())
 }
 

@@ -2,6 +2,7 @@
 
 mod api_keys;
 mod doubts;
+pub(crate) mod events;
 pub(crate) mod files;
 pub(crate) mod hook_headers;
 mod hooks;

@@ -7,7 +7,8 @@ use super::secrets::{file_key, may_be_in_file};
 use super::tree::{ConfigNode, ConfigValue, Location};
 use crate::finding::Finding;
 use crate::keys::{
-    API_KEYS, KEYS, Key, LISTS, NAMESPACES, OPTIONS, SUBSCRIPTION_TOKEN_PROVIDERS, TOKEN_PROVIDERS, WITHOUT_NAMESPACE,
+    API_KEYS, EVENTS, KEYS, Key, LISTS, NAMESPACES, OPTIONS, SUBSCRIPTION_TOKEN_PROVIDERS, TOKEN_PROVIDERS,
+    WITHOUT_NAMESPACE,
 };
 use crate::nearest::nearest;
 use crate::unsupported::{UNSUPPORTED, UNSUPPORTED_OPTIONS};
@@ -71,7 +72,7 @@ fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut ConfigNode, findi
 
 /// Whether the items of a list have secrets.
 fn needs_secrets(list: &str) -> bool {
-    [API_KEYS, TOKEN_PROVIDERS, SUBSCRIPTION_TOKEN_PROVIDERS].contains(&list)
+    [API_KEYS, EVENTS, TOKEN_PROVIDERS, SUBSCRIPTION_TOKEN_PROVIDERS].contains(&list)
 }
 
 /// The variable of a key, without its prefix.

@@ -15,12 +15,13 @@ use crate::configuration::Configuration;
 use crate::finding::{Finding, Severity};
 use crate::item_path::item_path;
 use crate::keys::{
-    self, API_KEY_OPTIONS, API_KEYS, KEYS, Key, LISTS, NAMESPACES, OPTIONS, PROVIDER_OPTIONS, PROXIES, PROXY_OPTIONS,
-    RPC_NAMESPACES, RPC_OPTIONS, SCOPE_OPTIONS, SCOPES, TOKEN_PROVIDERS, ValueKind, WITHOUT_NAMESPACE,
+    self, API_KEY_OPTIONS, API_KEYS, EVENT_OPTIONS, EVENTS, KEYS, Key, LISTS, NAMESPACES, OPTIONS, PROVIDER_OPTIONS,
+    PROXIES, PROXY_OPTIONS, RPC_NAMESPACES, RPC_OPTIONS, SCOPE_OPTIONS, SCOPES, TOKEN_PROVIDERS, ValueKind,
+    WITHOUT_NAMESPACE,
 };
 use crate::nearest::nearest;
 use crate::pem::is_inline_pem;
-use crate::settings::{ApiKeySettings, NamedApiKey};
+use crate::settings::{ApiKeySettings, EventsSettings, NamedApiKey, NamedEvents};
 use crate::unsupported::{self, Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
 
 /// Durations above this are questioned.
@@ -78,6 +79,7 @@ impl ConfigReader<'_> {
             PROXIES => self.read_proxies(node),
             RPC_NAMESPACES => self.read_rpc_namespaces(node),
             API_KEYS => self.read_api_keys(node),
+            EVENTS => self.read_events(node),
             _ => self.read_providers(list, node),
         }
     }
@@ -128,6 +130,15 @@ impl ConfigReader<'_> {
             let mut options = ApiKeySettings::default();
             self.read_options(&path, &API_KEY_OPTIONS, &mut options, fields(item));
             self.configuration.settings.http_api.keys.push(NamedApiKey { name, options });
+        }
+    }
+
+    fn read_events(&mut self, node: &ConfigNode) {
+        for (index, (name, item)) in self.named_tables(EVENTS, node).into_iter().enumerate() {
+            let path = item_path(EVENTS, index, &name);
+            let mut options = EventsSettings::default();
+            self.read_options(&path, &EVENT_OPTIONS, &mut options, fields(item));
+            self.configuration.settings.events.push(NamedEvents { name, options });
         }
     }
 

@@ -3,6 +3,7 @@
 mod addresses;
 mod backends;
 mod cluster;
+mod events;
 mod http;
 mod node;
 mod process;
@@ -13,6 +14,7 @@ mod transports;
 
 pub use self::addresses::resolve;
 pub use self::cluster::ClusterSettings;
+pub use self::events::{EventsSettings, NamedEvents};
 pub use self::http::{
     ApiJwksSettings, ApiKeySettings, EndpointSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings,
     NamedApiKey,

@@ -6,6 +6,7 @@ use touchline_engine::hook::{HooksSettings, NamedProxy, RpcSettings};
 use touchline_engine::{ChannelSettings, ClientSettings, settings};
 
 use super::cluster::ClusterSettings;
+use super::events::NamedEvents;
 use super::http::{EndpointSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings};
 use super::process::{NodeSettings, RegistrySettings, ShutdownSettings};
 use super::security::SecuritySettings;
@@ -63,6 +64,8 @@ settings! {
         section hooks: HooksSettings = HooksSettings::default();
         /// Backends that have a name.
         plain proxies: Vec<NamedProxy> = Vec::new();
+        /// Backends that are told what happens.
+        plain events: Vec<NamedEvents> = Vec::new();
         /// Bans: who is not let in, whatever else permits it.
         section security: SecuritySettings = SecuritySettings::default();
         /// The cluster: how nodes find each other.
@@ -85,7 +88,8 @@ settings! {
 }
 
 impl Settings {
-    /// Whether a setting needs the primary database: a durable namespace, the directory of channels, an inbox, or bans.
+    /// Whether a setting needs the primary database: a durable namespace, the directory of channels, an inbox, bans, or
+    /// durable events.
     pub fn needs_primary(&self) -> bool {
         let channel = &self.channel;
         let mut options =
@@ -94,6 +98,7 @@ impl Settings {
             || self.store.directory
             || self.stores_messages()
             || self.security.use_primary
+            || self.events.iter().any(|events| events.options.durable)
             || self.store.primary.is_shared()
     }
 

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use super::pages::{fill, is_up_to_date};
 use crate::keys::{
-    API_KEY_OPTIONS, KEYS, Key, OPTIONS, PROVIDER_OPTIONS, PROXY_OPTIONS, RPC_OPTIONS, SCOPE_OPTIONS, ValueKind,
+    API_KEY_OPTIONS, EVENT_OPTIONS, KEYS, Key, OPTIONS, PROVIDER_OPTIONS, PROXY_OPTIONS, RPC_OPTIONS, SCOPE_OPTIONS,
+    ValueKind,
 };
 use crate::unsupported::{Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
 
@@ -25,6 +26,7 @@ fn reference() -> String {
         ("@methods@", table(&RPC_OPTIONS)),
         ("@providers@", table(&PROVIDER_OPTIONS)),
         ("@api-keys@", table(&API_KEY_OPTIONS)),
+        ("@events@", table(&EVENT_OPTIONS)),
         (
             "@left-out@",
             unsupported(

@@ -5,6 +5,7 @@ use touchline_protocol::stream::ChannelName;
 
 use super::backend::Submitted;
 use super::table::Channels;
+use crate::events::{HeldChanges, StateKey};
 use crate::namespace::ChannelOptions;
 use crate::request::{ConnectionId, Response, Subscribe, Subscribed};
 
@@ -19,6 +20,17 @@ impl Channels {
     pub fn counting_audiences(mut self) -> Self {
         self.forgotten_peaks = Some(IndexMap::with_hasher(*self.table.hasher()));
         self
+    }
+
+    /// Notes from now on which channels get their first subscriber and lose their last.
+    pub fn noting_held(mut self) -> Self {
+        self.held = Some(HeldChanges::default());
+        self
+    }
+
+    /// Channels that have got their first subscriber or lost their last; `None` = they are not noted.
+    pub fn held_changes(&mut self) -> Option<&mut HeldChanges> {
+        self.held.as_mut()
     }
 
     /// Channels that had a subscriber since the last call: the present and the greatest number of subscribers.
@@ -53,7 +65,9 @@ impl Channels {
         }
         let channel = self.channel(name, options, now_ms);
         channel.subscribers[usize::from(subscribe.connection.shard)] += 1;
-        channel.peak = channel.peak.max(channel.subscribers.iter().sum());
+        let subscribers = channel.subscribers.iter().sum();
+        channel.peak = channel.peak.max(subscribers);
+        let is_first = subscribers == 1;
         let mut subscribed = Subscribed::default();
         if let Some(log) = &mut channel.log {
             log.ring.trim(now_ms);
@@ -67,6 +81,9 @@ impl Channels {
                 missed.retain(|publication| !publication.is_expired(now_ms));
             }
         }
+        if is_first && let Some(held) = &mut self.held {
+            held.note(StateKey::Channel(name.clone()), true);
+        }
         Response::Subscribed(subscribed)
     }
 
@@ -74,7 +91,14 @@ impl Channels {
         let Some(channel) = self.table.get_mut(name) else { return Response::Done };
         let subscribers = &mut channel.subscribers[usize::from(connection.shard)];
         debug_assert!(*subscribers > 0, "only subscribers leave");
+        let was_one = *subscribers > 0;
         *subscribers = subscribers.saturating_sub(1);
+        if let Some(held) = &mut self.held
+            && was_one
+            && channel.subscribers.iter().all(|count| *count == 0)
+        {
+            held.note(StateKey::Channel(name.clone()), false);
+        }
         if let Some(log) = &mut channel.log {
             log.forgotten_ms = now_ms.saturating_add(log.retention.meta_ttl_ms);
         }

@@ -13,6 +13,7 @@ use super::backend::{BackendCommand, Backends, LogBackend};
 use super::cache::{AheadQuery, CacheState};
 use super::empties::Empties;
 use super::sync::SyncState;
+use crate::events::HeldChanges;
 use crate::history::HistoryRing;
 use crate::idempotency::Idempotency;
 use crate::namespace::{ChannelOptions, Namespaces};
@@ -83,6 +84,8 @@ pub struct Channels {
     /// The greatest numbers of subscribers of forgotten channels, for [`Channels::take_subscriber_counts`]; `None` =
     /// they are not counted.
     pub(super) forgotten_peaks: Option<IndexMap<ChannelName, u32, SipState>>,
+    /// Channels that have got their first subscriber or lost their last; `None` = they are not noted.
+    pub(super) held: Option<HeldChanges>,
 }
 
 impl Channels {
@@ -102,6 +105,7 @@ impl Channels {
             outgoing: Vec::new(),
             backends: Backends::default(),
             forgotten_peaks: None,
+            held: None,
         }
     }
 

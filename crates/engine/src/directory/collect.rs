@@ -8,17 +8,29 @@ use super::effect::DirectoryEffect;
 use super::inbox_delivery::inbox_change;
 use super::scope::ScopeId;
 use super::state::{Directory, Scope};
-use super::{answer, presence};
+use super::{answer, presence, told};
 
 impl<A> Directory<A> {
     /// Turns the outputs of the replicas into effects.
     pub(super) fn collect(&mut self) {
         let last = self.scopes.len() - 1;
         let (mut nodes_gone, mut inbox_changes, mut is_probe_requested) = (Vec::new(), Vec::new(), false);
-        let Directory { scopes, effects, is_clustered, node: me, .. } = self;
+        let Directory { scopes, effects, is_clustered, node: me, told, acting, .. } = self;
         for (index, scope) in scopes.iter_mut().enumerate() {
             let Scope { name, options, replica, watch } = scope;
             for output in replica.outputs() {
+                if let Some(told) = *told {
+                    match &output {
+                        Output::Event(event) => {
+                            let of = (&*me, acting.as_ref(), index == last);
+                            effects.extend(told::of_event(told, name, event, of));
+                        }
+                        Output::Lost { lost, winner, reason } => {
+                            effects.extend(told::of_loss(told, name, (lost, winner), *reason));
+                        }
+                        _ => {}
+                    }
+                }
                 match output {
                     Output::Send { to, message } if *is_clustered => {
                         effects.push(DirectoryEffect::SendToScope { scope: Arc::clone(name), to, message })

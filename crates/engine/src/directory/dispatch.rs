@@ -73,6 +73,9 @@ impl<A> Directory<A> {
         now_ms: u64,
     ) -> Option<(WalkKind, Option<A>)> {
         self.now_ms = now_ms;
+        if self.told.is_some() {
+            self.acting = Some((requester.owner, requester.user.clone()));
+        }
         let reply = match self.run(requester, request, &mut asker, now_ms) {
             Ok(Started::Walk(kind)) => return Some((kind, asker)),
             Ok(Started::Waiting) => return None,
@@ -80,6 +83,7 @@ impl<A> Directory<A> {
             Err(error) => Err(error),
         };
         self.collect();
+        self.acting = None;
         self.effects.extend(asker.map(|asker| DirectoryEffect::Reply(asker, reply)));
         None
     }

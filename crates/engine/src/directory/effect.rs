@@ -8,6 +8,7 @@ use touchline_protocol::publication::EncodedPush;
 use touchline_protocol::stream::ChannelName;
 use touchline_registry::{Entry, OwnerId};
 
+use super::incident::{EntryIncident, LostClient};
 use super::reply::DirectoryReply;
 
 /// An effect that the host of the directory carries out.
@@ -33,6 +34,10 @@ pub enum DirectoryEffect<A> {
         /// The later claim, of another node's client.
         other: Entry,
     },
+    /// Tells backends of a change of a name or a group ([`super::Directory::telling`]).
+    Tell(Box<EntryIncident>),
+    /// Tells backends of a client whose node is gone.
+    TellLost(LostClient),
     /// Sends a join or leave push to a channel's subscribers that want such events.
     Announce(ChannelName, Arc<EncodedPush>),
     /// Publishes changes of a scope, or only the offset of the last change, into the scope's channel: JSON.

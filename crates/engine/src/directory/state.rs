@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use touchline_protocol::Error;
-use touchline_registry::{Classify, Counters, HashSeed, RegisterRefusal, Replica, ReplicaSettings, ReplicaTiming};
+use touchline_registry::{
+    Classify, Counters, HashSeed, OwnerId, RegisterRefusal, Replica, ReplicaSettings, ReplicaTiming,
+};
 
 use super::calls::Calls;
 use super::effect::DirectoryEffect;
 use super::inbox::Inbox;
+use super::incident::ToldChanges;
 use super::presence_entry;
 use super::scope::{ScopeId, ScopeOptions, Scopes};
 use super::watch::ScopeWatch;
@@ -49,6 +52,10 @@ pub struct Directory<A> {
     pub(super) inbox: Inbox,
     pub(super) effects: Vec<DirectoryEffect<A>>,
     pub(super) is_clustered: bool,
+    /// What backends are told; `None` = nothing.
+    pub(super) told: Option<ToldChanges>,
+    /// The client whose request is being executed, and its user, if backends are told of something.
+    pub(super) acting: Option<(OwnerId, Box<str>)>,
     /// The host is checking its connections ([`DirectoryEffect::Probe`]).
     pub(super) is_probing: bool,
     /// Bytes that one message to another node may have.
@@ -99,6 +106,8 @@ impl<A> Directory<A> {
             inbox,
             effects: Vec::new(),
             is_clustered,
+            told: None,
+            acting: None,
             is_probing: false,
             message_max: usize::MAX,
             now_ms,
@@ -178,7 +187,6 @@ pub(super) fn refusal(refusal: RegisterRefusal) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use touchline_registry::OwnerId;
 
     #[test]
     fn the_memory_of_a_mass_change_is_freed_once_all_effects_are_taken() {

@@ -50,6 +50,8 @@ pub struct SessionSettings {
     pub deferred_max: usize,
     /// The limits of what clients may report.
     pub track: TrackLimits,
+    /// Subscriptions that begin and end are noted ([`Effects::subscription_changes`]).
+    pub notes_subscriptions: bool,
     /// How long a client that sends lines may be silent; zero = for ever.
     pub line_idle: Duration,
 }
@@ -61,7 +63,7 @@ pub struct HookNeeds {
     pub rpc: RpcSettings,
     /// Names, in lower case, of header fields that clients may claim because some hook passes them on.
     pub emulated_header_names: Vec<String>,
-    /// Some hook is sent the `meta` of connections.
+    /// Somebody is sent the `meta` of connections.
     pub keeps_meta: bool,
     /// The compiled capabilities of connections.
     pub caps: Arc<CapsCache>,

@@ -30,6 +30,8 @@ pub struct Effects {
     /// The client's next command is to be carried out at this time, as of [`super::Context::now_us`], and its input
     /// waits until then; `None` = at once.
     pub hold_until_us: Option<u64>,
+    /// Subscriptions that have begun or ended, if they are noted ([`super::SessionSettings::notes_subscriptions`]).
+    pub subscription_changes: Vec<SubscriptionChange>,
     /// Ends the connection.
     pub disconnect: Option<Disconnect>,
     /// Name and version of the client's program, once the client has sent them; for metrics.
@@ -42,6 +44,24 @@ pub struct Effects {
     pub refusals: Vec<RefusalReport>,
     /// The client gets the cause, too.
     pub(super) tells_cause: bool,
+}
+
+/// A subscription that has begun or ended.
+#[derive(Debug)]
+pub struct SubscriptionChange {
+    /// The channel.
+    pub channel: ChannelName,
+    /// How it has ended; `None` = it has begun.
+    pub end: Option<SubscriptionEnd>,
+}
+
+/// The end of a subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SubscriptionEnd {
+    /// Why, by the numbers of [`touchline_protocol::Unsubscribe`]; `None` = the connection has ended.
+    pub code: Option<u32>,
+    /// How long it was there, milliseconds.
+    pub duration_ms: u64,
 }
 
 /// A request to the home of a channel.

@@ -43,7 +43,7 @@ use touchline_protocol::message::Push;
 
 pub use context::{Context, HookNeeds, SessionSettings, SessionSigner};
 pub use counted::UserCounter;
-pub use effects::{Effects, Outbound, RefusalReport};
+pub use effects::{Effects, Outbound, RefusalReport, SubscriptionChange, SubscriptionEnd};
 pub use explain::{ExplainedAction, ExplainedStep, StepVerdict};
 pub use explain_facts::StepFact;
 pub use rules::{ChannelAction, DecisionRule};
@@ -87,7 +87,7 @@ impl Session {
         self.phase = Phase::Closed;
         self.rare = None;
         for subscription in std::mem::take(&mut self.subscriptions) {
-            self.release(subscription, context);
+            self.release(subscription, None, context);
         }
         if std::mem::take(&mut self.has_entries) {
             context.effects.directory_requests.push((None, self.who(), DirectoryRequest::Close));

@@ -132,6 +132,13 @@ impl Session {
         OwnerId(Builder::from_random_bytes(self.client).into_uuid().into_bytes())
     }
 
+    /// What a token or a backend has said of the connection, and its labels: JSON objects. `None` = nothing, or nobody
+    /// is told of it.
+    pub fn meta_and_labels(&self) -> (Option<Bytes>, Option<Bytes>) {
+        let state = self.rare.as_ref().and_then(|rare| rare.hooks.as_ref());
+        state.map_or((None, None), |state| (state.meta.clone(), state.labels.clone()))
+    }
+
     /// The client id in its usual form.
     pub fn client_id(&self) -> Box<str> {
         client_text(self.owner()).into()

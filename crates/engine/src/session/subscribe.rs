@@ -9,7 +9,7 @@ use touchline_protocol::message::{Push, Reply, SubscribeResult};
 use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
 
 use super::context::Context;
-use super::hook_state::RetryPlan;
+use super::effects::{SubscriptionChange, SubscriptionEnd};
 use super::permission::{Opening, Permit};
 use super::refusal::{CHANNEL_TOO_LONG, NO_CAPS_NOW, OTHER_CHANNEL, OTHER_USER, TAKEN_BACK, TOKEN_EXPIRED};
 use super::rules::ChannelAction;
@@ -344,6 +344,11 @@ impl Session {
         };
         let membership = context.hub.join(subscription.channel, context.id.slot, options);
         subscription.membership = Some(membership);
+        if context.node.notes_subscriptions {
+            subscription.extra.get_or_insert_default().began_ms = context.now_ms;
+            let channel = context.hub.name(subscription.channel).clone();
+            context.effects.subscription_changes.push(SubscriptionChange { channel, end: None });
+        }
         if let Some(entry) = &mut subscription.entry {
             entry.is_in = true;
             let channel = context.hub.name(subscription.channel).clone();
@@ -413,26 +418,38 @@ impl Session {
 
     /// Ends a subscription without a push to the client.
     pub(super) fn remove(&mut self, index: usize, context: &mut Context<'_>) {
+        self.take_out(index, 0, context);
+    }
+
+    /// The same; `code`: why, as it is told to others than the client.
+    fn take_out(&mut self, index: usize, code: u32, context: &mut Context<'_>) {
         let subscription = self.subscriptions.swap_remove(index);
         if matches!(self.phase, Phase::Connecting(_)) && self.is_deferred(context.hub.name(subscription.channel)) {
             return context.hub.release(subscription.channel);
         }
-        self.release(subscription, context);
+        self.release(subscription, Some(code), context);
     }
 
     /// Ends a subscription, with a push to the client that has the reason.
     pub(super) fn end(&mut self, index: usize, why: Unsubscribe, context: &mut Context<'_>) {
         let name = context.hub.name(self.subscriptions[index].channel).clone();
-        self.remove(index, context);
+        self.take_out(index, why.code, context);
         context.effects.messages.push(&name, &Push::Unsubscribe(why));
     }
 
-    /// Releases a subscription on this shard and at the channel's home.
-    pub(super) fn release(&self, subscription: Subscription, context: &mut Context<'_>) {
+    /// Releases a subscription on this shard and at the channel's home. `code`: why it ends; `None` = with its
+    /// connection.
+    pub(super) fn release(&self, subscription: Subscription, code: Option<u32>, context: &mut Context<'_>) {
         let name = context.hub.name(subscription.channel).clone();
         let is_answered = subscription.membership.is_some();
         if let Some(membership) = subscription.membership {
             context.hub.leave(subscription.channel, membership);
+            if context.node.notes_subscriptions {
+                let began_ms = subscription.extra.as_ref().map_or(context.now_ms, |extra| extra.began_ms);
+                let end = SubscriptionEnd { code, duration_ms: context.now_ms.saturating_sub(began_ms) };
+                let change = SubscriptionChange { channel: name.clone(), end: Some(end) };
+                context.effects.subscription_changes.push(change);
+            }
         }
         context.hub.release(subscription.channel);
         // A session that closes leaves all channels at once, by one [`DirectoryRequest::Close`].
@@ -493,7 +510,7 @@ impl Grant {
         let Grant { chan_info, data, filter, allow, .. } = self;
         let has_any = chan_info.is_some() || data.is_some() || filter.is_some() || allow != Capability::default();
         (has_any || is_refreshed_by_hook)
-            .then(|| Box::new(Extra { chan_info, data, filter, allow, refresh: RetryPlan::default() }))
+            .then(|| Box::new(Extra { chan_info, data, filter, allow, ..Extra::default() }))
     }
 
     /// What the backend has allowed.

@@ -60,6 +60,8 @@ pub(super) struct Extra {
     pub(super) allow: Capability,
     /// Its refresh by the backend.
     pub(super) refresh: RetryPlan,
+    /// When it began, Unix milliseconds; 0 = that is not noted.
+    pub(super) began_ms: u64,
 }
 
 impl Subscription {

@@ -200,6 +200,8 @@ impl World {
             DirectoryEffect::ResolveConflict { scope, mine, .. } => {
                 format!("{from} asks who keeps {} of {scope}", mine.key())
             }
+            DirectoryEffect::Tell(incident) => format!("{from} tells {:?} of {}", incident.kind, incident.entry.key()),
+            DirectoryEffect::TellLost(lost) => format!("{from} tells that {} is lost", named(&[lost.client])),
             DirectoryEffect::Probe => format!("{from} looks at its connections"),
             DirectoryEffect::OptionsDiffer { scope, node } => {
                 format!("{from} has other options of {scope} than {node}")

@@ -151,6 +151,7 @@ impl Story {
             limits: None,
             deferred_max: settings.deferred_max,
             track: settings.track,
+            notes_subscriptions: false,
             line_idle: settings.line_idle,
         };
         let channels = Channels::new(Arc::clone(&node.namespaces), 1, 1, HashSeed::repeatable(7));

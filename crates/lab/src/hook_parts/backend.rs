@@ -61,6 +61,8 @@ pub(crate) struct BackendCount {
     pub(crate) calls: u64,
     /// The most questions that had no answer at the same time.
     pub(crate) at_once: usize,
+    /// Events that it was told of, in batches.
+    pub(crate) events: u64,
     /// The body of the last question of its life; empty = there was none.
     pub(crate) question: String,
 }
@@ -119,6 +121,7 @@ struct LabBackend {
     due: BinaryHeap<Reverse<(Instant, usize)>>,
     asking: usize,
     calls: u64,
+    events: u64,
     at_once: usize,
     asked: u64,
     question: Vec<u8>,
@@ -138,6 +141,7 @@ impl LabBackend {
             due: BinaryHeap::new(),
             asking: 0,
             calls: 0,
+            events: 0,
             at_once: 0,
             asked: 0,
             question: Vec::new(),
@@ -191,6 +195,7 @@ impl LabBackend {
         BackendCount {
             address: self.address,
             calls: std::mem::take(&mut self.calls),
+            events: std::mem::take(&mut self.events),
             at_once: std::mem::replace(&mut self.at_once, self.asking),
             question: String::from_utf8_lossy(&self.question).into_owned(),
         }
@@ -221,6 +226,7 @@ impl LabBackend {
         let Some((body, length)) = http_request(&caller.rest) else { return };
         self.question.clear();
         self.question.extend_from_slice(body);
+        self.events += events_of(body);
         caller.rest.drain(..length);
         self.asked += 1;
         caller.asks = Some(self.asked);
@@ -260,6 +266,17 @@ impl LabBackend {
             self.asking -= 1;
         }
     }
+}
+
+/// The events of a batch; a question of a hook has none.
+fn events_of(body: &[u8]) -> u64 {
+    let mut rest = if body.first() == Some(&b'[') { body } else { &[] };
+    let mut events = 0;
+    while let Some(at) = wire::find(rest, b"\"specversion\"") {
+        events += 1;
+        rest = &rest[at + 1..];
+    }
+    events
 }
 
 fn http_answer(json: &str, call: u64) -> Vec<u8> {

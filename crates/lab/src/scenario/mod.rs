@@ -7,6 +7,7 @@ mod bytes;
 mod channels;
 mod connections;
 mod durable;
+mod events;
 mod fanout;
 mod grpc;
 mod hooks;
@@ -86,6 +87,7 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Slow(slow) => slow::slow(slow, options, results)?,
             Scenario::Statistics(statistics) => statistics::statistics(statistics, options, results)?,
             Scenario::Hooks(arguments) => hooks::hooks(arguments, options, results)?,
+            Scenario::Events(arguments) => events::events(arguments, options, results)?,
             Scenario::Restart(restart) => restart::restart(restart, options, results)?,
             Scenario::Who(who) => who::who(who, options, results)?,
             Scenario::Across(across) => across::across(across, options, results)?,

@@ -51,6 +51,11 @@ pub(super) fn health(node: &Node) -> HttpResponse {
         // Another node would not reach it either.
         information.insert("backends_not_asked".to_owned(), open.into());
     }
+    let off = node.events.as_ref().map_or(Vec::new(), |events| events.metrics.off());
+    if !off.is_empty() {
+        // Each of them has answered 410.
+        information.insert("events_not_sent".to_owned(), off.into());
+    }
     let others = node.nodes_with_other_facts.lock().unwrap_or_else(PoisonError::into_inner);
     if !others.is_empty() {
         // Nodes are so while the place is changed on one after the other: each of them can serve.

@@ -16,6 +16,7 @@ use super::metrics_text::text_format;
 use crate::auth::KeySets;
 use crate::node::Node;
 use crate::runtime::ban_metrics::BanCollector;
+use crate::runtime::event_metrics::{EventCollector, EventMetrics};
 use crate::runtime::hook_metrics::{CallOutcome, HookCollector, HookMetrics};
 use crate::runtime::key_metrics::{CallerCollector, KeySetCollector, KeySetFigures};
 use crate::runtime::limit_metrics::{LimitCollector, LimitMetrics, TableSizes};
@@ -34,6 +35,8 @@ pub(super) struct Scrape {
     stats: Option<StatsCollector>,
     /// None = no hook is switched on.
     hooks: Option<HookCollector>,
+    /// None = nothing is told.
+    events: Option<EventCollector>,
     callers: CallerCollector,
     key_sets: KeySetCollector,
     bans: BanCollector,
@@ -58,6 +61,7 @@ impl Scrape {
                 .hooks
                 .as_ref()
                 .map(|hooks| HookCollector { metrics: Arc::clone(&hooks.metrics), outstanding: hooks.outstanding() }),
+            events: node.events.as_ref().map(|events| EventCollector(Arc::clone(&events.metrics))),
             callers: CallerCollector(
                 node.access.api.callers().map(|caller| (caller.name.clone(), caller.requests.load(Relaxed))).collect(),
             ),
@@ -91,6 +95,7 @@ impl Scrape {
             store: Some(StoreCollector(Arc::default())),
             stats: Some(StatsCollector(Arc::default())),
             hooks: Some(HookCollector { metrics: Arc::new(hooks), outstanding: 0 }),
+            events: Some(EventCollector(Arc::new(EventMetrics::of(["endpoint".to_owned()])))),
             callers: CallerCollector(vec![("default".to_owned(), 0)]),
             key_sets: KeySetCollector([("client.token".to_owned(), KeySetFigures::default())].into()),
             bans: BanCollector::nothing(),
@@ -115,6 +120,9 @@ impl Scrape {
         }
         if let Some(hooks) = self.hooks {
             registry.register_collector(Box::new(hooks));
+        }
+        if let Some(events) = self.events {
+            registry.register_collector(Box::new(events));
         }
         registry.register_collector(Box::new(self.callers));
         if !self.key_sets.0.is_empty() {

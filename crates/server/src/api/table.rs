@@ -24,6 +24,8 @@ use super::operations::connected::ConnectionsOperation;
 use super::operations::connections::{
     ClientUserOperation, DisconnectOperation, RefreshOperation, SubscribeOperation, UnsubscribeOperation,
 };
+use super::operations::dead_events::{EventsDeadDropOperation, EventsDeadOperation, EventsDeadRetryOperation};
+use super::operations::events::EventsResumeOperation;
 use super::operations::history::{HistoryOperation, HistoryRemoveOperation};
 use super::operations::info::InfoOperation;
 use super::operations::presence::{PresenceOperation, PresenceStatsOperation};
@@ -247,6 +249,10 @@ operations! {
     StatsAudienceOperation boxed,
     StatsTopOperation boxed,
     StatsEventsOperation boxed,
+    EventsDeadOperation boxed,
+    EventsDeadRetryOperation boxed,
+    EventsDeadDropOperation boxed,
+    EventsResumeOperation boxed,
     RpcOperation boxed,
 }
 
@@ -294,6 +300,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "stats_audience",
             "stats_top",
             "stats_events",
+            "events_dead",
         ],
     ),
     (
@@ -323,6 +330,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("@directory", &["channel_set", "channel_get", "channel_remove", "channels_search", "channels_similar"]),
     ("@bans", &["block_user", "unblock_user", "revoke_token", "invalidate_user_tokens"]),
     ("@statistics", &["stats_audience", "stats_top", "stats_events"]),
+    ("@events", &["events_resume", "events_dead", "events_dead_retry", "events_dead_drop"]),
 ];
 
 /// The groups of operations, each with what is in it.

@@ -1,5 +1,6 @@
 //! How a node joins a cluster, and what it does with the events of the cluster.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use touchline_protocol::stream::{ChannelName, LoadId, Runs};
 
 use super::facts::{self, FactBackend};
 use crate::node::Node;
+use crate::runtime::event_mailbox::EventMessage;
 use crate::runtime::mailbox::Message;
 use crate::runtime::registry_mailbox::RegistryMessage;
 use crate::runtime::reply_to::ReplyTo;
@@ -29,7 +31,8 @@ pub(crate) fn join(
     if !settings.cluster.is_on() {
         return Ok(None);
     }
-    let scopes = directory.scope_names().map(|name| name.to_string()).collect();
+    let own = (!settings.events.is_empty()).then(|| EVENTS_SCOPE.to_owned());
+    let scopes = directory.scope_names().map(|name| name.to_string()).chain(own).collect();
     Ok(Some(join_cluster(joining(settings, id, started_ms, scopes)?)?))
 }
 
@@ -64,6 +67,8 @@ pub(crate) fn joining(
     })
 }
 
+/// The scope of the threads that tell what happens. A scope of the configuration cannot have this name.
+pub(crate) const EVENTS_SCOPE: &str = "$events";
 /// The first byte of a message with a client's commands; those of directories are JSON.
 const EMULATED: u8 = b'E';
 
@@ -107,11 +112,19 @@ fn read_emulated(message: &[u8]) -> Option<(&str, &[u8])> {
     Some((std::str::from_utf8(&rest[..end]).ok()?, &rest[end + 1..]))
 }
 
+/// Sends a message to the thread that tells what happens, if there is one.
+fn tell_teller(node: &Node, message: impl FnOnce() -> EventMessage) {
+    if let Some(events) = &node.events {
+        events.command(message());
+    }
+}
+
 /// Forwards an event of the cluster to the shards or the registry.
 pub(crate) fn handle(node: &Node, event: ClusterEvent) {
     let to_channel = |channel: ChannelName, event: BackendEvent| node.send_event(channel, event);
     match event {
         ClusterEvent::Joined(nodes) => {
+            tell_teller(node, || EventMessage::Joined(nodes.clone()));
             node.set_version_conflict(None);
             node.is_settled.store(false, Relaxed);
             node.send_to_registry(RegistryMessage::Joined(nodes));
@@ -122,7 +135,10 @@ pub(crate) fn handle(node: &Node, event: ClusterEvent) {
         ClusterEvent::Suspected { node: other, is_suspected } => {
             node.send_to_registry(RegistryMessage::Suspected(other, is_suspected))
         }
-        ClusterEvent::NodeDead { node: other } => node.send_to_registry(RegistryMessage::NodeDead(other)),
+        ClusterEvent::NodeDead { node: other } => {
+            tell_teller(node, || EventMessage::Gone(Arc::clone(&other)));
+            node.send_to_registry(RegistryMessage::NodeDead(other));
+        }
         ClusterEvent::Linked(is_linked) => {
             if !is_linked {
                 node.is_settled.store(false, Relaxed);
@@ -135,6 +151,10 @@ pub(crate) fn handle(node: &Node, event: ClusterEvent) {
             node.is_linked.store(is_linked, Relaxed);
         }
         ClusterEvent::Advanced { namespace } => node.send_to_shards(|| Message::Advanced(namespace.clone())),
+        // A message that has no room is missed as one that NATS has lost.
+        ClusterEvent::ScopeMessage { scope, message } if *scope == *EVENTS_SCOPE => {
+            drop(node.events.as_ref().map(|events| events.try_send(EventMessage::Scope(message))));
+        }
         ClusterEvent::ScopeMessage { scope, message } => {
             node.send_to_registry(RegistryMessage::ScopeMessage { scope, message })
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use touchline_config::Settings;
 use touchline_engine::channels::{DurablePublication, clearing};
 use touchline_engine::duration::millis;
+use touchline_engine::events::EventKind;
 use touchline_engine::request::{Appended, BackendEvent, Loaded};
 use touchline_engine::{Namespaces, Response};
 use touchline_protocol::Error;
@@ -19,6 +20,7 @@ use touchline_store::{
 
 use super::facts::{self, FactBackend};
 use crate::node::Node;
+use crate::runtime::event_mailbox::EventMessage;
 use crate::runtime::mailbox::Message;
 use crate::runtime::registry_mailbox::RegistryMessage;
 use crate::runtime::reply_to::ReplyTo;
@@ -192,6 +194,11 @@ fn handle(node: &Node, event: StoreEvent) {
         StoreEvent::Cleared { channel } => node.send_event(channel, BackendEvent::Ephemeral(clearing())),
         StoreEvent::Facts(event) => facts::apply(node, event),
         StoreEvent::Missed => node.send_to_shards(|| Message::CatchUp),
+        StoreEvent::MessagesExpired(messages) => {
+            if let Some(events) = node.events.as_ref().filter(|events| events.wants(EventKind::InboxExpired)) {
+                events.tell(EventMessage::Expired(node.clock.now_ms(), messages));
+            }
+        }
         StoreEvent::MessageQueued { scope, name } => {
             node.send_to_registry(RegistryMessage::MessageQueued { scope, name })
         }

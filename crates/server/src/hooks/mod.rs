@@ -17,7 +17,7 @@ mod queue;
 mod request;
 mod worker;
 
-pub(crate) use endpoint::{Endpoints, shown_address};
+pub(crate) use endpoint::Endpoints;
 pub use handler::{HookAnswer, HookClient, HookFuture, HookHandler};
 pub(crate) use worker::{WorkerStart, start};
 

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::header::HeaderMap;
-use hyper::{Request, StatusCode};
+use hyper::{Request, Response, StatusCode};
 use hyper_rustls::builderstates::WantsProtocols1;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -78,6 +79,17 @@ impl HttpClient {
         Ok(HttpClient { client })
     }
 
+    /// Sends a request and returns its answer, whose body has not been read. See [`HttpClient::send`].
+    ///
+    /// # Errors
+    /// See [`OutboundError`].
+    pub(crate) async fn begin(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, OutboundError> {
+        self.client.request(request).await.map_err(|error| {
+            let text = causes(&error);
+            if error.is_connect() { OutboundError::Connect(text) } else { OutboundError::Broken(text) }
+        })
+    }
+
     /// Sends a request and reads its answer, of at most `answer_max` bytes. A request is sent again only if a kept
     /// connection was closed before the server had taken a byte of it.
     ///
@@ -88,10 +100,7 @@ impl HttpClient {
         request: Request<Full<Bytes>>,
         answer_max: usize,
     ) -> Result<OutboundAnswer, OutboundError> {
-        let response = self.client.request(request).await.map_err(|error| {
-            let text = causes(&error);
-            if error.is_connect() { OutboundError::Connect(text) } else { OutboundError::Broken(text) }
-        })?;
+        let response = self.begin(request).await?;
         let (head, mut body) = response.into_parts();
         let mut whole = BytesMut::new();
         while let Some(frame) = body.frame().await {
@@ -103,6 +112,17 @@ impl HttpClient {
             whole.extend_from_slice(&data);
         }
         Ok(OutboundAnswer { status: head.status, headers: head.headers, body: whole.freeze() })
+    }
+}
+
+/// Reads a body that nobody needs, up to so many bytes, so that its connection can be used again. One that is longer
+/// costs its connection.
+pub(crate) async fn discard(mut body: Incoming, most: usize) {
+    let mut read = 0;
+    while read <= most
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        read += frame.data_ref().map_or(0, Bytes::len);
     }
 }
 

@@ -24,6 +24,7 @@ use super::clock_jumps::ClockJumps;
 use super::walks::Walks;
 use crate::backend::store;
 use crate::node::Node;
+use crate::runtime::event_mailbox::EventMessage;
 use crate::runtime::hook_mailbox::NameConflict;
 use crate::runtime::mailbox::{ClientCommand, Message};
 use crate::runtime::registry_mailbox::{RegistryMessage, RegistryMetrics, route};
@@ -231,6 +232,8 @@ impl RegistryActor {
                 DirectoryEffect::Disconnect(owner) => {
                     node.command_client(owner, ClientCommand::Disconnect(Disconnect::FORCE_NO_RECONNECT))
                 }
+                DirectoryEffect::Tell(incident) => tell(node, |now_ms| EventMessage::Entry(now_ms, incident)),
+                DirectoryEffect::TellLost(client) => tell(node, |_| EventMessage::LostClient(client)),
                 DirectoryEffect::Announce(channel, frame) => {
                     node.send_home(channel, ChannelRequest::Announce(frame));
                 }
@@ -276,6 +279,13 @@ impl RegistryActor {
                 }
             }
         }
+    }
+}
+
+/// Tells what has happened, now.
+fn tell(node: &Node, message: impl FnOnce(u64) -> EventMessage) {
+    if let Some(events) = &node.events {
+        events.tell(message(node.clock.now_ms()));
     }
 }
 

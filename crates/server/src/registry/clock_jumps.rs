@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const STEP_MIN_MS: u64 = 200;
 
 /// The clocks as last read.
-pub(super) struct ClockJumps {
+pub(crate) struct ClockJumps {
     /// The time from which [`suspended`] measures how long the machine ran.
     origin: Instant,
     at: Instant,
@@ -17,14 +17,14 @@ pub(super) struct ClockJumps {
 }
 
 impl ClockJumps {
-    pub(super) fn new(now_ms: u64) -> Self {
+    pub(crate) fn new(now_ms: u64) -> Self {
         let origin = Instant::now();
         ClockJumps { origin, at: origin, now_ms, suspended: suspended(origin) }
     }
 
     /// Milliseconds by which the node's clock was set ahead since the last call; None = it was not, or the process
     /// stood still.
-    pub(super) fn check(&mut self, now_ms: u64) -> Option<u64> {
+    pub(crate) fn check(&mut self, now_ms: u64) -> Option<u64> {
         let at = Instant::now();
         let passed_ms = at.duration_since(self.at).as_millis() as u64;
         let step_ms = now_ms.saturating_sub(self.now_ms).saturating_sub(passed_ms);

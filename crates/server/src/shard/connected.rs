@@ -24,7 +24,7 @@ const SLICE_SIZE_MAX: usize = 256 * 1_024;
 
 impl Shard {
     /// Answers a question about connections.
-    pub(super) fn tell_connected(&mut self, question: ConnectionQuestion) {
+    pub(super) fn list_connections(&mut self, question: ConnectionQuestion) {
         match question {
             ConnectionQuestion::OfUsers { users, from, reply } => {
                 let _ = reply.send(self.slots_of_users(&users, from));

@@ -57,7 +57,7 @@ impl Shard {
                 let matching = self.channels.active().filter(|(name, _)| fits(name));
                 let _ = reply.send(matching.map(|(name, subscribers)| (name.clone(), subscribers)).collect());
             }
-            Inspection::Connections(question) => self.tell_connected(*question),
+            Inspection::Connections(question) => self.list_connections(*question),
             Inspection::Turn { reply } => {
                 let _ = reply.send(());
             }

@@ -17,6 +17,7 @@ use touchline_protocol::wire::Framing;
 use touchline_store::stats::Row;
 
 use super::budget::ANSWERS_AHEAD;
+use super::client_facts::{BROKEN_OFF, EndCause};
 use super::connections::{Connection, ConnectionStage, NONE};
 use super::due::Due;
 use super::input::Input;
@@ -40,9 +41,8 @@ const READS_MAX: usize = 2;
 pub(super) const READ_SIZE: usize = 8 * 1024;
 /// Time that a client has to answer a close frame, tenths of a second.
 pub(super) const CLOSE_TENTHS: u32 = 50;
-/// Close codes that are never sent (RFC 6455 section 7.4.1): none was given, and the connection broke off.
+/// The close code that is never sent (RFC 6455 section 7.4.1): none was given.
 const NO_CODE: u16 = 1_005;
-const BROKEN_OFF: u16 = 1_006;
 
 // A read of a turn fits into the scratch buffer.
 const _: () = assert!(READ_SIZE <= SCRATCH_SIZE);
@@ -134,12 +134,14 @@ impl Shard {
             is_held: false,
             has_spoken: false,
         });
+        let remote = negotiated.admission.client;
         if let Some(address_slot) = negotiated.admission.address_slot {
             self.address_slots.insert(slot, address_slot);
         }
         if let Some(headers) = forwarded {
             self.forwarded.insert(slot, headers);
         }
+        self.note_connecting(slot, |facts| facts.address = Some(remote));
         self.unauthenticated.sessions += 1;
         self.note_unauthenticated(UnauthenticatedEntry::Session { slot, generation });
         self.metrics.connections.add(1);
@@ -325,7 +327,7 @@ impl Shard {
                     None => encode_frame(Opcode::Close, &[], &mut frame),
                 }
                 self.note_own(slot, frame.into());
-                self.leave(slot);
+                self.leave(slot, "", EndCause::Client);
                 self.end(slot);
             }
         }
@@ -394,14 +396,21 @@ impl Shard {
         if has_connected {
             self.settle_session(slot);
         }
-        if is_found {
-            // From now on the server API reaches it by its user.
-            self.users.insert(slot, &mut self.connections);
-        }
         if let Some((name, version)) = self.effects.program.take()
             && let Some(connection) = self.connections.get_mut(slot)
         {
             connection.program = self.metrics.programs.enter(&name, &version);
+            self.note_connecting(slot, |facts| (facts.name, facts.version) = (name, version));
+        }
+        if has_connected && self.node.events.is_some() {
+            self.tell_connected(slot);
+        }
+        if !self.effects.subscription_changes.is_empty() {
+            self.tell_subscriptions(slot);
+        }
+        if is_found {
+            // From now on the server API reaches it by its user.
+            self.users.insert(slot, &mut self.connections);
         }
         if let Some((minute_stats, audience)) = self.minute_stats() {
             minute_stats.note_leavers(audience.hub, audience.connections);
@@ -513,7 +522,8 @@ impl Shard {
             wire.frame(farewell.bytes(), &mut frame);
         }
         self.note_own(slot, frame.into());
-        self.leave(slot);
+        let cause = if why == Disconnect::SHUTDOWN { EndCause::Restart } else { EndCause::Server };
+        self.leave(slot, &why.reason, cause);
         if wire.is_websocket() { self.book(slot) } else { self.end(slot) }
     }
 
@@ -527,8 +537,11 @@ impl Shard {
         self.book(slot);
     }
 
-    /// Ends the session and its subscriptions.
-    fn leave(&mut self, slot: u32) {
+    /// Ends the session and its subscriptions. `reason`: what the client is told; empty = nothing.
+    fn leave(&mut self, slot: u32, reason: &str, cause: EndCause) {
+        if self.node.events.is_some() {
+            self.tell_disconnected(slot, reason, cause);
+        }
         self.users.remove(slot, &mut self.connections);
         let Some((connection, mut context)) = self.context(slot) else { return };
         let subscriptions = connection.session.subscription_count();
@@ -538,6 +551,9 @@ impl Shard {
             minute_stats.note_leavers(audience.hub, audience.connections);
         }
         self.metrics.subscriptions.subtract(subscriptions as u64);
+        if !self.effects.subscription_changes.is_empty() {
+            self.tell_subscriptions(slot);
+        }
         self.send_requests(slot);
         self.send_hook_calls(slot);
     }
@@ -547,7 +563,7 @@ impl Shard {
         if self.connections.get(slot).is_none() {
             return;
         }
-        self.leave(slot);
+        self.leave(slot, "", EndCause::Client);
         self.settle_session(slot);
         if !self.address_slots.is_empty() {
             self.address_slots.remove(&slot);
@@ -557,6 +573,9 @@ impl Shard {
         }
         if !self.forwarded.is_empty() {
             self.forwarded.remove(&slot);
+        }
+        if !self.connecting.is_empty() {
+            self.connecting.remove(&slot);
         }
         if let Some(mut connection) = self.connections.remove(slot) {
             if let Some(stats) = self.node.stats() {

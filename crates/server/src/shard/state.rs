@@ -15,6 +15,7 @@ use touchline_protocol::stream::ChannelName;
 use touchline_registry::HashSeed;
 
 use super::acceptor::{Acceptor, BoundListener};
+use super::client_facts::ConnectingFacts;
 use super::connections::Connections;
 use super::minute_stats::{Audience, MinuteStats};
 use super::outbox::Outbox;
@@ -27,6 +28,7 @@ use crate::net::admission::AddressSlot;
 use crate::net::forwarded::ForwardedHeaders;
 use crate::node::Node;
 use crate::runtime::clock::TENTH_US;
+use crate::runtime::event_mailbox::EventMailbox;
 use crate::runtime::mailbox::Message;
 use crate::runtime::metrics::ShardMetrics;
 use crate::runtime::random::{self, ClientIdRandom};
@@ -64,6 +66,8 @@ pub(crate) struct Shard {
     /// The addresses of clients that the socket of their connection does not tell, by slot: proxies have told them, or
     /// the connection is a stream of HTTP/2.
     pub(super) told_addresses: HashMap<u32, IpAddr>,
+    /// What is known of connections whose client has not connected yet, by slot, where that is told.
+    pub(super) connecting: HashMap<u32, ConnectingFacts>,
     /// The header fields of each connection that hooks pass on, by slot, where some hook does.
     pub(super) forwarded: HashMap<u32, ForwardedHeaders>,
     pub(super) hub: Hub,
@@ -139,6 +143,8 @@ fn no_channels(node: &Node, seed: u64, hash_seed: HashSeed) -> Channels {
     let channels = Channels::new(namespaces, node.shards.len(), seed, hash_seed).limited(limit);
     let channels = if node.store().is_some() { channels.with_store() } else { channels };
     let channels = if node.stats().is_some() { channels.counting_audiences() } else { channels };
+    let wants = EventMailbox::kinds_of(node.events.as_ref());
+    let channels = if wants.has_channel_state() { channels.noting_held() } else { channels };
     if node.cluster.is_some() { channels.in_cluster() } else { channels }
 }
 
@@ -178,11 +184,12 @@ impl Shard {
             acceptor: Acceptor::new(listeners, &registry)?,
             registry,
             connections: Connections::default(),
-            users: Users::new(Arc::clone(&node.users)),
+            users: Users::new(Arc::clone(&node.users), EventMailbox::kinds_of(node.events.as_ref()).has_user_state()),
             unauthenticated: Unauthenticated::default(),
             unauthenticated_max,
             address_slots: HashMap::new(),
             told_addresses: HashMap::new(),
+            connecting: HashMap::new(),
             forwarded: HashMap::new(),
             hub,
             channels: no_channels(&node, seed, hash_seed),
@@ -225,6 +232,7 @@ impl Shard {
             self.settle_session(slot);
             self.address_slots.remove(&slot);
             self.told_addresses.remove(&slot);
+            self.connecting.remove(&slot);
             self.forwarded.remove(&slot);
             self.connections.forget(slot);
         }

@@ -275,6 +275,7 @@ impl Shard {
         }
         self.due = due;
         self.drop_overdue();
+        self.tell_held();
         self.channels.expire(self.now_ms);
         self.run_backend_commands();
         self.metrics.channels.set(self.channels.len() as u64);

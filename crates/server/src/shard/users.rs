@@ -4,6 +4,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
+use touchline_engine::events::{HeldChanges, StateKey};
 
 use super::connections::{Connections, NONE};
 use crate::runtime::connected_users::ConnectedUsers;
@@ -15,17 +16,21 @@ pub(super) struct Users {
     first: HashTable<u32>,
     /// Counts the users of all shards.
     connected_users: Arc<ConnectedUsers>,
+    /// Users that have got their first connection here or lost their last; None = they are not noted.
+    held: Option<HeldChanges>,
 }
 
 impl Users {
     /// An empty table.
-    pub(super) fn new(connected_users: Arc<ConnectedUsers>) -> Self {
-        Users { hasher: DefaultHashBuilder::default(), first: HashTable::new(), connected_users }
+    /// `notes_held`: [`Users::held_changes`] tells who comes and goes.
+    pub(super) fn new(connected_users: Arc<ConnectedUsers>, notes_held: bool) -> Self {
+        let held = notes_held.then(HeldChanges::default);
+        Users { hasher: DefaultHashBuilder::default(), first: HashTable::new(), connected_users, held }
     }
 
     /// Lists a connection under its session's user.
     pub(super) fn insert(&mut self, slot: u32, connections: &mut Connections) {
-        let Users { hasher, first, connected_users } = self;
+        let Users { hasher, first, connected_users, held } = self;
         let Some(user) = connections.get(slot).map(|c| c.session.user()) else { return };
         let hash = hasher.hash_one(user);
         let is_same = |&other: &u32| connections.get(other).is_some_and(|c| c.session.user() == user);
@@ -33,6 +38,9 @@ impl Users {
             Some(head) => std::mem::replace(head, slot),
             None => {
                 connected_users.enter(user);
+                if let Some(held) = held {
+                    held.note(StateKey::User(user.into()), true);
+                }
                 first.insert_unique(hash, slot, |&s| {
                     connections.get(s).map_or(0, |c| hasher.hash_one(c.session.user()))
                 });
@@ -66,7 +74,11 @@ impl Users {
             if next == NONE {
                 entry.remove();
                 if let Some(connection) = connections.get(slot) {
-                    self.connected_users.leave(connection.session.user());
+                    let user = connection.session.user();
+                    self.connected_users.leave(user);
+                    if let Some(held) = &mut self.held {
+                        held.note(StateKey::User(user.into()), false);
+                    }
                 }
             } else {
                 *entry.get_mut() = next;
@@ -78,6 +90,11 @@ impl Users {
     pub(super) fn first_of(&self, user: &str, connections: &Connections) -> u32 {
         let is_it = |&head: &u32| connections.get(head).is_some_and(|c| c.session.user() == user);
         self.first.find(self.hasher.hash_one(user), is_it).copied().unwrap_or(NONE)
+    }
+
+    /// Users that have got their first connection here or lost their last; None = they are not noted.
+    pub(super) fn held_changes(&mut self) -> Option<&mut HeldChanges> {
+        self.held.as_mut()
     }
 
     /// The slots of the user's connections.

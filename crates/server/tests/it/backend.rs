@@ -15,6 +15,8 @@ pub(crate) struct Question {
     /// Names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Value,
+    /// The bytes of the body.
+    pub(crate) text: String,
 }
 
 impl Question {
@@ -133,8 +135,9 @@ fn read(input: &mut BufReader<TcpStream>) -> Option<Question> {
     let length = headers.iter().find(|(name, _)| name == "content-length");
     let mut body = vec![0; length.map_or(Ok(0), |(_, length)| length.parse()).ok()?];
     input.read_exact(&mut body).ok()?;
+    let text = String::from_utf8(body.clone()).expect("the body is text");
     let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).expect("the body is JSON") };
-    Some(Question { path, headers, body })
+    Some(Question { path, headers, body, text })
 }
 
 fn write(out: &mut TcpStream, answer: Answer) -> bool {

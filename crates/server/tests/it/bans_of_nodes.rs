@@ -275,7 +275,7 @@ fn a_cluster_without_jetstream_has_no_bans_and_serves() {
     connected(&server, json!({"sub": "ann"}));
 }
 
-fn port_of(postgres: &Postgres) -> u16 {
+pub(crate) fn port_of(postgres: &Postgres) -> u16 {
     let url = postgres.url();
     url.rsplit_once(':').and_then(|(_, rest)| rest.split('/').next()?.parse().ok()).expect("the URL has a port")
 }

@@ -11,8 +11,10 @@ mod bans_of_nodes;
 mod commands;
 mod connected;
 mod drain;
+mod durable_events;
 mod edge;
 mod embedding;
+mod events;
 mod exclusion;
 mod generated;
 #[cfg(feature = "grpc")]

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use tokio_postgres::{Client, Error};
 
 use super::failure::PostgresError;
-use crate::inbox::InboxMessage;
+use crate::inbox::{ExpiredMessage, InboxMessage};
 use crate::rows::readable;
 
 /// Writes a message, and notifies other nodes; none = the inbox is full. `expires_ms` is by the clock of this node, of
@@ -30,11 +30,18 @@ pub(super) async fn discard(client: &Client, ids: &[u64]) -> Result<(), Error> {
     client.execute("DELETE FROM touchline.inbox_message WHERE id = ANY($1)", &[&ids]).await.map(drop)
 }
 
-/// Deletes expired messages, at most `limit`; returns how many.
-pub(super) async fn expire(client: &Client, limit: u64) -> Result<u64, Error> {
+/// Deletes expired messages, at most `limit`, and returns them.
+pub(super) async fn expire(client: &Client, limit: u64) -> Result<Vec<ExpiredMessage>, Error> {
     let delete = "DELETE FROM touchline.inbox_message WHERE id IN (SELECT id FROM touchline.inbox_message \
-         WHERE expires_ms <= touchline.now_ms() LIMIT $1 FOR UPDATE SKIP LOCKED)";
-    client.execute(delete, &[&(limit as i64)]).await
+         WHERE expires_ms <= touchline.now_ms() LIMIT $1 FOR UPDATE SKIP LOCKED) RETURNING id, scope, name, expires_ms";
+    let rows = client.query(delete, &[&(limit as i64)]).await?;
+    let expired = rows.iter().map(|row| ExpiredMessage {
+        id: row.get::<_, i64>(0) as u64,
+        scope: row.get::<_, String>(1).into(),
+        name: row.get::<_, String>(2).into(),
+        expires_ms: row.get::<_, i64>(3) as u64,
+    });
+    Ok(expired.collect())
 }
 
 /// Messages to a name after an id, oldest first.

@@ -366,7 +366,11 @@ impl PostgresWriter {
         let has_more: bool = client.query_one("SELECT touchline.trim()", &[]).await?.get(0);
         let expired = inbox::expire(client, TRIM_STEP_ROWS).await?;
         let facts = facts::expire(client, TRIM_STEP_ROWS).await?;
-        self.metrics.inbox_messages_expired.fetch_add(expired, Relaxed);
-        Ok(has_more || expired == TRIM_STEP_ROWS || facts == TRIM_STEP_ROWS)
+        let count = expired.len() as u64;
+        self.metrics.inbox_messages_expired.fetch_add(count, Relaxed);
+        if count > 0 {
+            (self.events)(StoreEvent::MessagesExpired(expired));
+        }
+        Ok(has_more || count == TRIM_STEP_ROWS || facts == TRIM_STEP_ROWS)
     }
 }

@@ -5,7 +5,7 @@ use rusqlite::{Connection, params};
 
 use super::failure::unreadable;
 use super::parameters::json;
-use crate::inbox::InboxMessage;
+use crate::inbox::{ExpiredMessage, InboxMessage};
 use crate::rows::readable;
 
 /// Writes a message and returns its id; none = the inbox is full.
@@ -28,10 +28,16 @@ pub(super) fn discard(connection: &Connection, ids: &[u64]) -> rusqlite::Result<
     connection.prepare_cached(delete)?.execute([json(ids)]).map(drop)
 }
 
-/// Deletes expired messages, at most `limit`; returns how many.
-pub(super) fn expire(connection: &Connection, now_ms: u64, limit: u64) -> rusqlite::Result<u64> {
-    let delete = "DELETE FROM inbox_message WHERE id IN (SELECT id FROM inbox_message WHERE expires_ms <= ?1 LIMIT ?2)";
-    Ok(connection.prepare_cached(delete)?.execute(params![now_ms, limit])? as u64)
+/// Deletes expired messages, at most `limit`, and returns them.
+pub(super) fn expire(connection: &Connection, now_ms: u64, limit: u64) -> rusqlite::Result<Vec<ExpiredMessage>> {
+    let delete = "DELETE FROM inbox_message WHERE id IN (SELECT id FROM inbox_message WHERE expires_ms <= ?1 LIMIT ?2) \
+         RETURNING id, scope, name, expires_ms";
+    let mut delete = connection.prepare_cached(delete)?;
+    let rows = delete.query_map(params![now_ms, limit], |row| {
+        let (scope, name): (String, String) = (row.get(1)?, row.get(2)?);
+        Ok(ExpiredMessage { id: row.get(0)?, scope: scope.into(), name: name.into(), expires_ms: row.get(3)? })
+    })?;
+    rows.collect()
 }
 
 /// Messages to a name after an id, oldest first.

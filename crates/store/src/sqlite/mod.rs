@@ -8,6 +8,8 @@ pub(crate) mod facts;
 pub(crate) mod failure;
 pub(crate) mod files;
 mod inbox;
+pub(crate) mod ledger;
+mod ledger_lanes;
 mod log;
 mod parameters;
 pub(crate) mod queue;

@@ -16,7 +16,7 @@ use super::failure::{note_damage, refusal_of, unreadable};
 use super::{directory, facts, inbox, reader};
 use crate::batch::{Committed, WriteRequest, WriteResult};
 use crate::clock::now_ms;
-use crate::events::EventSink;
+use crate::events::{EventSink, StoreEvent};
 use crate::metrics::StoreMetrics;
 use crate::panics::caught;
 use crate::runs::KnownRuns;
@@ -285,8 +285,12 @@ impl SqliteWriter {
             transaction.execute("UPDATE touchline_migration SET title = title WHERE version = 1", [])?;
         }
         transaction.commit()?;
-        self.metrics.inbox_messages_expired.fetch_add(expired, Relaxed);
-        Ok(has_more || expired == TRIM_STEP_ROWS || facts == TRIM_STEP_ROWS)
+        let count = expired.len() as u64;
+        self.metrics.inbox_messages_expired.fetch_add(count, Relaxed);
+        if count > 0 {
+            (self.events)(StoreEvent::MessagesExpired(expired));
+        }
+        Ok(has_more || count == TRIM_STEP_ROWS || facts == TRIM_STEP_ROWS)
     }
 
     /// Empties the log if it has become too long; publishers wait for it.

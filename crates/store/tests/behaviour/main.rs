@@ -5,6 +5,7 @@ mod directory;
 mod facts;
 mod history;
 mod inbox;
+mod ledger;
 mod nodes;
 mod opening;
 #[path = "../../../lab/src/postgres.rs"]

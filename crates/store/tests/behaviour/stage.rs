@@ -189,9 +189,14 @@ pub(crate) fn on_postgres(name: &str, test: impl Fn(&str, &crate::postgres::Post
 
 /// Runs a test with the address of each database.
 pub(crate) fn on_each(name: &str, test: impl Fn(&str)) {
+    on_each_with(name, "", test);
+}
+
+/// The same, with options of the PostgreSQL server.
+pub(crate) fn on_each_with(name: &str, options: &str, test: impl Fn(&str)) {
     let scratch = Scratch(std::env::temp_dir().join(format!("touchline-store-{name}-{}", std::process::id())));
     test(&format!("sqlite:{}", scratch.0.join("sqlite/primary.db").display()));
-    let postgres = crate::postgres::Postgres::start(&scratch.0);
+    let postgres = crate::postgres::Postgres::start_with(&scratch.0, &[], options);
     test(&postgres.url());
     assert_ne!(
         postgres.sql("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'touchline%'"),

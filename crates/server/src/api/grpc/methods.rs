@@ -98,6 +98,10 @@ methods! {
     "StatsAudience" StatsAudienceRequest StatsAudienceResponse "stats_audience";
     "StatsTop" StatsTopRequest StatsTopResponse "stats_top";
     "StatsEvents" StatsEventsRequest StatsEventsResponse "stats_events";
+    "EventsDead" EventsDeadRequest EventsDeadResponse "events_dead";
+    "EventsDeadRetry" EventsDeadChoice EventsDeadCountResponse "events_dead_retry";
+    "EventsDeadDrop" EventsDeadChoice EventsDeadCountResponse "events_dead_drop";
+    "EventsResume" EventsResumeRequest EventsResumeResponse "events_resume";
 }
 
 #[cfg(test)]

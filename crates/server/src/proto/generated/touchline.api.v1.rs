@@ -863,3 +863,95 @@ pub struct StatsEventsResponse {
     #[prost(message, optional, tag = "2")]
     pub result: ::core::option::Option<StatsEventsResult>,
 }
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EventsDeadRequest {
+    #[prost(string, tag = "1")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub endpoint: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub limit: u32,
+    #[prost(uint64, tag = "3")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub cursor: u64,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeadLetter {
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    #[prost(string, tag = "2")]
+    pub endpoint: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub made_at: u64,
+    #[prost(uint64, tag = "4")]
+    pub died_at: u64,
+    #[prost(uint32, tag = "5")]
+    pub tries: u32,
+    #[prost(string, tag = "6")]
+    pub error: ::prost::alloc::string::String,
+    /// JSON.
+    #[prost(bytes = "bytes", tag = "7")]
+    #[serde(deserialize_with = "crate::proto::json::read")]
+    pub event: ::prost::bytes::Bytes,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct EventsDeadResult {
+    #[prost(message, repeated, tag = "1")]
+    pub letters: ::prost::alloc::vec::Vec<DeadLetter>,
+    #[prost(uint64, tag = "2")]
+    pub cursor: u64,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct EventsDeadResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<EventsDeadResult>,
+}
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EventsDeadChoice {
+    #[prost(uint64, repeated, tag = "1")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub ids: ::prost::alloc::vec::Vec<u64>,
+    #[prost(string, tag = "2")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub endpoint: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EventsDeadCountResult {
+    #[prost(uint64, tag = "1")]
+    pub count: u64,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EventsDeadCountResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<EventsDeadCountResult>,
+}
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EventsResumeRequest {
+    #[prost(string, tag = "1")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub endpoint: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EventsResumeResult {
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EventsResumeResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<EventsResumeResult>,
+}

@@ -1,0 +1,72 @@
+//! Messages to others than nodes: events, under a subject of the operator's.
+
+use async_nats::connection::State;
+use async_nats::header::NATS_MESSAGE_ID;
+use async_nats::jetstream::context::GetStreamByNameErrorKind;
+use async_nats::jetstream::{self, Context};
+use async_nats::{Client, HeaderMap};
+use bytes::Bytes;
+use futures_util::future::join_all;
+
+/// Takes whether messages to others than nodes have arrived.
+pub type OnMessagesTold = Box<dyn FnOnce(bool) + Send>;
+
+/// A message to others than nodes.
+#[derive(Debug, Clone)]
+pub struct OutsideMessage {
+    /// Its id: a stream keeps one of several messages with the same.
+    pub id: String,
+    /// The media type of the payload.
+    pub content_type: &'static str,
+    /// The payload.
+    pub payload: Bytes,
+}
+
+impl OutsideMessage {
+    fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert("Content-Type", self.content_type);
+        headers.insert(NATS_MESSAGE_ID, self.id.as_str());
+        headers
+    }
+}
+
+/// Messages under one subject.
+pub(crate) struct OutsideBatch {
+    pub(crate) subject: Box<str>,
+    pub(crate) messages: Vec<OutsideMessage>,
+    pub(crate) done: OnMessagesTold,
+}
+
+/// Sends messages in their order, and reports whether they have arrived.
+pub(crate) async fn tell(client: Client, batch: OutsideBatch) {
+    let OutsideBatch { subject, messages, done } = batch;
+    let streams = jetstream::new(client.clone());
+    done(match streams.stream_by_subject(&*subject).await {
+        Ok(_) => store(&streams, &subject, messages).await,
+        Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => pass(&client, &subject, messages).await,
+        // Without JetStream nobody answers.
+        Err(_) if !client.server_info().jetstream => pass(&client, &subject, messages).await,
+        Err(_) => false,
+    });
+}
+
+async fn store(streams: &Context, subject: &str, messages: Vec<OutsideMessage>) -> bool {
+    let mut acknowledgements = Vec::with_capacity(messages.len());
+    for message in messages {
+        match streams.publish_with_headers(subject.to_owned(), message.headers(), message.payload).await {
+            Ok(acknowledgement) => acknowledgements.push(acknowledgement.into_future()),
+            Err(_) => return false,
+        }
+    }
+    join_all(acknowledgements).await.iter().all(Result::is_ok)
+}
+
+async fn pass(client: &Client, subject: &str, messages: Vec<OutsideMessage>) -> bool {
+    for message in messages {
+        if client.publish_with_headers(subject.to_owned(), message.headers(), message.payload).await.is_err() {
+            return false;
+        }
+    }
+    client.flush().await.is_ok() && client.connection_state() == State::Connected
+}

@@ -1,0 +1,194 @@
+//! Lifecycle events: each backend can be told what its settings say, and at most one delay rules a key.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use touchline_engine::events::EventKind;
+
+use super::hook_headers::is_of_connection;
+use super::names::is_field_name;
+use crate::finding::Finding;
+use crate::item_path::{is_key_name, item_path};
+use crate::keys::EVENTS;
+use crate::settings::{EventsSettings, NamedEvents, Settings};
+
+/// Backends that are told what happens.
+const ENDPOINTS_MAX: usize = 16;
+/// Longest time that an endpoint may take to answer, so that its lane moves.
+const TIMEOUT_MAX: Duration = Duration::from_secs(60);
+/// Longest wait for a batch.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+/// Bytes of a key, as Standard Webhooks asks for.
+const KEY_SIZES: std::ops::RangeInclusive<usize> = 24..=64;
+/// What stands before the base64 of a key.
+const SECRET_PREFIX: &str = "whsec_";
+/// Fields that every request has, and that would not be what they say.
+const OF_SIGNATURE: [&str; 3] = ["webhook-id", "webhook-timestamp", "webhook-signature"];
+
+/// Checks the backends that are told what happens.
+pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
+    findings.extend(event_faults(settings).into_iter().map(|fault| Finding::error(fault, None)));
+    for (index, events) in settings.events.iter().enumerate() {
+        let options = &events.options;
+        if options.nats_subject().is_none() && options.secret.is_empty() {
+            let path = item_path(EVENTS, index, &events.name);
+            let text = "missing, so the backend cannot tell who has sent a batch: \
+                        set it to whsec_ and base64 of 32 random bytes";
+            findings.push(Finding::warning(format!("{path}.secret: {text}"), None));
+        }
+    }
+}
+
+/// The key that a secret of Standard Webhooks stands for; `None` = it is none.
+pub fn signing_key(secret: &str) -> Option<Vec<u8>> {
+    let key = STANDARD.decode(secret.strip_prefix(SECRET_PREFIX)?).ok()?;
+    KEY_SIZES.contains(&key.len()).then_some(key)
+}
+
+/// Why the settings of events can't be used; no text shows a secret.
+pub fn event_faults(settings: &Settings) -> Vec<String> {
+    let mut faults = Vec::new();
+    if settings.events.len() > ENDPOINTS_MAX {
+        faults.push(format!("{EVENTS}: more than {ENDPOINTS_MAX}"));
+    }
+    let mut names = HashSet::new();
+    for (index, NamedEvents { name, options }) in settings.events.iter().enumerate() {
+        let path = item_path(EVENTS, index, name);
+        if !is_key_name(name) {
+            faults.push(format!("{path}.name: expected two or more of letters, digits and \"_\""));
+        }
+        if !names.insert(name) {
+            faults.push(format!("{path}.name: used twice"));
+        }
+        let mut checker = EventsChecker { path: &path, faults: &mut faults };
+        checker.endpoint(settings, options);
+        checker.types(settings, options);
+        checker.secrets(options);
+        checker.headers(options);
+        checker.bounds(options);
+        checker.durable(settings, options);
+    }
+    one_delay(&settings.events, &mut faults);
+    faults
+}
+
+/// What is told of a key has one count, so it is told at one time to all backends.
+fn one_delay(events: &[NamedEvents], faults: &mut Vec<String>) {
+    let is_of_state = |word: &String| {
+        EventKind::from_word(word).is_some_and(|kind| kind.is_of_channel_state() || kind.is_of_user_state())
+    };
+    let counted = |events: &&NamedEvents| events.options.types.iter().any(is_of_state);
+    let mut all = events.iter().filter(counted);
+    let Some(first) = all.next() else { return };
+    for other in all.filter(|other| other.options.delay != first.options.delay) {
+        faults.push(format!(
+            "{EVENTS}[{}].delay: is not that of {EVENTS}[{}]: occupied, vacated, user_online and user_offline are \
+             counted once for all backends, so they have one delay",
+            other.name, first.name
+        ));
+    }
+}
+
+struct EventsChecker<'a> {
+    path: &'a str,
+    faults: &'a mut Vec<String>,
+}
+
+impl EventsChecker<'_> {
+    fn fault(&mut self, key: &str, text: &str) {
+        self.faults.push(format!("{}.{key}: {text}", self.path));
+    }
+
+    fn endpoint(&mut self, settings: &Settings, options: &EventsSettings) {
+        if let Some(subject) = options.nats_subject() {
+            let is_token = |token: &str| {
+                !token.is_empty()
+                    && !token.contains(['*', '>'])
+                    && !token.contains(|c: char| c.is_whitespace() || c.is_control())
+            };
+            if !subject.split('.').all(is_token) || subject.starts_with('$') {
+                self.fault("endpoint", "expected nats: with a subject without * and >");
+            }
+            if !settings.cluster.is_on() {
+                self.fault("endpoint", "nats: needs [cluster], which has the addresses of the NATS servers");
+            }
+            return;
+        }
+        let rest = ["http://", "https://"].iter().find_map(|scheme| options.endpoint.strip_prefix(scheme));
+        if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with('/')) {
+            self.fault("endpoint", "expected http:// or https:// with a host, or nats: with a subject");
+        }
+    }
+
+    fn types(&mut self, settings: &Settings, options: &EventsSettings) {
+        if options.types.is_empty() {
+            self.fault("types", "missing, so nothing would be told");
+        }
+        let mut seen = HashSet::new();
+        for word in &options.types {
+            if EventKind::from_word(word).is_none() {
+                let known: Vec<&str> = EventKind::CONFIGURED.iter().filter_map(|kind| kind.word()).collect();
+                self.fault("types", &format!("{word:?} is none of {}", known.join(", ")));
+            } else if !seen.insert(word) {
+                self.fault("types", &format!("{word:?} is there twice"));
+            }
+        }
+        for name in options.namespaces.iter().filter(|name| !name.is_empty()) {
+            if !settings.channel.namespaces.iter().any(|namespace| namespace.name == *name) {
+                self.fault("namespaces", &format!("there is no namespace {name:?}"));
+            }
+        }
+    }
+
+    fn secrets(&mut self, options: &EventsSettings) {
+        let EventsSettings { secret, secret_previous, .. } = options;
+        for (key, secret) in [("secret", secret), ("secret_previous", secret_previous)] {
+            if !secret.is_empty() && signing_key(secret).is_none() {
+                self.fault(key, "expected whsec_ and the base64 of 24 to 64 bytes");
+            }
+        }
+        if secret.is_empty() && !secret_previous.is_empty() {
+            self.fault("secret_previous", "does nothing without secret");
+        }
+        if options.nats_subject().is_some() && !secret.is_empty() {
+            self.fault("secret", "messages of NATS are not signed: leave it out");
+        }
+    }
+
+    fn headers(&mut self, options: &EventsSettings) {
+        for name in options.headers.0.keys() {
+            let lower = name.to_ascii_lowercase();
+            if !is_field_name(name) {
+                self.fault("headers", &format!("{name:?} is not the name of a header field"));
+            } else if is_of_connection(name) || OF_SIGNATURE.contains(&lower.as_str()) {
+                self.fault("headers", &format!("{name:?} is a field that the node sets: leave it out"));
+            }
+        }
+        if options.nats_subject().is_some() && !options.headers.0.is_empty() {
+            self.fault("headers", "messages of NATS have none of these: leave it out");
+        }
+    }
+
+    fn bounds(&mut self, options: &EventsSettings) {
+        let second = Duration::from_secs(1);
+        for (key, value, least, most) in [
+            ("timeout", options.timeout, Duration::from_millis(1), TIMEOUT_MAX),
+            ("batch_wait", options.batch_wait, Duration::ZERO, WAIT_MAX),
+            ("max_age", options.max_age, second, Duration::from_hours(24 * 30)),
+            ("delay", options.delay, Duration::ZERO, Duration::from_hours(1)),
+        ] {
+            if !(least..=most).contains(&value) {
+                let show = touchline_engine::duration::show;
+                self.fault(key, &format!("expected {} to {}", show(least), show(most)));
+            }
+        }
+    }
+
+    fn durable(&mut self, settings: &Settings, options: &EventsSettings) {
+        if options.durable && settings.cluster.is_on() && !settings.store.primary.is_shared() {
+            self.fault("durable", "the nodes of a cluster share no SQLite file: set store.primary.url to PostgreSQL");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What follows the answer to a batch: it is done, it is sent again, it is cut, or its events are dead.
+
+use std::collections::VecDeque;
+
+use super::draft::WrittenEvent;
+
+/// The first wait before a batch is sent again, milliseconds; each further one is twice as long.
+const FIRST_WAIT_MS: u64 = 100;
+/// The longest wait before a batch is sent again, milliseconds.
+const WAIT_MAX_MS: u64 = 60_000;
+/// The longest wait that an endpoint can ask for, milliseconds.
+const ASKED_WAIT_MAX_MS: u64 = 3_600_000;
+/// How often a batch, or a single event, is sent that the endpoint refuses.
+const REFUSALS_MAX: u32 = 5;
+
+/// What an endpoint has answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndpointReply {
+    /// A status of HTTP. `retry_after_ms`: how long it asks to wait, milliseconds.
+    Status {
+        /// The status.
+        status: u16,
+        /// How long it asks to wait, milliseconds; `None` = it does not say.
+        retry_after_ms: Option<u64>,
+    },
+    /// Nothing: it could not be reached, or was too slow.
+    Nothing,
+}
+
+/// Why events are dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeadReason {
+    /// The endpoint refuses them, one by one.
+    Refused,
+    /// They are larger than the endpoint takes.
+    TooLarge,
+    /// They have become older than `max_age`.
+    TooOld,
+}
+
+impl DeadReason {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [DeadReason; 3] = [DeadReason::Refused, DeadReason::TooLarge, DeadReason::TooOld];
+
+    /// The name in logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DeadReason::Refused => "refused",
+            DeadReason::TooLarge => "too_large",
+            DeadReason::TooOld => "too_old",
+        }
+    }
+}
+
+/// What follows an answer.
+#[derive(Debug, PartialEq)]
+pub enum Follow {
+    /// These events have arrived: the next piece follows, if there is one.
+    Done(Vec<WrittenEvent>),
+    /// The same batch is sent again at this time, Unix milliseconds.
+    Again(u64),
+    /// The batch was cut: the next piece is sent at once, as a batch of its own.
+    Cut,
+    /// These events are dead; the next piece follows, if there is one.
+    Dead(Vec<WrittenEvent>, DeadReason),
+    /// The endpoint wants no more events until an operator says otherwise.
+    Off,
+}
+
+/// How many events the batches of a lane have: fewer after an endpoint was overloaded, more again with each success.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchPace {
+    most: usize,
+    now: usize,
+}
+
+impl BatchPace {
+    /// Whole batches.
+    pub fn new(batch_max: usize) -> Self {
+        BatchPace { most: batch_max.max(1), now: batch_max.max(1) }
+    }
+
+    /// Events that the next batch may have.
+    pub fn batch_max(&self) -> usize {
+        self.now
+    }
+
+    fn halve(&mut self) {
+        self.now = (self.now / 2).max(1);
+    }
+
+    fn recover(&mut self) {
+        self.now = (self.now * 2).min(self.most);
+    }
+}
+
+/// A part of a batch that is sent by itself.
+#[derive(Debug)]
+struct BatchPiece {
+    events: Vec<WrittenEvent>,
+    /// How often it was sent.
+    tries: u32,
+    /// How often the endpoint has refused it.
+    refusals: u32,
+}
+
+impl BatchPiece {
+    fn of(events: Vec<WrittenEvent>) -> Self {
+        BatchPiece { events, tries: 0, refusals: 0 }
+    }
+}
+
+/// A batch on its way, and the pieces that it was cut into. They are sent one after the other, in their order.
+#[derive(Debug)]
+pub struct BatchDelivery {
+    pieces: VecDeque<BatchPiece>,
+    /// Changes whenever the events change that are sent: then they are a new batch.
+    number: u64,
+}
+
+impl BatchDelivery {
+    /// A batch that is to be sent.
+    pub fn new(events: Vec<WrittenEvent>) -> Self {
+        BatchDelivery {
+            pieces: Some(BatchPiece::of(events)).filter(|piece| !piece.events.is_empty()).into_iter().collect(),
+            number: 0,
+        }
+    }
+
+    /// The events that are sent now, and the number of the batch that they are; `None` = all is done.
+    pub fn current(&self) -> Option<(&[WrittenEvent], u64)> {
+        self.pieces.front().map(|piece| (piece.events.as_slice(), self.number))
+    }
+
+    /// How often the current events were sent.
+    pub fn tries(&self) -> u32 {
+        self.pieces.front().map_or(0, |piece| piece.tries)
+    }
+
+    /// Takes the events that came to be at this time or before, Unix milliseconds. The rest is a new batch.
+    pub fn expire(&mut self, until_ms: u64) -> Vec<WrittenEvent> {
+        let mut gone = Vec::new();
+        for piece in &mut self.pieces {
+            gone.extend(piece.events.extract_if(.., |event| event.time_ms <= until_ms));
+        }
+        self.pieces.retain(|piece| !piece.events.is_empty());
+        self.number += u64::from(!gone.is_empty());
+        gone
+    }
+
+    /// Decides what follows the answer to the current events. `random`: any number; it spreads the waits.
+    pub fn answered(&mut self, reply: EndpointReply, pace: &mut BatchPace, now_ms: u64, random: u64) -> Follow {
+        let Some(piece) = self.pieces.front_mut() else { return Follow::Done(Vec::new()) };
+        piece.tries += 1;
+        let tries = piece.tries;
+        let again = |asked_ms: Option<u64>| {
+            let wait = FIRST_WAIT_MS.saturating_mul(1 << (tries - 1).min(20)).min(WAIT_MAX_MS);
+            // Half of it, and a random part of the other half.
+            let spread = wait / 2 + random % (wait / 2 + 1);
+            let asked = asked_ms.unwrap_or_default().min(ASKED_WAIT_MAX_MS);
+            Follow::Again(now_ms.saturating_add(spread.max(asked)))
+        };
+        match reply {
+            EndpointReply::Nothing => again(None),
+            EndpointReply::Status { status: 200..=299, .. } => {
+                pace.recover();
+                Follow::Done(self.take_current())
+            }
+            EndpointReply::Status { status: 410, .. } => Follow::Off,
+            EndpointReply::Status { status: 413, .. } => {
+                pace.halve();
+                self.cut_or_die(DeadReason::TooLarge)
+            }
+            EndpointReply::Status { status, retry_after_ms } => {
+                if matches!(status, 429 | 503) || retry_after_ms.is_some() {
+                    pace.halve();
+                    again(retry_after_ms)
+                } else if !matches!(status, 400..=499) || matches!(status, 408 | 425) {
+                    again(None)
+                } else {
+                    piece.refusals += 1;
+                    if piece.refusals < REFUSALS_MAX { again(None) } else { self.cut_or_die(DeadReason::Refused) }
+                }
+            }
+        }
+    }
+
+    fn take_current(&mut self) -> Vec<WrittenEvent> {
+        self.number += 1;
+        self.pieces.pop_front().map(|piece| piece.events).unwrap_or_default()
+    }
+
+    /// Cuts the current events in halves; a single one is dead.
+    fn cut_or_die(&mut self, why: DeadReason) -> Follow {
+        let mut first = self.take_current();
+        if first.len() < 2 {
+            return Follow::Dead(first, why);
+        }
+        let second = first.split_off(first.len() / 2);
+        // The whole was refused often enough: parts of it are tried once, until they are single events.
+        for half in [second, first] {
+            let refusals = if half.len() > 1 && why == DeadReason::Refused { REFUSALS_MAX - 1 } else { 0 };
+            self.pieces.push_front(BatchPiece { events: half, tries: 0, refusals });
+        }
+        Follow::Cut
+    }
+}

@@ -1,0 +1,256 @@
+//! An event, from its parts to the bytes that every receiver gets: one CloudEvent as JSON.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use touchline_protocol::encode::{self, ObjectWriter};
+
+use super::kind::EventKind;
+use super::timestamp::rfc3339;
+
+/// Bytes of one event.
+pub const EVENT_SIZE_MAX: usize = 16 * 1_024;
+
+/// A value of the data of an event.
+#[derive(Debug, Clone, PartialEq)]
+pub enum EventValue {
+    /// Text; empty is left out.
+    Text(Box<str>),
+    /// A number; it is written also if it is zero.
+    Number(u64),
+    /// A time, Unix milliseconds.
+    Time(u64),
+    /// JSON.
+    Json(Bytes),
+    /// JSON that an event which is too large goes without.
+    Optional(Bytes),
+}
+
+/// An event before it is written.
+#[derive(Debug, Clone)]
+pub struct EventDraft {
+    /// What it tells.
+    pub kind: EventKind,
+    /// Its id, unique among those of its source; a repetition has the same.
+    pub id: String,
+    /// What it is about: a user, a channel, a name.
+    pub subject: String,
+    /// The key by which it is ordered.
+    pub key: String,
+    /// When it came to be, Unix milliseconds.
+    pub time_ms: u64,
+    /// The number of the change among those of its key; `None` = its key is not counted.
+    pub generation: Option<u64>,
+    /// Whose event it is.
+    pub origin: EventOrigin,
+    /// Its data.
+    pub fields: Vec<(&'static str, EventValue)>,
+}
+
+/// Whose event it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EventOrigin {
+    /// That of the cluster: whichever node tells it.
+    Cluster,
+    /// This node's.
+    Node,
+    /// That of another node, which cannot tell it any more; its id.
+    Elsewhere(Arc<str>),
+}
+
+/// Where events come from, as CloudEvents name it.
+#[derive(Debug, Clone)]
+pub struct EventSources {
+    /// Of what all nodes count together.
+    pub cluster: Arc<str>,
+    /// Of what happens on this node, in this life of it.
+    pub node: Arc<str>,
+}
+
+impl EventSources {
+    /// The sources of a node. `node`: its id, which it has in this life alone.
+    pub fn new(cluster: &str, node: &str) -> Self {
+        let cluster: Arc<str> = format!("/touchline/{}", encoded(cluster)).into();
+        EventSources { node: of_node(&cluster, node), cluster }
+    }
+
+    fn of(&self, origin: &EventOrigin) -> Arc<str> {
+        match origin {
+            EventOrigin::Cluster => Arc::clone(&self.cluster),
+            EventOrigin::Node => Arc::clone(&self.node),
+            EventOrigin::Elsewhere(node) => of_node(&self.cluster, node),
+        }
+    }
+}
+
+/// The source of what happens on a node. Ids of nodes are new with each start, so each has one incarnation.
+fn of_node(cluster: &str, node: &str) -> Arc<str> {
+    format!("{cluster}/{}/1", encoded(node)).into()
+}
+
+/// A text as a segment of a path (RFC 3986): `source` is a reference of a URI.
+fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// An event as it is sent. The bytes never change, in whatever batch and however often it is sent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WrittenEvent {
+    /// What it tells.
+    pub kind: EventKind,
+    /// Its source.
+    pub source: Arc<str>,
+    /// Its id.
+    pub id: Box<str>,
+    /// The key by which it is ordered.
+    pub key: Box<str>,
+    /// When it came to be, Unix milliseconds.
+    pub time_ms: u64,
+    /// The event, a JSON object of at most [`EVENT_SIZE_MAX`] bytes.
+    pub body: Bytes,
+}
+
+impl WrittenEvent {
+    /// Bytes that it makes the node hold.
+    pub fn size(&self) -> usize {
+        self.body.len() + self.id.len() + self.key.len() + size_of::<WrittenEvent>()
+    }
+
+    /// The lane of its key, of so many.
+    pub fn lane(&self, lanes: usize) -> usize {
+        lane_of(&self.key, lanes)
+    }
+}
+
+/// The lane of a key, of so many: the same on all nodes and in all versions, because lanes are kept in databases.
+pub fn lane_of(key: &str, lanes: usize) -> usize {
+    // FNV-1a (Fowler, Noll, Vo).
+    let hash = key
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    // The low bits of this hash are worse than the high ones.
+    ((hash ^ hash >> 32) % lanes.max(1) as u64) as usize
+}
+
+impl EventDraft {
+    /// Writes the event. One that is too large goes without its optional data; `None` = it is too large even so.
+    pub fn write(&self, sources: &EventSources) -> Option<WrittenEvent> {
+        let source = sources.of(&self.origin);
+        let whole = self.json(&source, true);
+        let body = if whole.len() <= EVENT_SIZE_MAX { whole } else { self.json(&source, false) };
+        (body.len() <= EVENT_SIZE_MAX).then(|| WrittenEvent {
+            kind: self.kind,
+            source,
+            id: self.id.as_str().into(),
+            key: self.key.as_str().into(),
+            time_ms: self.time_ms,
+            body: body.into(),
+        })
+    }
+
+    fn json(&self, source: &str, is_whole: bool) -> Vec<u8> {
+        let mut out = Vec::with_capacity(512);
+        let mut event = ObjectWriter::open(&mut out);
+        event.text("specversion", "1.0").text("id", &self.id).text("source", source);
+        event.text("type", self.kind.cloud_type()).text("subject", &self.subject);
+        event.text("time", &rfc3339(self.time_ms)).text("partitionkey", &self.key);
+        if let Some(generation) = self.generation {
+            event.text("generation", &generation.to_string());
+        }
+        let mut data = ObjectWriter::open(event.key("data"));
+        let mut is_truncated = false;
+        for (name, value) in &self.fields {
+            match value {
+                EventValue::Text(text) => drop(data.text(name, text)),
+                EventValue::Number(number) => encode::number(data.key(name), *number),
+                EventValue::Time(unix_ms) => drop(data.text(name, &rfc3339(*unix_ms))),
+                EventValue::Json(json) => drop(data.raw(name, Some(json))),
+                EventValue::Optional(json) if is_whole => drop(data.raw(name, Some(json))),
+                EventValue::Optional(_) => is_truncated = true,
+            }
+        }
+        data.flag("truncated", is_truncated);
+        data.close();
+        event.close();
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn draft(meta: usize) -> EventDraft {
+        EventDraft {
+            kind: EventKind::UserOnline,
+            id: "user:42:7".into(),
+            subject: "42".into(),
+            key: "user:42".into(),
+            time_ms: 1_795_359_600_123,
+            generation: Some(7),
+            origin: EventOrigin::Cluster,
+            fields: vec![
+                ("user", EventValue::Text("42".into())),
+                ("reason", EventValue::Text("normal".into())),
+                ("meta", EventValue::Optional(format!("\"{}\"", "m".repeat(meta)).into())),
+            ],
+        }
+    }
+
+    #[test]
+    fn an_event_is_what_the_format_says() {
+        let sources = EventSources::new("prod", "n");
+        let mut plain = draft(0);
+        plain.fields.pop();
+        let written = plain.write(&sources).expect("it is small");
+        // The first event of the batch by which the signature is checked.
+        let expected = concat!(
+            r#"{"specversion":"1.0","id":"user:42:7","source":"/touchline/prod","#,
+            r#""type":"io.touchline.user.online","subject":"42","time":"2026-11-22T15:00:00.123Z","#,
+            r#""partitionkey":"user:42","generation":"7","data":{"user":"42","reason":"normal"}}"#
+        );
+        assert_eq!(written.body, expected);
+    }
+
+    #[test]
+    fn what_is_too_large_goes_without_its_meta_first() {
+        let sources = EventSources::new("a b/c", "n");
+        assert_eq!(&*sources.node, "/touchline/a%20b%2Fc/n/1");
+        let large = draft(EVENT_SIZE_MAX).write(&sources).expect("the rest fits");
+        assert!(large.body.ends_with(br#""reason":"normal","truncated":true}}"#), "{large:?}");
+        let mut endless = draft(1);
+        endless.subject = "x".repeat(EVENT_SIZE_MAX);
+        assert_eq!(endless.write(&sources), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_event_is_valid_json_within_its_size(
+            id in ".{0,40}", subject in ".{0,300}", key in ".{0,40}", text in ".{0,300}", meta in 0..20_000_usize,
+        ) {
+            let mut draft = draft(meta);
+            (draft.id, draft.subject, draft.key) = (format!("i{id}"), subject, key);
+            draft.fields.push(("name", EventValue::Text(text.into())));
+            let written = draft.write(&EventSources::new("c", "n")).expect("its texts are short");
+            prop_assert!(written.body.len() <= EVENT_SIZE_MAX);
+            let json: serde_json::Value = serde_json::from_slice(&written.body).expect("JSON");
+            prop_assert_eq!(json["id"].as_str(), Some(draft.id.as_str()));
+            prop_assert_eq!(json["data"]["truncated"].as_bool(), (json["data"]["meta"].is_null()).then_some(true));
+        }
+
+        #[test]
+        fn a_key_has_one_lane(key in ".{0,40}", lanes in 1..64_usize) {
+            prop_assert!(lane_of(&key, lanes) < lanes);
+        }
+    }
+}

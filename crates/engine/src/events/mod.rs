@@ -1,0 +1,25 @@
+//! Lifecycle events: what a backend is told of clients, channels, users and names.
+//!
+//! Pure: what is told ([`EventKind`]), its bytes ([`EventDraft`], [`WrittenEvent`]), the queue of one endpoint
+//! ([`EventQueue`]), and what follows its answers ([`BatchDelivery`]). The host sends, keeps time and has the random
+//! numbers.
+
+mod delivery;
+mod draft;
+mod held_changes;
+mod holding;
+mod kind;
+mod queue;
+mod state_key;
+mod teller;
+mod timestamp;
+
+pub use delivery::{BatchDelivery, BatchPace, DeadReason, EndpointReply, Follow};
+pub use draft::{EVENT_SIZE_MAX, EventDraft, EventOrigin, EventSources, EventValue, WrittenEvent, lane_of};
+pub use held_changes::HeldChanges;
+pub use holding::NodeHolding;
+pub use kind::{EventKind, EventKinds};
+pub use queue::{BATCH_SIZE_MAX, EventQueue, EventQueueLimits};
+pub use state_key::StateKey;
+pub use teller::{StateChange, StateTeller, TellerOptions, TellerOutput};
+pub use timestamp::rfc3339;

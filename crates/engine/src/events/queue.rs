@@ -1,0 +1,267 @@
+//! Events that wait for one endpoint, without a database: a bounded queue of several lanes. When it is full, the oldest
+//! event goes, and every lane tells `state.reset` before anything else.
+
+use std::collections::VecDeque;
+
+use super::draft::WrittenEvent;
+
+/// Bytes of one batch.
+pub const BATCH_SIZE_MAX: usize = 256 * 1_024;
+
+/// The bounds of a queue.
+#[derive(Debug, Clone, Copy)]
+pub struct EventQueueLimits {
+    /// Lanes, at least one.
+    pub lanes: usize,
+    /// Events that may wait, at least one.
+    pub entries_max: usize,
+    /// Bytes of events that may wait.
+    pub size_max: usize,
+    /// How long an event waits for others of its batch, milliseconds.
+    pub batch_wait_ms: u64,
+}
+
+/// An event that waits.
+#[derive(Debug)]
+struct QueuedEvent {
+    /// Its number in the order in which events came.
+    arrival: u64,
+    /// When it came, Unix milliseconds.
+    since_ms: u64,
+    event: WrittenEvent,
+}
+
+#[derive(Debug, Default)]
+struct EventLane {
+    waiting: VecDeque<QueuedEvent>,
+    size: usize,
+    /// What this lane tells before all else; `None` = it has lost nothing that it has not told.
+    reset: Option<WrittenEvent>,
+}
+
+/// Events that wait for one endpoint.
+#[derive(Debug)]
+pub struct EventQueue {
+    limits: EventQueueLimits,
+    lanes: Vec<EventLane>,
+    entries: usize,
+    size: usize,
+    last_arrival: u64,
+}
+
+impl EventQueue {
+    /// An empty queue.
+    pub fn new(limits: EventQueueLimits) -> Self {
+        let lanes = std::iter::repeat_with(EventLane::default).take(limits.lanes.max(1)).collect();
+        EventQueue { limits, lanes, entries: 0, size: 0, last_arrival: 0 }
+    }
+
+    /// Adds an event. Returns its lane, and how many of the oldest were dropped for it: after a drop
+    /// [`EventQueue::note_loss`] must follow.
+    pub fn push(&mut self, event: WrittenEvent, now_ms: u64) -> (usize, u64) {
+        let (lane, size) = (event.lane(self.lanes.len()), event.size());
+        self.last_arrival += 1;
+        self.entries += 1;
+        self.size += size;
+        self.lanes[lane].size += size;
+        self.lanes[lane].waiting.push_back(QueuedEvent { arrival: self.last_arrival, since_ms: now_ms, event });
+        let mut dropped = 0;
+        while self.entries > self.limits.entries_max.max(1) || self.size > self.limits.size_max && self.entries > 1 {
+            dropped += u64::from(self.drop_oldest());
+        }
+        (lane, dropped)
+    }
+
+    fn drop_oldest(&mut self) -> bool {
+        let first = |lane: &EventLane| lane.waiting.front().map_or(u64::MAX, |queued| queued.arrival);
+        let Some(oldest) = self.lanes.iter_mut().min_by_key(|lane| first(lane)) else { return false };
+        let Some(gone) = oldest.waiting.pop_front() else { return false };
+        oldest.size -= gone.event.size();
+        self.entries -= 1;
+        self.size -= gone.event.size();
+        true
+    }
+
+    /// Something was lost before it could be told: every lane tells this first, unless it is about to tell so already.
+    pub fn note_loss(&mut self, reset: &WrittenEvent) {
+        for lane in &mut self.lanes {
+            lane.reset.get_or_insert_with(|| reset.clone());
+        }
+    }
+
+    /// When a lane has a batch, Unix milliseconds; `None` = nothing waits in it. `batch_max`: events of a whole batch.
+    pub fn ready_at(&self, lane: usize, batch_max: usize) -> Option<u64> {
+        let lane = self.lanes.get(lane)?;
+        if lane.reset.is_some() || lane.waiting.len() >= batch_max || lane.size >= BATCH_SIZE_MAX {
+            return Some(0);
+        }
+        lane.waiting.front().map(|queued| queued.since_ms.saturating_add(self.limits.batch_wait_ms))
+    }
+
+    /// Takes a batch out of a lane: at most `batch_max` events, of at most [`BATCH_SIZE_MAX`] bytes together. Empty =
+    /// nothing waits.
+    pub fn take(&mut self, lane: usize, batch_max: usize) -> Vec<WrittenEvent> {
+        let Some(lane) = self.lanes.get_mut(lane) else { return Vec::new() };
+        let mut batch = Vec::with_capacity(lane.waiting.len().min(batch_max));
+        // The brackets of the list; each event has a comma.
+        let mut bytes = 2;
+        if let Some(reset) = lane.reset.take() {
+            bytes += reset.body.len() + 1;
+            batch.push(reset);
+        }
+        while let Some(next) = lane.waiting.front() {
+            bytes += next.event.body.len() + 1;
+            if batch.len() >= batch_max.max(1) || bytes > BATCH_SIZE_MAX && !batch.is_empty() {
+                break;
+            }
+            let Some(QueuedEvent { event, .. }) = lane.waiting.pop_front() else { break };
+            lane.size -= event.size();
+            self.entries -= 1;
+            self.size -= event.size();
+            batch.push(event);
+        }
+        batch
+    }
+
+    /// Takes the events that came to be at this time or before, Unix milliseconds.
+    pub fn expire(&mut self, until_ms: u64) -> Vec<WrittenEvent> {
+        let mut gone = Vec::new();
+        for lane in &mut self.lanes {
+            while let Some(queued) = lane.waiting.pop_front_if(|queued| queued.event.time_ms <= until_ms) {
+                lane.size -= queued.event.size();
+                self.entries -= 1;
+                self.size -= queued.event.size();
+                gone.push(queued.event);
+            }
+        }
+        gone
+    }
+
+    /// Events that wait.
+    pub fn len(&self) -> usize {
+        self.entries
+    }
+
+    /// Whether no event waits.
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// Bytes of the events that wait.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// When the oldest event that waits came to be, Unix milliseconds; `None` = none waits.
+    pub fn oldest_ms(&self) -> Option<u64> {
+        self.lanes.iter().filter_map(|lane| lane.waiting.front()).map(|queued| queued.event.time_ms).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::events::{EventDraft, EventKind, EventOrigin, EventSources};
+
+    pub(crate) fn event(key: &str, number: u64, time_ms: u64) -> WrittenEvent {
+        let (kind, key) = (EventKind::UserOnline, key.to_owned());
+        let (id, subject) = (format!("{key}:{number}"), key.clone());
+        let draft = EventDraft {
+            kind,
+            id,
+            subject,
+            key,
+            time_ms,
+            generation: Some(number),
+            origin: EventOrigin::Node,
+            fields: Vec::new(),
+        };
+        draft.write(&EventSources::new("c", "n")).expect("it is small")
+    }
+
+    fn queue(lanes: usize, entries_max: usize, size_max: usize) -> EventQueue {
+        EventQueue::new(EventQueueLimits { lanes, entries_max, size_max, batch_wait_ms: 100 })
+    }
+
+    #[test]
+    fn a_batch_is_ready_when_it_is_full_or_its_first_event_has_waited() {
+        let mut queue = queue(1, 10, 1_000_000);
+        assert_eq!(queue.ready_at(0, 3), None);
+        queue.push(event("a", 1, 0), 1_000);
+        queue.push(event("a", 2, 0), 1_050);
+        assert_eq!(queue.ready_at(0, 3), Some(1_100));
+        queue.push(event("b", 1, 0), 1_060);
+        assert_eq!(queue.ready_at(0, 3), Some(0));
+        assert_eq!(queue.take(0, 2).len(), 2);
+        assert_eq!((queue.len(), queue.ready_at(0, 3)), (1, Some(1_160)));
+        assert_eq!(queue.take(0, 3).len(), 1);
+        assert_eq!((queue.size(), queue.ready_at(0, 3), queue.take(0, 3)), (0, None, Vec::new()));
+    }
+
+    #[test]
+    fn a_full_queue_drops_the_oldest_and_every_lane_tells_it_first() {
+        let mut queue = queue(4, 3, 1_000_000);
+        let reset = event("reset", 1, 0);
+        for number in 1..=3 {
+            assert_eq!(queue.push(event(&format!("k{number}"), 1, 0), 0).1, 0);
+        }
+        assert_eq!(queue.push(event("k4", 1, 0), 0).1, 1);
+        queue.note_loss(&reset);
+        let mut told = Vec::new();
+        for lane in 0..4 {
+            assert_eq!(queue.ready_at(lane, 100), Some(0));
+            let batch = queue.take(lane, 100);
+            assert_eq!(batch.first(), Some(&reset));
+            told.extend(batch.into_iter().skip(1).map(|event| event.key));
+        }
+        told.sort();
+        assert_eq!(told, ["k2".into(), "k3".into(), Box::<str>::from("k4")]);
+    }
+
+    #[test]
+    fn events_that_are_too_old_go_and_no_others() {
+        let mut queue = queue(2, 100, 1_000_000);
+        for number in 1..=10 {
+            queue.push(event("a", number, number), number);
+            queue.push(event("b", number, number), number);
+        }
+        let gone = queue.expire(4);
+        assert_eq!((gone.len(), queue.len(), queue.oldest_ms()), (8, 12, Some(5)));
+    }
+
+    proptest! {
+        #[test]
+        fn order_holds_within_a_key_and_bounds_hold(
+            lanes in 1..9_usize,
+            steps in prop::collection::vec((0..12_u8, 0..3_u8), 1..200),
+        ) {
+            let mut queue = queue(lanes, 20, 9_000);
+            let (mut numbers, mut told) = (BTreeMap::<u8, u64>::new(), BTreeMap::<Box<str>, u64>::new());
+            let mut lost = 0;
+            let mut taken = 0;
+            for (index, (key, step)) in steps.iter().enumerate() {
+                if *step < 2 {
+                    let number = numbers.entry(*key).or_default();
+                    *number += 1;
+                    lost += queue.push(event(&key.to_string(), *number, 0), index as u64).1;
+                    prop_assert!(queue.len() <= 20 && queue.size() <= 9_000);
+                } else {
+                    let batch = queue.take(usize::from(*key) % lanes, 5);
+                    prop_assert!(batch.len() <= 5);
+                    taken += batch.len() as u64;
+                    for event in batch {
+                        let number = event.id.rsplit_once(':').and_then(|(_, number)| number.parse::<u64>().ok());
+                        let number = number.expect("a number");
+                        let before = told.insert(event.key.clone(), number).unwrap_or_default();
+                        prop_assert!(before < number, "{} after {before}", event.id);
+                    }
+                }
+            }
+            prop_assert_eq!(numbers.values().sum::<u64>(), taken + lost + queue.len() as u64);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What nodes hold and count together: a channel that has subscribers, a user that has connections.
+
+use touchline_protocol::stream::ChannelName;
+
+/// A channel or a user.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StateKey {
+    /// A channel: it is held while it has subscribers.
+    Channel(ChannelName),
+    /// A user: it is held while it has connections.
+    User(Box<str>),
+}
+
+impl StateKey {
+    /// The name of the channel, or the user.
+    pub fn name(&self) -> &str {
+        match self {
+            StateKey::Channel(name) => name,
+            StateKey::User(user) => user,
+        }
+    }
+
+    /// The key by which its events are ordered, which also tells channels and users apart.
+    pub fn partition_key(&self) -> String {
+        match self {
+            StateKey::Channel(name) => format!("channel:{name}"),
+            StateKey::User(user) => format!("user:{user}"),
+        }
+    }
+
+    /// The key of such a text; `None` = it is none.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.split_once(':')? {
+            ("channel", name) => Some(StateKey::Channel(name.into())),
+            ("user", user) => Some(StateKey::User(user.into())),
+            _ => None,
+        }
+    }
+}

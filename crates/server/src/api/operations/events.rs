@@ -1,0 +1,47 @@
+//! `events_resume`: an endpoint of events is sent them again.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use touchline_protocol::Error;
+
+use crate::api::description::OperationScope;
+use crate::api::json::EmptyReply;
+use crate::api::operation::{Operation, OperationError};
+use crate::api::params::{nullable, nullable_fields};
+use crate::node::Node;
+use crate::runtime::event_mailbox::EventMessage;
+
+/// Sends events to an endpoint again.
+#[derive(Deserialize, Default, JsonSchema)]
+#[serde(default)]
+#[serde(expecting = "an object")]
+#[schemars(extend("required" = ["endpoint"]), transform = nullable_fields)]
+pub(crate) struct EventsResumeRequest {
+    /// The name of the endpoint in `events`.
+    #[serde(deserialize_with = "nullable")]
+    #[schemars(length(min = 1))]
+    endpoint: String,
+}
+
+/// `events_resume`.
+pub(crate) struct EventsResumeOperation;
+
+impl Operation for EventsResumeOperation {
+    const NAME: &'static str = "events_resume";
+    const SUMMARY: &'static str =
+        "Sends events again to an endpoint that has answered 410; one that has not is no error";
+    const EXAMPLE: &'static str = r#"{"endpoint": "billing"}"#;
+    const ERRORS: &'static [Error] = &[];
+    const SCOPE: OperationScope = OperationScope::Broadcast;
+    const IS_IDEMPOTENT: bool = true;
+
+    type Request<'a> = EventsResumeRequest;
+    type Reply = EmptyReply;
+
+    async fn run(node: &Node, request: EventsResumeRequest) -> Result<EmptyReply, OperationError> {
+        let known = node.settings.events.iter().any(|events| events.name == request.endpoint);
+        let Some(events) = node.events.as_ref().filter(|_| known) else { return Err(OperationError::bad("endpoint")) };
+        events.command(EventMessage::Resume(request.endpoint.into()));
+        Ok(EmptyReply {})
+    }
+}

@@ -1,0 +1,223 @@
+//! What this node writes into the ledger: all that it has seen since its last batch, in lives.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use touchline_engine::events::{EventDraft, StateKey};
+use touchline_engine::ledger::{BookBatch, BookLimits, BookNote, LedgerBook};
+use touchline_registry::HashSeed;
+use touchline_store::ledger::{EventLedger, LedgerBatch, LedgerCause, LedgerWrite};
+
+use super::narration::{Narration, client_note};
+use super::outage::OutageNote;
+use super::outbox::{LaneOwner, OutboxHub};
+
+/// Keys, and other changes, in one transaction.
+const BATCH: usize = 1_000;
+/// Changes that wait for the database, besides what the node holds.
+const WAITING_MAX: usize = 100_000;
+/// How long changes wait for others of their batch.
+const GATHER: Duration = Duration::from_millis(20);
+/// How long a node is in the ledger after it was last heard, by the clock of the database.
+pub(super) const LEASE: Duration = Duration::from_secs(6);
+/// Between two renewals of the lease.
+const RENEWAL: Duration = Duration::from_secs(2);
+const _: () = assert!(RENEWAL.as_millis() * 3 <= LEASE.as_millis());
+/// Between two attempts to use a database that fails.
+const RETRY: Duration = Duration::from_millis(500);
+/// How long a node that stops waits for its last batch.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// An event, and the channel that it is about if endpoints are told of some only.
+#[derive(Debug, Clone)]
+struct SeenEvent {
+    draft: EventDraft,
+    channel: Option<Box<str>>,
+}
+
+/// What this node holds and has to write.
+pub(super) struct Journal {
+    ledger: Rc<EventLedger>,
+    narration: Arc<Narration>,
+    book: RefCell<LedgerBook<EventDraft, SeenEvent>>,
+    /// The incarnation of the present life; `None` = there is none.
+    incarnation: Cell<Option<u64>>,
+    /// Lives so far.
+    lives: Cell<u64>,
+    filled: Notify,
+    written: Notify,
+}
+
+impl Journal {
+    /// `seed`: of the hashes of users and channels, which clients choose.
+    pub(super) fn new(ledger: Rc<EventLedger>, narration: Arc<Narration>, seed: HashSeed) -> Self {
+        Journal {
+            ledger,
+            narration,
+            book: RefCell::new(LedgerBook::new(BookLimits { batch: BATCH, waiting: WAITING_MAX }, seed)),
+            incarnation: Cell::new(None),
+            lives: Cell::new(0),
+            filled: Notify::new(),
+            written: Notify::new(),
+        }
+    }
+
+    /// The ledger.
+    pub(super) fn ledger(&self) -> &EventLedger {
+        &self.ledger
+    }
+
+    /// Whether the node has been in the ledger.
+    pub(super) fn has_entered(&self) -> bool {
+        self.lives.get() > 0
+    }
+
+    /// A client has connected.
+    pub(super) fn connect(&self, draft: EventDraft) {
+        self.book.borrow_mut().connect(draft.subject.as_str().into(), draft);
+        self.filled.notify_one();
+    }
+
+    /// The connection of a client has ended.
+    pub(super) fn disconnect(&self, draft: EventDraft) {
+        let client = draft.subject.clone();
+        self.book.borrow_mut().disconnect(&client, SeenEvent { draft, channel: None });
+        self.filled.notify_one();
+    }
+
+    /// Anything else has happened.
+    pub(super) fn tell(&self, draft: EventDraft, channel: Option<&str>) {
+        self.book.borrow_mut().tell(SeenEvent { draft, channel: channel.map(Into::into) });
+        self.filled.notify_one();
+    }
+
+    /// Whether this node holds a key has changed.
+    pub(super) fn note_held(&self, key: &StateKey, is_held: bool) {
+        if is_held {
+            self.book.borrow_mut().hold(key.clone());
+        } else {
+            self.book.borrow_mut().release(key);
+        }
+        self.filled.notify_one();
+    }
+
+    pub(super) fn take_dropped(&self) -> u64 {
+        self.book.borrow_mut().take_dropped()
+    }
+
+    /// Waits a while until all is written, and gives the life up.
+    pub(super) async fn finish(&self) {
+        let settled = async {
+            while !self.book.borrow().is_settled() {
+                self.filled.notify_one();
+                self.written.notified().await;
+            }
+        };
+        let _ = tokio::time::timeout(STOP_PATIENCE, settled).await;
+        if let Some(incarnation) = self.incarnation.take()
+            && let Ok(Err(error)) = tokio::time::timeout(STOP_PATIENCE, self.ledger.leave(incarnation)).await
+        {
+            tracing::warn!(%error, "the lease in the ledger of events could not be given up: it runs out by itself");
+        }
+    }
+
+    /// Begins a life.
+    async fn enter(&self, outage: &OutageNote) {
+        let cause = if self.lives.get() == 0 { LedgerCause::Restart } else { LedgerCause::NodeDown };
+        match self.ledger.enter(cause).await {
+            Ok(incarnation) => {
+                outage.works();
+                self.lives.set(self.lives.get() + 1);
+                self.incarnation.set(Some(incarnation));
+                self.book.borrow_mut().enter();
+                tracing::debug!(incarnation, "a life in the ledger of events has begun");
+            }
+            Err(error) => {
+                outage.fails(&error);
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+
+    /// What is written of a batch.
+    fn render(&self, batch: &BookBatch<EventDraft, SeenEvent>) -> LedgerBatch {
+        let life = self.lives.get();
+        let mut rendered = LedgerBatch { number: batch.number, keys: batch.keys.clone(), ..LedgerBatch::default() };
+        for note in &batch.notes {
+            let numbered = |letter: &str, client: &str, draft: &EventDraft| EventDraft {
+                id: format!("{client}:{letter}:{life}"),
+                ..draft.clone()
+            };
+            match note {
+                BookNote::Connected(client, draft) => {
+                    rendered.connected.push((client.to_string(), client_note(draft, life)));
+                    self.narration.tell(&numbered("c", client, draft), None, &mut rendered.events);
+                }
+                BookNote::Disconnected(client, _, seen) => {
+                    rendered.disconnected.push(client.to_string());
+                    self.narration.tell(&numbered("d", client, &seen.draft), None, &mut rendered.events);
+                }
+                BookNote::Other(seen) => {
+                    self.narration.tell(&seen.draft, seen.channel.as_deref(), &mut rendered.events);
+                }
+            }
+        }
+        rendered
+    }
+}
+
+impl LaneOwner for Journal {
+    fn incarnation(&self) -> Option<u64> {
+        self.incarnation.get()
+    }
+}
+
+/// Writes what has come, and renews the lease, for ever.
+pub(super) async fn write(journal: Rc<Journal>, hub: Rc<OutboxHub>) {
+    let outage = OutageNote::new("this node tells nothing for certain");
+    let mut renewed_at = Instant::now();
+    let mut last = LedgerBatch::default();
+    loop {
+        if !journal.book.borrow().is_in() {
+            journal.incarnation.set(None);
+            last = LedgerBatch::default();
+            journal.enter(&outage).await;
+            renewed_at = Instant::now();
+            continue;
+        }
+        let Some(incarnation) = journal.incarnation.get() else { return };
+        let next = journal.book.borrow_mut().next_batch();
+        match next {
+            // The same bytes, however often it is sent.
+            Some(batch) if batch.number != last.number => last = journal.render(&batch),
+            Some(_) => {}
+            None if renewed_at.elapsed() < RENEWAL => {
+                let _ = tokio::time::timeout_at(renewed_at + RENEWAL, journal.filled.notified()).await;
+                tokio::time::sleep(GATHER).await;
+                continue;
+            }
+            None => last = LedgerBatch { number: last.number, ..LedgerBatch::default() },
+        }
+        match journal.ledger.write(incarnation, &last).await {
+            Ok(LedgerWrite::Written) => {
+                outage.works();
+                renewed_at = Instant::now();
+                journal.book.borrow_mut().written();
+                journal.written.notify_one();
+                hub.ring();
+            }
+            Ok(LedgerWrite::Lapsed) => {
+                tracing::warn!("the lease in the ledger of events was over: all that this node holds is told again");
+                journal.book.borrow_mut().lapse();
+            }
+            Err(error) => {
+                outage.fails(&error);
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Where events are sent: the settings of each endpoint, checked and ready for use.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::{Method, Request, Uri};
+use touchline_config::{EventsSettings, NamedEvents, Settings, event_faults};
+use touchline_engine::duration::millis;
+use touchline_engine::events::{EndpointReply, EventKind, EventKinds};
+
+use super::signature::BatchSigner;
+use crate::outbound::{HttpClient, basic_authorization, discard, shown_address};
+use crate::runtime::event_mailbox::EventWants;
+use crate::start_error::StartError;
+
+/// Bytes of an answer that are read, so that its connection can be used again.
+const ANSWER_READ_MAX: usize = 65_536;
+/// How long that may take.
+const ANSWER_READ_TIME: Duration = Duration::from_secs(1);
+/// The media type of a batch (CloudEvents, JSON batch format).
+const BATCH_TYPE: HeaderValue = HeaderValue::from_static("application/cloudevents-batch+json; charset=utf-8");
+
+/// A backend that is told what happens.
+pub(crate) struct EventEndpoint {
+    pub(super) name: String,
+    pub(super) kinds: EventKinds,
+    /// Namespaces of the channels that it is told of; None = all.
+    namespaces: Option<Vec<Box<str>>>,
+    pub(super) options: EventsSettings,
+    pub(super) target: EventTarget,
+}
+
+/// How a backend is told.
+pub(crate) enum EventTarget {
+    Http(Box<HttpTarget>),
+    /// By messages of NATS.
+    Nats(Box<str>),
+}
+
+/// A backend that is told over HTTP.
+pub(crate) struct HttpTarget {
+    client: HttpClient,
+    uri: Uri,
+    headers: HeaderMap,
+    signer: Option<BatchSigner>,
+    timeout: Duration,
+}
+
+/// A batch as it is sent.
+pub(super) struct SentBatch {
+    /// The same in all tries, as its body is.
+    pub(super) id: String,
+    pub(super) body: Bytes,
+}
+
+/// The endpoints of the settings.
+///
+/// # Errors
+/// When one of them can't be used.
+pub(crate) fn endpoints(settings: &Settings) -> Result<Vec<EventEndpoint>, StartError> {
+    if let Some(fault) = event_faults(settings).into_iter().next() {
+        return Err(StartError::Events(fault));
+    }
+    if let Some(durable) = settings.events.iter().find(|events| events.options.durable) {
+        return Err(StartError::Events(format!("events[{}].durable: not supported yet", durable.name)));
+    }
+    settings.events.iter().map(EventEndpoint::new).collect()
+}
+
+/// What some endpoint asks for.
+pub(crate) fn wants(endpoints: &[EventEndpoint]) -> EventWants {
+    let kinds = endpoints.iter().fold(EventKinds::default(), |all, endpoint| all.union(endpoint.kinds));
+    let of_channels = |endpoint: &&EventEndpoint| CHANNEL_KINDS.iter().any(|kind| endpoint.kinds.has(*kind));
+    let needs_ends = |endpoint: &EventEndpoint| endpoint.options.durable && endpoint.kinds.has(EventKind::Disconnected);
+    // The end of a client is told for certain because its beginning was noted.
+    let kinds = if endpoints.iter().any(needs_ends) { kinds.with(EventKind::Connected) } else { kinds };
+    let mut namespaces = Some(Vec::new());
+    for endpoint in endpoints.iter().filter(of_channels) {
+        match (&mut namespaces, &endpoint.namespaces) {
+            (Some(all), Some(more)) => all.extend(more.iter().cloned()),
+            _ => namespaces = None,
+        }
+    }
+    EventWants { kinds, namespaces }
+}
+
+/// Kinds that are told for some namespaces only.
+const CHANNEL_KINDS: [EventKind; 4] =
+    [EventKind::Subscribed, EventKind::Unsubscribed, EventKind::Occupied, EventKind::Vacated];
+
+impl EventEndpoint {
+    fn new(named: &NamedEvents) -> Result<Self, StartError> {
+        let NamedEvents { name, options } = named;
+        let target = match options.nats_subject() {
+            Some(subject) => EventTarget::Nats(subject.into()),
+            None => EventTarget::Http(Box::new(HttpTarget::new(name, options)?)),
+        };
+        let namespaces = &options.namespaces;
+        Ok(EventEndpoint {
+            name: name.clone(),
+            kinds: options.types.iter().filter_map(|word| EventKind::from_word(word)).collect(),
+            namespaces: (!namespaces.is_empty()).then(|| namespaces.iter().map(|name| name.as_str().into()).collect()),
+            options: options.clone(),
+            target,
+        })
+    }
+
+    /// Whether it is told of this. `namespace`: of the channel that it is about; None = it is about none.
+    pub(super) fn is_told(&self, kind: EventKind, namespace: Option<&str>) -> bool {
+        let is_of = |name: &str| self.namespaces.as_ref().is_none_or(|all| all.iter().any(|known| **known == *name));
+        kind == EventKind::StateReset || self.kinds.has(kind) && namespace.is_none_or(is_of)
+    }
+
+    /// The address, for logs.
+    pub(super) fn shown_address(&self) -> String {
+        match &self.target {
+            EventTarget::Http(http) => shown_address(&http.uri),
+            EventTarget::Nats(subject) => format!("nats:{subject}"),
+        }
+    }
+
+    /// How old an event may become, milliseconds.
+    pub(super) fn max_age_ms(&self) -> u64 {
+        millis(self.options.max_age)
+    }
+}
+
+impl HttpTarget {
+    fn new(name: &str, options: &EventsSettings) -> Result<Self, StartError> {
+        let fault = |text: &str| StartError::Events(format!("events[{name}].{text}"));
+        let uri: Uri =
+            options.endpoint.parse().map_err(|_| fault("endpoint: not an address of http:// or https://"))?;
+        let mut headers = HeaderMap::new();
+        if let Some(value) = basic_authorization(&uri) {
+            headers.insert(AUTHORIZATION, value);
+        }
+        for (name, value) in &options.headers.0 {
+            let field = HeaderName::from_bytes(name.as_bytes());
+            let (Ok(field), Ok(mut value)) = (field, HeaderValue::from_str(value)) else {
+                return Err(fault(&format!("headers: {name:?} is not a header field, or its value is not valid")));
+            };
+            // They are secrets as a rule.
+            value.set_sensitive(true);
+            headers.insert(field, value);
+        }
+        let client = HttpClient::new(&format!("events[{name}].tls"), &options.tls, options.timeout)?;
+        let (signer, timeout) = (BatchSigner::new(options), options.timeout);
+        Ok(HttpTarget { client, uri, headers, signer, timeout })
+    }
+
+    /// Sends a batch. Returns the answer, and what is wrong with it for the log.
+    pub(super) async fn send(&self, batch: &SentBatch, now_ms: u64) -> (EndpointReply, Option<String>) {
+        let Some(request) = self.request(batch, now_ms) else {
+            return (EndpointReply::Nothing, Some("the request can't be written".to_owned()));
+        };
+        let answer = match tokio::time::timeout(self.timeout, self.client.begin(request)).await {
+            Err(_) => return (EndpointReply::Nothing, Some(format!("no answer within {:?}", self.timeout))),
+            Ok(Err(error)) => return (EndpointReply::Nothing, Some(error.to_string())),
+            Ok(Ok(answer)) => answer,
+        };
+        let (head, body) = answer.into_parts();
+        let status = head.status.as_u16();
+        // Nobody needs it; what does not end soon costs its connection only.
+        let _ = tokio::time::timeout(ANSWER_READ_TIME, discard(body, ANSWER_READ_MAX)).await;
+        let fault = (!head.status.is_success()).then(|| format!("the status of the answer is {status}"));
+        (EndpointReply::Status { status, retry_after_ms: retry_after_ms(&head.headers, now_ms) }, fault)
+    }
+
+    fn request(&self, batch: &SentBatch, now_ms: u64) -> Option<Request<Full<Bytes>>> {
+        let mut request = Request::new(Full::new(batch.body.clone()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.uri.clone();
+        let mut headers = self.headers.clone();
+        headers.insert(CONTENT_TYPE, BATCH_TYPE);
+        let timestamp_s = now_ms / 1_000;
+        headers.insert("webhook-id", HeaderValue::from_str(&batch.id).ok()?);
+        headers.insert("webhook-timestamp", timestamp_s.into());
+        if let Some(signer) = &self.signer {
+            let signature = signer.sign(&batch.id, timestamp_s, &batch.body);
+            headers.insert("webhook-signature", HeaderValue::from_str(&signature).ok()?);
+        }
+        *request.headers_mut() = headers;
+        Some(request)
+    }
+}
+
+/// How long an answer asks to wait, milliseconds: a number of seconds, or a date (RFC 9110 section 10.2.3).
+fn retry_after_ms(headers: &HeaderMap, now_ms: u64) -> Option<u64> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse::<u64>() {
+        return Some(seconds.saturating_mul(1_000));
+    }
+    let until = httpdate::parse_http_date(text).ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+    Some(millis(until).saturating_sub(now_ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_says_how_long_to_wait_by_seconds_or_by_a_date() {
+        let of = |text: &'static str| {
+            let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]);
+            retry_after_ms(&headers, 784_111_770_000)
+        };
+        assert_eq!(of("120"), Some(120_000));
+        assert_eq!(of(" 0 "), Some(0));
+        assert_eq!(of("18446744073709551615"), Some(u64::MAX));
+        assert_eq!(of("Sun, 06 Nov 1994 08:49:37 GMT"), Some(7_000));
+        assert_eq!(of("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0));
+        assert_eq!((of("-1"), of("soon"), of("")), (None, None, None));
+        assert_eq!(retry_after_ms(&HeaderMap::new(), 0), None);
+    }
+}

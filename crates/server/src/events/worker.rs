@@ -1,0 +1,357 @@
+//! The thread that tells what happens: it makes events of what other threads have seen, and gives each to the endpoints
+//! that are told of it. Their lanes are tasks of this thread.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::task::JoinSet;
+use touchline_engine::duration::millis;
+use touchline_engine::events::{
+    DeadReason, EventDraft, EventSources, NodeHolding, StateTeller, TellerOptions, TellerOutput, WrittenEvent,
+};
+use touchline_registry::{HashSeed, ReplicaTiming};
+use touchline_store::PrimaryOptions;
+
+use super::durable::DurableEvents;
+use super::endpoint::EventEndpoint;
+use super::lane::{self, EndpointAtWork};
+use super::lost::{LostNode, LostNodes};
+use super::source::{BatchSource, QueueSource};
+use super::writing::{client_draft, entry_draft, expired_draft, lost_client_draft, reset_draft, state_draft};
+use crate::backend::nats::EVENTS_SCOPE;
+use crate::node::Node;
+use crate::registry::clock_jumps::ClockJumps;
+use crate::runtime::event_mailbox::{EventMessage, EventReceiver};
+use crate::runtime::event_metrics::DropReason;
+
+/// Messages that are taken before lanes go on.
+const MESSAGES: usize = 256;
+/// How often keys and events that are due are looked for, and the metrics are set.
+const TICK: Duration = Duration::from_millis(50);
+/// How long a node that stops waits for its events to arrive.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the thread begins with.
+pub(crate) struct EventsStart {
+    pub(crate) endpoints: Vec<EventEndpoint>,
+    pub(crate) messages: EventReceiver,
+    /// The times of the registry.
+    pub(crate) timing: ReplicaTiming,
+    /// A random number.
+    pub(crate) birth: u64,
+    /// Of the hashes of channels and users, which clients choose.
+    pub(crate) seed: HashSeed,
+    /// How the primary database is opened; `None` = nothing needs it.
+    pub(crate) primary: Option<PrimaryOptions>,
+}
+
+/// Starts the thread.
+///
+/// # Errors
+/// When the system refuses a thread.
+pub(crate) fn start(node: Arc<Node>, start: EventsStart) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name("events".into()).spawn(move || {
+        // The runtime must not leave its thread.
+        match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
+            Ok(runtime) => {
+                runtime.block_on(async {
+                    let (worker, messages) = EventWorker::new(node, start);
+                    worker.run(messages).await;
+                });
+                // A name that the system looks up is not waited for.
+                runtime.shutdown_background();
+            }
+            Err(error) => tracing::error!(%error, "the system refused what telling events needs: none is told"),
+        }
+    })
+}
+
+struct EventWorker {
+    node: Arc<Node>,
+    endpoints: Vec<Rc<EndpointAtWork>>,
+    sources: EventSources,
+    /// How often the node has told that something may not have been told.
+    resets: u64,
+    lanes: JoinSet<()>,
+    /// What tells for certain; `None` = no endpoint wants that.
+    durable: Option<DurableEvents>,
+    /// What this node holds.
+    holding: NodeHolding,
+    teller: StateTeller,
+    /// Whether the teller counts: an endpoint that is not durable asks for states.
+    counts: bool,
+    lost: LostNodes,
+    /// The scope of the tellers.
+    scope: Arc<str>,
+    clock_jumps: ClockJumps,
+}
+
+impl EventWorker {
+    fn new(node: Arc<Node>, start: EventsStart) -> (Self, EventReceiver) {
+        let EventsStart { endpoints, messages, timing, birth, seed, primary } = start;
+        let metrics = node.events.as_ref().map(|events| Arc::clone(&events.metrics)).unwrap_or_default();
+        let mut lanes = JoinSet::new();
+        let endpoints: Vec<Arc<EventEndpoint>> = endpoints.into_iter().map(Arc::new).collect();
+        let durable = DurableEvents::new(&node, &endpoints, (primary.as_ref(), seed)).unwrap_or_else(|error| {
+            tracing::error!(%error, "the ledger of events can't be used: none is told for certain");
+            None
+        });
+        let at_work = |(number, endpoint): (usize, Arc<EventEndpoint>)| {
+            let source = match durable.as_ref().filter(|_| endpoint.options.durable) {
+                Some(durable) => BatchSource::Outbox(durable.source(&endpoint)),
+                None => BatchSource::Queue(QueueSource::new(Arc::clone(&node), &endpoint)),
+            };
+            Rc::new(EndpointAtWork::new(Arc::clone(&node), (endpoint, number), source, Arc::clone(&metrics)))
+        };
+        let counted =
+            |endpoint: &&Arc<EventEndpoint>| endpoint.kinds.has_channel_state() || endpoint.kinds.has_user_state();
+        let counts = endpoints.iter().filter(counted).any(|endpoint| !endpoint.options.durable);
+        // They all have the same.
+        let delay = endpoints.iter().find(counted).map_or(Duration::ZERO, |endpoint| endpoint.options.delay);
+        let endpoints: Vec<_> = endpoints.into_iter().enumerate().map(at_work).collect();
+        for work in &endpoints {
+            for lane in 0..work.endpoint.options.lanes {
+                lanes.spawn_local(lane::run(Rc::clone(work), lane));
+            }
+        }
+        if let Some(durable) = &durable {
+            durable.start(&mut lanes);
+        }
+        let now_ms = node.clock.now_ms();
+        let options = TellerOptions { delay_ms: millis(delay), timing, is_clustered: node.cluster.is_some() };
+        let worker = EventWorker {
+            sources: EventSources::new(&node.settings.cluster.name, &node.id),
+            endpoints,
+            resets: 0,
+            lanes,
+            counts,
+            durable,
+            holding: NodeHolding::new(seed),
+            teller: StateTeller::new(&node.id, birth, options, seed, now_ms),
+            lost: LostNodes::default(),
+            scope: EVENTS_SCOPE.into(),
+            clock_jumps: ClockJumps::new(now_ms),
+            node,
+        };
+        (worker, messages)
+    }
+
+    async fn run(mut self, mut messages: EventReceiver) {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        loop {
+            tokio::select! {
+                message = messages.next() => {
+                    self.wake();
+                    let rest = std::iter::from_fn(|| messages.try_next()).take(MESSAGES);
+                    let mut is_over = message.is_none();
+                    let batch: Vec<_> = message.into_iter().chain(rest).collect();
+                    for message in batch {
+                        is_over |= matches!(message, EventMessage::Stop);
+                        self.handle(message);
+                    }
+                    if is_over {
+                        return self.finish().await;
+                    }
+                }
+                _ = ticks.tick() => {
+                    self.wake();
+                    self.tick();
+                }
+            }
+            self.advance();
+            let lost = messages.take_lost();
+            if lost > 0 {
+                self.endpoints
+                    .iter()
+                    .for_each(|work| work.figures().dropped[DropReason::MailboxFull as usize].add(lost));
+                self.reset_all("lost");
+                self.reset_durable("lost");
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn handle(&mut self, message: EventMessage) {
+        match message {
+            EventMessage::Client(at_ms, incident) => {
+                let (draft, channel) = client_draft(&self.node, at_ms, incident);
+                self.tell(&draft, channel.as_deref());
+            }
+            EventMessage::Held { key, shard, is_held } => {
+                if let Some(is_held) = self.holding.note(&key, shard, is_held) {
+                    if self.counts {
+                        self.teller.set_held(&key, is_held, self.node.clock.now_ms());
+                    }
+                    if let Some(durable) = &self.durable {
+                        durable.note_held(&key, is_held);
+                    }
+                }
+            }
+            EventMessage::Entry(at_ms, incident) if incident.is_of_lost_node => self.lost.add_entry(at_ms, incident),
+            EventMessage::Entry(at_ms, incident) => self.tell(&entry_draft(at_ms, &incident), None),
+            EventMessage::LostClient(client) => self.lost.add_client(client),
+            EventMessage::Expired(at_ms, expired) => {
+                expired.iter().for_each(|message| self.tell(&expired_draft(at_ms, message), None));
+            }
+            EventMessage::Scope(message) => self.teller.receive(&message, self.node.clock.now_ms()),
+            EventMessage::Joined(nodes) => self.teller.joined(&nodes, self.node.clock.now_ms()),
+            EventMessage::Gone(node) => self.teller.gone(&node, self.node.clock.now_ms()),
+            EventMessage::Resume(name) => {
+                self.endpoints.iter().filter(|work| work.endpoint.name == *name).for_each(|work| work.resume());
+            }
+            EventMessage::Dead(request) => match &self.durable {
+                Some(durable) => durable.ask_dead(request, &mut self.lanes),
+                None => drop(request),
+            },
+            EventMessage::Stop => {}
+        }
+    }
+
+    /// Notices that the clock was set, or that this thread stood still.
+    fn wake(&mut self) {
+        let now_ms = self.node.clock.now_ms();
+        if let Some(step_ms) = self.clock_jumps.check(now_ms) {
+            self.teller.clock_set(step_ms);
+        }
+        self.teller.wake(now_ms);
+    }
+
+    /// Tells what is due of channels, users and nodes that are gone.
+    fn advance(&mut self) {
+        let now_ms = self.node.clock.now_ms();
+        self.teller.advance(now_ms);
+        self.perform();
+        if self.teller.is_ready(now_ms) {
+            let teller = &self.teller;
+            let lost = self.lost.take(|node| teller.sees(node), |node| teller.is_reporter(node));
+            for LostNode { clients, entries } in lost {
+                entries.iter().for_each(|(at_ms, incident)| self.tell(&entry_draft(*at_ms, incident), None));
+                clients.into_values().for_each(|client| self.tell(&lost_client_draft(now_ms, client), None));
+            }
+        }
+    }
+
+    /// Does what the teller wants done.
+    fn perform(&mut self) {
+        let outputs: Vec<TellerOutput> = self.teller.outputs().collect();
+        for output in outputs {
+            match output {
+                TellerOutput::Send { to, message } => {
+                    if let Some(cluster) = &self.node.cluster {
+                        cluster.send_to_scope(&self.scope, to.as_ref(), message);
+                    }
+                }
+                TellerOutput::Node { node, is_up } => {
+                    if is_up && self.lost.note_return(&node) {
+                        self.reset_all("node_returned");
+                    }
+                }
+                TellerOutput::Tell(change) => {
+                    let draft = state_draft(&self.node, &change);
+                    let channel = draft.kind.is_of_channel_state().then(|| change.key.name());
+                    self.tell(&draft, channel);
+                }
+                TellerOutput::Doubt(why) => self.reset_all(why),
+            }
+        }
+    }
+
+    /// Gives an event to the endpoints that are told of it. `channel`: that it is about, if they are told of some only.
+    fn tell(&mut self, draft: &EventDraft, channel: Option<&str>) {
+        let node = Arc::clone(&self.node);
+        if let Some(durable) = &self.durable {
+            durable.note(draft, channel);
+        }
+        let namespace = channel.map(|channel| node.session.namespaces.namespace_of(channel));
+        let told =
+            |work: &&Rc<EndpointAtWork>| work.source.queue().is_some() && work.endpoint.is_told(draft.kind, namespace);
+        let Some(event) = draft.write(&self.sources) else {
+            for work in self.endpoints.iter().filter(told) {
+                work.figures().dropped[DropReason::TooLarge as usize].add(1);
+            }
+            return;
+        };
+        let works: Vec<_> = self.endpoints.iter().filter(told).cloned().collect();
+        for work in works {
+            self.push(&work, event.clone());
+        }
+    }
+
+    fn push(&mut self, work: &EndpointAtWork, event: WrittenEvent) {
+        let Some(queue) = work.source.queue() else { return };
+        let dropped = queue.push(event);
+        if dropped > 0 {
+            work.figures().dropped[DropReason::QueueFull as usize].add(dropped);
+            if let Some(reset) = self.reset("dropped").write(&self.sources) {
+                queue.note_loss(&reset);
+            }
+        }
+    }
+
+    /// The event that tells that something may not have been told.
+    fn reset(&mut self, why: &str) -> EventDraft {
+        self.resets += 1;
+        let now_ms = self.node.clock.now_ms();
+        reset_draft(&self.node, now_ms, now_ms, why, self.resets)
+    }
+
+    /// Something may not have been told for certain.
+    fn reset_durable(&mut self, why: &str) {
+        let reset = self.reset(why);
+        if let Some(durable) = &self.durable {
+            durable.note(&reset, None);
+        }
+    }
+
+    /// Something may not have been told to any endpoint that is not durable.
+    fn reset_all(&mut self, why: &str) {
+        let Some(reset) = self.reset(why).write(&self.sources) else { return };
+        self.endpoints.iter().filter_map(|work| work.source.queue()).for_each(|queue| queue.note_loss(&reset));
+    }
+
+    fn tick(&mut self) {
+        let now_ms = self.node.clock.now_ms();
+        if self.durable.as_ref().is_some_and(|durable| durable.take_dropped() > 0) {
+            self.reset_durable("dropped");
+        }
+        for work in &self.endpoints {
+            let Some(queue) = work.source.queue() else { continue };
+            let gone = queue.expire(now_ms.saturating_sub(work.endpoint.max_age_ms()));
+            if !gone.is_empty() {
+                work.count_dead(gone.len() as u64, DeadReason::TooOld, "");
+            }
+            let figures = work.figures();
+            figures.queued.set(queue.len() as u64);
+            figures.queued_bytes.set(queue.size() as u64);
+            figures.oldest_ms.set(queue.oldest_ms().map_or(0, |oldest_ms| now_ms.saturating_sub(oldest_ms)));
+        }
+    }
+
+    /// Waits a while for what is left to arrive.
+    async fn finish(mut self) {
+        self.teller.goodbye(self.node.clock.now_ms());
+        self.perform();
+        if let Some(durable) = &self.durable {
+            durable.finish().await;
+        }
+        let queues = || self.endpoints.iter().filter_map(|work| Some((work, work.source.queue()?)));
+        queues().for_each(|(_, queue)| queue.close());
+        let is_empty = async {
+            while queues().any(|(_, queue)| queue.len() > 0) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let _ = tokio::time::timeout(STOP_PATIENCE, is_empty).await;
+        for (work, queue) in queues().filter(|(_, queue)| queue.len() > 0) {
+            work.figures().dropped[DropReason::Stopped as usize].add(queue.len() as u64);
+            let endpoint = &work.endpoint.name;
+            tracing::warn!(%endpoint, events = queue.len(), "the node stops before these are told");
+        }
+        self.lanes.abort_all();
+    }
+}

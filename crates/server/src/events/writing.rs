@@ -1,0 +1,183 @@
+//! From what a thread of the node has seen to the event that tells it.
+
+use std::net::IpAddr;
+
+use aws_lc_rs::digest;
+use bytes::Bytes;
+use touchline_engine::directory::{EntryIncident, LostClient, client_text};
+use touchline_engine::events::{EventDraft, EventKind, EventOrigin, EventValue, StateChange, StateKey};
+use touchline_engine::session::SessionSigner;
+use touchline_registry::OwnerId;
+use touchline_store::ExpiredMessage;
+
+use crate::node::Node;
+use crate::runtime::event_mailbox::{ClientChange, ClientIncident};
+
+/// Bytes of the hash that stands for a session.
+const SESSION_HASH_SIZE: usize = 16;
+
+fn text(value: &str) -> EventValue {
+    EventValue::Text(value.into())
+}
+
+/// The key by which the events of a client are ordered.
+pub(super) fn client_key(user: &str, client: &str) -> String {
+    if user.is_empty() { format!("client:{client}") } else { format!("user:{user}") }
+}
+
+/// The hash of what proves a client's session: it tells two sessions apart, and nobody can use it.
+fn session_hash(node: &Node, client: OwnerId) -> String {
+    let hash = digest::digest(&digest::SHA256, node.signer.sign(client).as_bytes());
+    hash.as_ref()[..SESSION_HASH_SIZE].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The event of what has happened to a client, and the channel that it is about. `time_ms`: when, Unix milliseconds.
+pub(super) fn client_draft(node: &Node, time_ms: u64, incident: ClientIncident) -> (EventDraft, Option<String>) {
+    let ClientIncident { client: owner, user, change } = incident;
+    let client = client_text(owner);
+    let kind = change.kind();
+    let mut fields = vec![("client", text(&client)), ("user", text(&user))];
+    let (letter, channel) = match change {
+        ClientChange::Connected(facts) => {
+            fields.push(("session", EventValue::Text(session_hash(node, owner).into())));
+            fields.extend([("transport", text(facts.transport)), ("encoding", text(facts.encoding))]);
+            fields.extend([("name", EventValue::Text(facts.name)), ("version", EventValue::Text(facts.version))]);
+            fields.extend(facts.address.map(|address: IpAddr| ("address", text(&address.to_string()))));
+            fields.push(("node", text(&node.settings.node.name)));
+            fields.extend(facts.meta.map(|meta| ("meta", EventValue::Optional(meta))));
+            fields.extend(facts.labels.map(|labels| ("labels", EventValue::Optional(labels))));
+            ("c", None)
+        }
+        ClientChange::Disconnected(facts) => {
+            fields
+                .extend([("code", EventValue::Number(facts.code.into())), ("reason", EventValue::Text(facts.reason))]);
+            fields.extend([("cause", text(facts.cause)), ("duration_ms", EventValue::Number(facts.duration_ms))]);
+            fields.push(("transport", text(facts.transport)));
+            ("d", None)
+        }
+        ClientChange::Subscribed(channel) => ("s", Some(channel.to_string())),
+        ClientChange::Unsubscribed { channel, code, duration_ms } => {
+            fields.extend(code.map(|code| ("code", EventValue::Number(code.into()))));
+            fields.push(("duration_ms", EventValue::Number(duration_ms)));
+            ("u", Some(channel.to_string()))
+        }
+    };
+    if let Some(channel) = &channel {
+        fields.push(("channel", text(channel)));
+        fields.push(("namespace", text(node.session.namespaces.namespace_of(channel))));
+    }
+    let id = match &channel {
+        Some(channel) => format!("{client}:{letter}:{channel}:{time_ms}"),
+        None => format!("{client}:{letter}:1"),
+    };
+    let subject = channel.clone().unwrap_or_else(|| client.to_string());
+    let key = client_key(&user, &client);
+    (EventDraft { kind, id, subject, key, time_ms, generation: None, origin: EventOrigin::Node, fields }, channel)
+}
+
+/// The event of a client that was lost with its node. `time_ms`: when that is told, Unix milliseconds.
+pub(super) fn lost_client_draft(time_ms: u64, lost: LostClient) -> EventDraft {
+    let client = client_text(lost.client);
+    EventDraft {
+        kind: EventKind::Disconnected,
+        id: format!("{client}:d:1"),
+        key: client_key(&lost.user, &client),
+        time_ms,
+        generation: None,
+        origin: EventOrigin::Elsewhere(lost.node),
+        fields: vec![
+            ("client", text(&client)),
+            ("user", EventValue::Text(lost.user)),
+            ("reason", text("node_lost")),
+            ("cause", text("node_down")),
+        ],
+        subject: client,
+    }
+}
+
+/// The event of a channel that has subscribers now or has none, or of a user that has connections now or has none.
+pub(super) fn state_draft(node: &Node, change: &StateChange) -> EventDraft {
+    let is_held = change.is_held();
+    let name = change.key.name();
+    let (kind, mut fields, since) = match &change.key {
+        StateKey::Channel(_) => {
+            let namespace = node.session.namespaces.namespace_of(name);
+            let kind = if is_held { EventKind::Occupied } else { EventKind::Vacated };
+            (kind, vec![("channel", text(name)), ("namespace", text(namespace))], "empty_since")
+        }
+        StateKey::User(_) => {
+            let kind = if is_held { EventKind::UserOnline } else { EventKind::UserOffline };
+            (kind, vec![("user", text(name))], "last_seen")
+        }
+    };
+    fields.push(("reason", text(change.reason)));
+    fields.extend(change.empty_since_ms.map(|since_ms| (since, EventValue::Time(since_ms))));
+    let key = change.key.partition_key();
+    EventDraft {
+        kind,
+        id: format!("{key}:{}", change.generation),
+        subject: name.to_owned(),
+        key,
+        time_ms: change.time_ms,
+        generation: Some(change.generation),
+        origin: EventOrigin::Cluster,
+        fields,
+    }
+}
+
+/// The event of a name or a group. `time_ms`: when it has changed, Unix milliseconds.
+pub(super) fn entry_draft(time_ms: u64, incident: &EntryIncident) -> EventDraft {
+    let EntryIncident { kind, scope, entry, reason, user, winner, .. } = incident;
+    let (client, stamp) = (client_text(entry.owner()), entry.stamp().0);
+    let is_group = matches!(kind, EventKind::MemberJoined | EventKind::MemberLeft);
+    let key = format!("{}:{scope}/{}", if is_group { "group" } else { "name" }, entry.key());
+    let id = match kind {
+        EventKind::NameUpdated => format!("{key}:{stamp}:{}", entry.revision()),
+        EventKind::NameLost => format!("{key}:{stamp}:lost"),
+        EventKind::MemberJoined => format!("{key}:{client}:{stamp}"),
+        EventKind::MemberLeft => format!("{key}:{client}:{stamp}:left"),
+        _ => format!("{key}:{stamp}"),
+    };
+    let mut fields = vec![("scope", text(scope)), (if is_group { "group" } else { "name" }, text(entry.key()))];
+    fields.extend([("client", text(&client)), ("user", text(user)), ("reason", text(reason.as_str()))]);
+    fields.extend(winner.as_ref().map(|winner| ("winner", text(&client_text(winner.owner())))));
+    if !entry.meta().is_empty() {
+        fields.push(("meta", EventValue::Optional(Bytes::copy_from_slice(entry.meta()))));
+    }
+    let subject = entry.key().to_owned();
+    EventDraft { kind: *kind, id, subject, key, time_ms, generation: None, origin: EventOrigin::Cluster, fields }
+}
+
+/// The event of a message that nobody has acknowledged in time. `time_ms`: when it was deleted, Unix milliseconds.
+pub(super) fn expired_draft(time_ms: u64, message: &ExpiredMessage) -> EventDraft {
+    let ExpiredMessage { id, scope, name, expires_ms } = message;
+    EventDraft {
+        kind: EventKind::InboxExpired,
+        id: format!("inbox:{id}"),
+        subject: name.to_string(),
+        key: format!("name:{scope}/{name}"),
+        time_ms,
+        generation: None,
+        origin: EventOrigin::Cluster,
+        fields: vec![
+            ("id", EventValue::Number(*id)),
+            ("scope", text(scope)),
+            ("name", text(name)),
+            ("expired_at", EventValue::Time(*expires_ms)),
+        ],
+    }
+}
+
+/// The event that tells that something may not have been told. `number`: of those of this life of the node.
+pub(super) fn reset_draft(node: &Node, time_ms: u64, since_ms: u64, why: &str, number: u64) -> EventDraft {
+    EventDraft {
+        kind: EventKind::StateReset,
+        id: format!("reset:{}:{number}", node.id),
+        subject: node.id.clone(),
+        key: "all".to_owned(),
+        time_ms,
+        generation: None,
+        origin: EventOrigin::Node,
+        fields: vec![("why", text(why)), ("since", EventValue::Time(since_ms))],
+    }
+}

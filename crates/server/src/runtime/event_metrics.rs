@@ -1,0 +1,144 @@
+//! The metrics of events, by endpoint.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use touchline_engine::events::DeadReason;
+
+use super::meters::{Counter, Gauge};
+
+/// Why an event was dropped before it was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DropReason {
+    /// The queue of the endpoint was full.
+    QueueFull,
+    /// The mailbox of the thread was full.
+    MailboxFull,
+    /// It was too large.
+    TooLarge,
+    /// The node has stopped.
+    Stopped,
+}
+
+impl DropReason {
+    /// All reasons, in the order of their numbers.
+    pub(crate) const ALL: [DropReason; 4] =
+        [DropReason::QueueFull, DropReason::MailboxFull, DropReason::TooLarge, DropReason::Stopped];
+
+    /// The name in metrics.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            DropReason::QueueFull => "queue_full",
+            DropReason::MailboxFull => "mailbox_full",
+            DropReason::TooLarge => "too_large",
+            DropReason::Stopped => "stopped",
+        }
+    }
+}
+
+/// The metrics of one endpoint. The thread that tells what happens writes them.
+#[derive(Debug, Default)]
+pub(crate) struct EndpointFigures {
+    /// Its name.
+    pub(crate) name: String,
+    /// Events that wait or are under way.
+    pub(crate) queued: Gauge,
+    /// Bytes of events that wait.
+    pub(crate) queued_bytes: Gauge,
+    /// Age of the oldest event that waits, milliseconds.
+    pub(crate) oldest_ms: Gauge,
+    /// Events that have arrived.
+    pub(crate) sent: Counter,
+    /// Batches that were sent again.
+    pub(crate) retried: Counter,
+    /// Events that were never sent, by reason.
+    pub(crate) dropped: [Counter; DropReason::ALL.len()],
+    /// Events that were given up, by reason.
+    pub(crate) dead: [Counter; DeadReason::ALL.len()],
+    /// It has refused all further events (410).
+    pub(crate) is_off: AtomicBool,
+}
+
+/// The metrics of events.
+#[derive(Debug, Default)]
+pub(crate) struct EventMetrics {
+    pub(crate) endpoints: Vec<EndpointFigures>,
+}
+
+impl EventMetrics {
+    /// Metrics that have counted nothing.
+    pub(crate) fn of(names: impl IntoIterator<Item = String>) -> Self {
+        let figures = |name| EndpointFigures { name, ..EndpointFigures::default() };
+        EventMetrics { endpoints: names.into_iter().map(figures).collect() }
+    }
+
+    /// The endpoints that have refused all further events.
+    pub(crate) fn off(&self) -> Vec<&str> {
+        let off = self.endpoints.iter().filter(|endpoint| endpoint.is_off.load(Relaxed));
+        off.map(|endpoint| endpoint.name.as_str()).collect()
+    }
+}
+
+/// The metrics of events, for a scrape.
+#[derive(Debug)]
+pub(crate) struct EventCollector(pub(crate) Arc<EventMetrics>);
+
+impl Collector for EventCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let endpoints = &self.0.endpoints;
+        type Figure = fn(&EndpointFigures) -> u64;
+        let gauges: [(&str, &str, Figure); 3] = [
+            ("events_queued", "Events that wait for an endpoint or are under way to it", |of| of.queued.get()),
+            ("events_queued_bytes", "Bytes of the events that wait for an endpoint", |of| of.queued_bytes.get()),
+            ("events_off", "1 while an endpoint is sent nothing, because it has answered 410", |of| {
+                of.is_off.load(Relaxed).into()
+            }),
+        ];
+        for (name, help, figure) in gauges {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for endpoint in endpoints {
+                let labels = [("endpoint", endpoint.name.as_str())];
+                ConstGauge::new(figure(endpoint) as i64).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let help = "Age of the oldest event that waits for an endpoint";
+        let mut family = encoder.encode_descriptor("events_oldest_seconds", help, None, MetricType::Gauge)?;
+        for endpoint in endpoints {
+            let labels = [("endpoint", endpoint.name.as_str())];
+            ConstGauge::new(endpoint.oldest_ms.get() as f64 / 1e3).encode(family.encode_family(&labels)?)?;
+        }
+        let counters: [(&str, &str, Figure); 2] = [
+            ("events_sent", "Events that an endpoint has accepted", |of| of.sent.get()),
+            ("event_batches_retried", "Batches that were sent to an endpoint again", |of| of.retried.get()),
+        ];
+        for (name, help, figure) in counters {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for endpoint in endpoints {
+                let labels = [("endpoint", endpoint.name.as_str())];
+                ConstCounter::new(figure(endpoint)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let help = "Events that were never sent to an endpoint";
+        let mut family = encoder.encode_descriptor("events_dropped", help, None, MetricType::Counter)?;
+        for endpoint in endpoints {
+            for reason in DropReason::ALL {
+                let labels = [("endpoint", endpoint.name.as_str()), ("reason", reason.as_str())];
+                ConstCounter::new(endpoint.dropped[reason as usize].get()).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let help = "Events that an endpoint did not accept, and that are not sent any more";
+        let mut family = encoder.encode_descriptor("events_dead", help, None, MetricType::Counter)?;
+        for endpoint in endpoints {
+            for reason in DeadReason::ALL {
+                let labels = [("endpoint", endpoint.name.as_str()), ("reason", reason.as_str())];
+                ConstCounter::new(endpoint.dead[reason as usize].get()).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! What a shard has seen of its connections and channels, for the thread that tells it.
+
+use touchline_engine::events::{EventKind, HeldChanges, StateKey};
+use touchline_engine::session::SubscriptionChange;
+use touchline_protocol::message::Encoding;
+
+use super::client_facts::{BROKEN_OFF, ConnectingFacts, EndCause};
+use super::state::Shard;
+use crate::runtime::event_mailbox::{
+    ClientChange, ClientIncident, ConnectedFacts, DisconnectedFacts, EventMailbox, EventMessage,
+};
+
+impl Shard {
+    /// The mailbox of the thread that tells, if it is told of this.
+    fn teller(&self, kind: EventKind) -> Option<&EventMailbox> {
+        self.node.events.as_ref().filter(|events| events.wants(kind))
+    }
+
+    /// Keeps what a connection says of itself until its client has connected.
+    pub(super) fn note_connecting(&mut self, slot: u32, note: impl FnOnce(&mut ConnectingFacts)) {
+        if self.teller(EventKind::Connected).is_some() {
+            note(self.connecting.entry(slot).or_default());
+        }
+    }
+
+    /// A client has connected.
+    pub(super) fn tell_connected(&mut self, slot: u32) {
+        let facts = self.connecting.remove(&slot).unwrap_or_default();
+        let (Some(events), Some(connection)) = (self.teller(EventKind::Connected), self.connections.get(slot)) else {
+            return;
+        };
+        let session = &connection.session;
+        let (meta, labels) = session.meta_and_labels();
+        let ConnectingFacts { address, name, version } = facts;
+        let facts = ConnectedFacts {
+            transport: connection.transport.as_str(),
+            encoding: if connection.wire.encoding == Encoding::Protobuf { "protobuf" } else { "json" },
+            name,
+            version,
+            address,
+            meta,
+            labels,
+        };
+        let change = ClientChange::Connected(Box::new(facts));
+        let incident = ClientIncident { client: session.owner(), user: session.user().into(), change };
+        events.tell(EventMessage::Client(self.now_ms, incident));
+    }
+
+    /// A connection ends, whose session is still as it was. `reason`: what the client is told; empty = nothing.
+    pub(super) fn tell_disconnected(&mut self, slot: u32, reason: &str, cause: EndCause) {
+        let Some(connection) = self.connections.get(slot).filter(|connection| connection.session.is_connected()) else {
+            return;
+        };
+        let Some(events) = self.teller(EventKind::Disconnected) else { return };
+        let session = &connection.session;
+        let facts = DisconnectedFacts {
+            transport: connection.transport.as_str(),
+            code: if connection.close_code == 0 { BROKEN_OFF } else { connection.close_code },
+            reason: reason.into(),
+            cause: cause.as_str(),
+            duration_ms: self.now_ms.saturating_sub(self.node.clock.at(connection.opened)),
+        };
+        let change = ClientChange::Disconnected(Box::new(facts));
+        let incident = ClientIncident { client: session.owner(), user: session.user().into(), change };
+        events.tell(EventMessage::Client(self.now_ms, incident));
+    }
+
+    /// Subscriptions of a session have begun or ended.
+    pub(super) fn tell_subscriptions(&mut self, slot: u32) {
+        let changes = std::mem::take(&mut self.effects.subscription_changes);
+        let (Some(events), Some(connection)) = (&self.node.events, self.connections.get(slot)) else { return };
+        let namespaces = &self.node.session.namespaces;
+        for SubscriptionChange { channel, end } in changes {
+            let is_wanted = events.wants.has_namespace(namespaces.namespace_of(&channel));
+            let change = match end {
+                None => ClientChange::Subscribed(channel),
+                Some(end) => ClientChange::Unsubscribed { channel, code: end.code, duration_ms: end.duration_ms },
+            };
+            if is_wanted && events.wants(change.kind()) {
+                let (client, user) = (connection.session.owner(), connection.session.user().into());
+                events.tell(EventMessage::Client(self.now_ms, ClientIncident { client, user, change }));
+            }
+        }
+    }
+
+    /// Tells who holds channels and users here now. What has no room waits for the next tick.
+    pub(super) fn tell_held(&mut self) {
+        let Some(events) = &self.node.events else { return };
+        let namespaces = &self.node.session.namespaces;
+        if let Some(changes) = self.channels.held_changes() {
+            let is_wanted = |key: &StateKey| events.wants.has_namespace(namespaces.namespace_of(key.name()));
+            send_held(events, self.id, changes, is_wanted);
+        }
+        if let Some(changes) = self.users.held_changes() {
+            send_held(events, self.id, changes, |key| !key.name().is_empty());
+        }
+    }
+}
+
+fn send_held(events: &EventMailbox, shard: u16, changes: &mut HeldChanges, is_wanted: impl Fn(&StateKey) -> bool) {
+    while let Some((key, is_held)) = changes.take() {
+        if !is_wanted(&key) {
+            continue;
+        }
+        if let Err(EventMessage::Held { key, is_held, .. }) =
+            events.try_send(EventMessage::Held { key, shard, is_held })
+        {
+            return changes.put_back(key, is_held);
+        }
+    }
+}

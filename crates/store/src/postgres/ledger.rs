@@ -1,0 +1,266 @@
+//! The ledger in PostgreSQL: lives, keys, and the sweeper. The functions that it calls are in the schema.
+//!
+//! Locks are taken in one order by everybody: the one against forgetting, the row of one life, keys in their order. The
+//! sweeper waits for no key. So no two transactions wait for each other.
+
+use tokio::sync::Mutex;
+use touchline_engine::ledger::KeyChange;
+
+use super::address::PostgresAddress;
+use super::failure::PostgresError;
+use super::ledger_link::{LedgerLink, LinkLoan};
+use crate::ledger::types::{
+    GoneClient, LedgerBatch, LedgerCause, LedgerError, LedgerOptions, LedgerWrite, OutboxEvent, STEP_ROWS, SweepReport,
+    ToldKey, key_of, kind_number, millis,
+};
+
+/// Begins a transaction in which no key is forgotten: "touchkey" as a number (`touchline.event_forget`).
+const BEGIN_KEYS: &str = "BEGIN; SELECT pg_advisory_xact_lock_shared(8390053700628604281)";
+
+/// The ledger in PostgreSQL.
+pub(crate) struct PostgresLedger {
+    pub(super) address: PostgresAddress,
+    pub(super) options: LedgerOptions,
+    writer: Mutex<Option<LedgerLink>>,
+    sweeper: Mutex<Option<LedgerLink>>,
+    pub(super) lanes: Mutex<Option<LedgerLink>>,
+}
+
+impl PostgresLedger {
+    pub(crate) fn new(address: PostgresAddress, options: LedgerOptions) -> Self {
+        PostgresLedger {
+            address,
+            options,
+            writer: Mutex::default(),
+            sweeper: Mutex::default(),
+            lanes: Mutex::default(),
+        }
+    }
+
+    pub(super) async fn lend<'d>(&self, desk: &'d Mutex<Option<LedgerLink>>) -> Result<LinkLoan<'d>, PostgresError> {
+        LinkLoan::of(desk, &self.address, self.options.migrates).await
+    }
+
+    pub(crate) async fn enter(&self, cause: LedgerCause) -> Result<u64, LedgerError> {
+        let mut loan = self.lend(&self.writer).await?;
+        let life = loop {
+            if let Some(life) = self.enter_step(&mut loan.link, cause).await? {
+                break life;
+            }
+        };
+        loan.keep();
+        Ok(life)
+    }
+
+    /// Takes something away from an earlier life of this node, or, when nothing is left, begins a new life.
+    async fn enter_step(&self, link: &mut LedgerLink, cause: LedgerCause) -> Result<Option<u64>, PostgresError> {
+        let me = &self.options.node;
+        link.run("BEGIN").await?;
+        let others = "SELECT EXISTS (SELECT FROM touchline.event_node \
+             WHERE node <> $1 AND lease_until_ms > (SELECT touchline.now_ms()))";
+        let is_alone = !link.query(others, &[me]).await?.first().is_some_and(|row| row.get(0));
+        let earlier = "SELECT incarnation FROM touchline.event_node WHERE node = $1 \
+             ORDER BY incarnation LIMIT 1 FOR UPDATE";
+        let is_start = is_alone && cause == LedgerCause::Restart;
+        let wait_ms = self.wait_ms(is_start);
+        if let Some(row) = link.query(earlier, &[me]).await?.first() {
+            self.take(link, (me.clone(), row.get(0)), cause, wait_ms).await?;
+            link.run("COMMIT").await?;
+            return Ok(None);
+        }
+        let next = "UPDATE touchline.event_head SET incarnation = incarnation + 1 RETURNING incarnation";
+        let incarnation: i64 = link.query(next, &[]).await?.first().map_or(0, |row| row.get(0));
+        let begin = "INSERT INTO touchline.event_node (node, incarnation, lease_until_ms, batch) \
+             VALUES ($1, $2, touchline.now_ms() + $3, 0)";
+        link.count(begin, &[me, &incarnation, &millis(self.options.lease)]).await?;
+        if is_start {
+            // What was about to be told gets the time to come back, too.
+            let later = "UPDATE touchline.event_key SET due_ms = touchline.now_ms() + $1 \
+                 WHERE due_ms < (SELECT touchline.now_ms()) + $1 AND generation % 2 = 1";
+            link.count(later, &[&wait_ms]).await?;
+        }
+        link.run("COMMIT").await?;
+        Ok(Some(incarnation as u64))
+    }
+
+    /// How long after its last holder a key is told, milliseconds.
+    fn wait_ms(&self, is_start: bool) -> i64 {
+        millis(self.options.delay) + if is_start { millis(self.options.grace) } else { 0 }
+    }
+
+    pub(crate) async fn write(&self, incarnation: u64, batch: &LedgerBatch) -> Result<LedgerWrite, LedgerError> {
+        let mut loan = self.lend(&self.writer).await?;
+        let written = self.write_batch(&mut loan.link, incarnation as i64, batch).await?;
+        loan.keep();
+        Ok(written)
+    }
+
+    async fn write_batch(
+        &self,
+        link: &mut LedgerLink,
+        life: i64,
+        batch: &LedgerBatch,
+    ) -> Result<LedgerWrite, PostgresError> {
+        let me = &self.options.node;
+        link.run(BEGIN_KEYS).await?;
+        // The row stays locked until the commit, so nobody takes the life over meanwhile.
+        let renew = "UPDATE touchline.event_node own \
+             SET lease_until_ms = touchline.now_ms() + $3, batch = greatest(own.batch, $4) \
+             FROM (SELECT batch AS was FROM touchline.event_node WHERE node = $1 AND incarnation = $2 FOR UPDATE) old \
+             WHERE own.node = $1 AND own.incarnation = $2 AND own.lease_until_ms > (SELECT touchline.now_ms()) \
+             RETURNING old.was";
+        let number = batch.number as i64;
+        let renewed = link.query(renew, &[me, &life, &millis(self.options.lease), &number]).await?;
+        let Some(row) = renewed.first() else {
+            link.run("ROLLBACK").await?;
+            return Ok(LedgerWrite::Lapsed);
+        };
+        if row.get::<_, i64>(0) < number {
+            let mut events = batch.events.clone();
+            self.hold(link, life, &batch.keys, &mut events).await?;
+            let (clients, abouts): (Vec<&str>, Vec<&str>) =
+                batch.connected.iter().map(|(client, about)| (&**client, &**about)).unzip();
+            if !clients.is_empty() {
+                let insert = "INSERT INTO touchline.event_client (node, incarnation, client, about) \
+                     SELECT $1, $2, * FROM unnest($3::text[], $4::text[]) ON CONFLICT DO NOTHING";
+                link.count(insert, &[me, &life, &clients, &abouts]).await?;
+            }
+            if !batch.disconnected.is_empty() {
+                let delete = "DELETE FROM touchline.event_client \
+                     WHERE node = $1 AND incarnation = $2 AND client = ANY ($3)";
+                link.count(delete, &[me, &life, &batch.disconnected]).await?;
+            }
+            link.put(&events).await?;
+        }
+        link.run("COMMIT").await?;
+        Ok(LedgerWrite::Written)
+    }
+
+    async fn hold(
+        &self,
+        link: &mut LedgerLink,
+        life: i64,
+        keys: &[KeyChange],
+        events: &mut Vec<OutboxEvent>,
+    ) -> Result<(), PostgresError> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let kinds: Vec<i16> = keys.iter().map(|change| kind_number(&change.key)).collect();
+        let names: Vec<&str> = keys.iter().map(|change| change.key.name()).collect();
+        let gained: Vec<bool> = keys.iter().map(|change| change.is_gained).collect();
+        let held: Vec<bool> = keys.iter().map(|change| change.is_held).collect();
+        let hold = "SELECT kind, key, generation, touchline.now_ms() \
+             FROM touchline.event_hold($1, $2, $3, $4, $5, $6, $7)";
+        let delay_ms = millis(self.options.delay);
+        let rows = link.query(hold, &[&self.options.node, &life, &kinds, &names, &gained, &held, &delay_ms]).await?;
+        for row in rows {
+            let told = ToldKey {
+                key: key_of(row.get(0), row.get(1)),
+                generation: row.get::<_, i64>(2) as u64,
+                time_ms: row.get::<_, i64>(3) as u64,
+                empty: None,
+            };
+            self.options.narrator.tell_key(&told, events);
+        }
+        Ok(())
+    }
+
+    /// Takes clients and keys away from a life whose row is locked, and ends it when nothing is left; returns how many.
+    async fn take(
+        &self,
+        link: &mut LedgerLink,
+        (node, life): (String, i64),
+        cause: LedgerCause,
+        wait_ms: i64,
+    ) -> Result<u64, PostgresError> {
+        // Nothing gives the lease back, not even a clock that is set back.
+        let end = "UPDATE touchline.event_node SET lease_until_ms = 0 WHERE node = $1 AND incarnation = $2";
+        link.count(end, &[&node, &life]).await?;
+        let clients = "DELETE FROM touchline.event_client WHERE node = $1 AND incarnation = $2 AND client IN \
+             (SELECT client FROM touchline.event_client WHERE node = $1 AND incarnation = $2 ORDER BY client LIMIT $3) \
+             RETURNING client, about, touchline.now_ms()";
+        let lost = link.query(clients, &[&node, &life, &STEP_ROWS]).await?;
+        let mut events = Vec::new();
+        for row in &lost {
+            let lost = GoneClient {
+                client: row.get(0),
+                about: row.get(1),
+                node: node.clone(),
+                incarnation: life as u64,
+                time_ms: row.get::<_, i64>(2) as u64,
+                cause,
+            };
+            self.options.narrator.tell_lost(&lost, &mut events);
+        }
+        let drop = "SELECT touchline.event_drop($1, $2, $3, $4, $5)";
+        let dropped = link.query(drop, &[&node, &life, &STEP_ROWS, &cause.number(), &wait_ms]).await?;
+        let dropped: i64 = dropped.first().map_or(0, |row| row.get(0));
+        if (lost.len() as i64) < STEP_ROWS && dropped < STEP_ROWS {
+            link.count("DELETE FROM touchline.event_node WHERE node = $1 AND incarnation = $2", &[&node, &life])
+                .await?;
+        }
+        link.put(&events).await?;
+        Ok(lost.len() as u64 + dropped as u64)
+    }
+
+    pub(crate) async fn sweep(&self) -> Result<SweepReport, LedgerError> {
+        let mut loan = self.lend(&self.sweeper).await?;
+        let link = &mut loan.link;
+        let taken = self.take_over(link).await?;
+        let told = self.tell_empty(link).await?;
+        let forgotten = link.query("SELECT touchline.event_forget($1)", &[&STEP_ROWS]).await?;
+        let forgotten = forgotten.first().map_or(0, |row| row.get::<_, i64>(0)) as u64;
+        loan.keep();
+        let has_more = taken.is_some() || told.max(forgotten) >= STEP_ROWS as u64;
+        Ok(SweepReport { taken: taken.unwrap_or_default(), told, forgotten, has_more })
+    }
+
+    /// Takes something away from one life whose lease is over; none = there is none that nobody else works at.
+    async fn take_over(&self, link: &mut LedgerLink) -> Result<Option<u64>, PostgresError> {
+        link.run("BEGIN").await?;
+        let over = "SELECT node, incarnation FROM touchline.event_node \
+             WHERE lease_until_ms <= (SELECT touchline.now_ms()) \
+             ORDER BY lease_until_ms LIMIT 1 FOR UPDATE SKIP LOCKED";
+        let found = link.query(over, &[]).await?;
+        let taken = match found.first() {
+            Some(row) => {
+                let life = (row.get(0), row.get(1));
+                Some(self.take(link, life, LedgerCause::NodeDown, self.wait_ms(false)).await?)
+            }
+            None => None,
+        };
+        link.run("COMMIT").await?;
+        Ok(taken)
+    }
+
+    /// Tells keys that nobody has held for long enough.
+    async fn tell_empty(&self, link: &mut LedgerLink) -> Result<u64, PostgresError> {
+        link.run("BEGIN").await?;
+        let sweep = "SELECT kind, key, generation, empty_since_ms, cause, touchline.now_ms() \
+             FROM touchline.event_sweep($1, $2)";
+        let rows = link.query(sweep, &[&STEP_ROWS, &millis(self.options.remember)]).await?;
+        let mut events = Vec::new();
+        for row in &rows {
+            let told = ToldKey {
+                key: key_of(row.get(0), row.get(1)),
+                generation: row.get::<_, i64>(2) as u64,
+                time_ms: row.get::<_, i64>(5) as u64,
+                empty: Some((row.get::<_, i64>(3) as u64, LedgerCause::of_number(row.get(4)))),
+            };
+            self.options.narrator.tell_key(&told, &mut events);
+        }
+        link.put(&events).await?;
+        link.run("COMMIT").await?;
+        Ok(rows.len() as u64)
+    }
+
+    pub(crate) async fn leave(&self, incarnation: u64) -> Result<(), LedgerError> {
+        let mut loan = self.lend(&self.writer).await?;
+        // Whoever sweeps next ends the life.
+        let leave = "UPDATE touchline.event_node SET lease_until_ms = 0 WHERE node = $1 AND incarnation = $2";
+        loan.link.count(leave, &[&self.options.node, &(incarnation as i64)]).await?;
+        loan.keep();
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! A connection of the ledger.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, MutexGuard};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, Statement};
+
+use super::address::PostgresAddress;
+use super::connection::{PostgresClient, with_timeout};
+use super::failure::PostgresError;
+use crate::ledger::types::OutboxEvent;
+use crate::migrate::PRIMARY;
+
+/// Every statement of the ledger has its index. The planner does not know that while the tables are small or new, and
+/// would keep a plan that reads all of a table which has grown since.
+const PLANS: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
+
+/// A connection with its prepared statements.
+pub(super) struct LedgerLink {
+    client: PostgresClient,
+    statements: HashMap<&'static str, Statement>,
+    /// Of each statement.
+    timeout: Duration,
+}
+
+/// The connection of one kind of work, lent for one request. It is closed unless it is kept, and that takes back what
+/// was not committed.
+pub(super) struct LinkLoan<'d> {
+    place: MutexGuard<'d, Option<LedgerLink>>,
+    pub(super) link: LedgerLink,
+}
+
+impl<'d> LinkLoan<'d> {
+    pub(super) async fn of(
+        desk: &'d Mutex<Option<LedgerLink>>,
+        address: &PostgresAddress,
+        migrates: bool,
+    ) -> Result<Self, PostgresError> {
+        let mut place = desk.lock().await;
+        let link = match place.take() {
+            Some(link) if !link.client.client.is_closed() => link,
+            _ => LedgerLink::to(address, migrates).await?,
+        };
+        Ok(LinkLoan { place, link })
+    }
+
+    /// Keeps the connection for the next request: this one has succeeded.
+    pub(super) fn keep(mut self) {
+        *self.place = Some(self.link);
+    }
+}
+
+impl LedgerLink {
+    async fn to(address: &PostgresAddress, migrates: bool) -> Result<Self, PostgresError> {
+        let mut client = PostgresClient::to(address).await?;
+        client.check(&PRIMARY, migrates).await?;
+        client.client.batch_execute(PLANS).await?;
+        Ok(LedgerLink { client, statements: HashMap::new(), timeout: address.timeout })
+    }
+
+    /// Runs statements without parameters, such as the beginning and the end of a transaction.
+    pub(super) async fn run(&self, sql: &str) -> Result<(), PostgresError> {
+        with_timeout(self.timeout, async { Ok(self.client.client.batch_execute(sql).await?) }).await
+    }
+
+    pub(super) async fn query(
+        &mut self,
+        sql: &'static str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, PostgresError> {
+        let statement = self.statement(sql).await?;
+        with_timeout(self.timeout, async { Ok(self.client.client.query(&statement, parameters).await?) }).await
+    }
+
+    /// Runs a statement, and returns how many rows it changed.
+    pub(super) async fn count(
+        &mut self,
+        sql: &'static str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<u64, PostgresError> {
+        let statement = self.statement(sql).await?;
+        with_timeout(self.timeout, async { Ok(self.client.client.execute(&statement, parameters).await?) }).await
+    }
+
+    async fn statement(&mut self, sql: &'static str) -> Result<Statement, PostgresError> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        let prepared = with_timeout(self.timeout, async { Ok(self.client.client.prepare(sql).await?) }).await?;
+        Ok(self.statements.entry(sql).or_insert(prepared).clone())
+    }
+
+    /// Puts events into the outbox; their ids rise in their order.
+    pub(super) async fn put(&mut self, events: &[OutboxEvent]) -> Result<(), PostgresError> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        let endpoints: Vec<&str> = events.iter().map(|event| &*event.endpoint).collect();
+        let lanes: Vec<i32> = events.iter().map(|event| event.lane as i32).collect();
+        let bodies: Vec<&str> = events.iter().map(|event| &*event.body).collect();
+        let insert = "INSERT INTO touchline.event_outbox (endpoint, lane, made_ms, body) \
+             SELECT item.endpoint, item.lane, touchline.now_ms(), item.body FROM \
+             unnest($1::text[], $2::int[], $3::text[]) WITH ORDINALITY AS item (endpoint, lane, body, place) \
+             ORDER BY item.place";
+        self.count(insert, &[&endpoints, &lanes, &bodies]).await.map(drop)
+    }
+}

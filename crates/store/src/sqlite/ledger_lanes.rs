@@ -1,0 +1,191 @@
+//! The outbox of the ledger in SQLite: what waits in which lane, and what could not be delivered. One node delivers all
+//! lanes.
+
+use rusqlite::{OptionalExtension as _, Row, Transaction, params};
+
+use super::ledger::SqliteLedger;
+use crate::ledger::types::{
+    Burial, DeadLetter, LANE_IDLE_MS, LedgerError, OutboxLane, STEP_ROWS, WaitingEvent, millis,
+};
+
+/// A lane is noted as seen again after this time, milliseconds.
+const SEEN_MS: i64 = 3_600_000;
+
+impl SqliteLedger {
+    /// Every lane is this node's: those that it wants, and those that hold something of its endpoints.
+    pub(crate) async fn claim(&self, wanted: &[OutboxLane]) -> Result<Vec<OutboxLane>, LedgerError> {
+        let wanted = wanted.to_vec();
+        self.transact(move |ledger, rows| {
+            let see = "INSERT INTO event_lane (endpoint, lane, node, incarnation, seen_ms) VALUES (?1, ?2, '', 0, ?3) \
+                 ON CONFLICT (endpoint, lane) DO UPDATE SET seen_ms = ?3 WHERE seen_ms < ?3 - ?4";
+            let mut see = rows.prepare_cached(see)?;
+            for lane in &wanted {
+                see.execute(params![lane.endpoint, lane.lane, ledger.now_ms(), SEEN_MS])?;
+            }
+            let mut lanes = all_lanes(rows)?;
+            lanes.retain(|lane| wanted.iter().any(|wanted| wanted.endpoint == lane.endpoint));
+            Ok(lanes)
+        })
+        .await
+    }
+
+    pub(crate) async fn fetch(
+        &self,
+        wanted: &[(OutboxLane, u32)],
+    ) -> Result<Vec<(OutboxLane, Vec<WaitingEvent>)>, LedgerError> {
+        let wanted = wanted.to_vec();
+        self.transact(move |_, rows| {
+            let fetch = "SELECT id, made_ms, body FROM event_outbox WHERE endpoint = ?1 AND lane = ?2 \
+                 ORDER BY id LIMIT ?3";
+            let mut fetch = rows.prepare_cached(fetch)?;
+            let mut found = Vec::new();
+            for (lane, limit) in wanted {
+                let events = fetch
+                    .query_map(params![lane.endpoint, lane.lane, limit], |row| {
+                        Ok(WaitingEvent { id: row.get(0)?, made_ms: row.get(1)?, body: row.get(2)? })
+                    })?
+                    .collect::<rusqlite::Result<Vec<_>>>()?;
+                if !events.is_empty() {
+                    found.push((lane, events));
+                }
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    pub(crate) async fn finish(&self, ids: &[u64]) -> Result<(), LedgerError> {
+        let ids = ids.to_vec();
+        self.transact(move |_, rows| {
+            let mut delete = rows.prepare_cached("DELETE FROM event_outbox WHERE id = ?1")?;
+            ids.iter().try_for_each(|id| delete.execute([id]).map(drop))
+        })
+        .await
+    }
+
+    pub(crate) async fn bury(&self, burials: &[Burial]) -> Result<u64, LedgerError> {
+        let burials = burials.to_vec();
+        self.transact(move |ledger, rows| {
+            let insert = "INSERT INTO event_dead (endpoint, lane, made_ms, died_ms, tries, last_error, body) \
+                 SELECT endpoint, lane, made_ms, ?2, ?3, ?4, body FROM event_outbox WHERE id = ?1";
+            let (mut insert, mut delete) =
+                (rows.prepare_cached(insert)?, rows.prepare_cached("DELETE FROM event_outbox WHERE id = ?1")?);
+            for burial in &burials {
+                insert.execute(params![burial.id, ledger.now_ms(), burial.tries, burial.error])?;
+                delete.execute([burial.id])?;
+            }
+            drop_oldest(rows, ledger.options.dead_max)
+        })
+        .await
+    }
+
+    pub(crate) async fn tidy_lanes(&self) -> Result<u64, LedgerError> {
+        self.transact(|ledger, rows| {
+            let old = "DELETE FROM event_dead WHERE id IN (SELECT id FROM event_dead ORDER BY id LIMIT ?1) \
+                 AND died_ms < ?2";
+            rows.execute(old, params![STEP_ROWS, ledger.now_ms() - millis(ledger.options.dead_ttl)])?;
+            let mut dropped = retire(rows, ledger.now_ms() - LANE_IDLE_MS)?;
+            // The newest that is too much; it and all before it go.
+            let shorten = "DELETE FROM event_outbox WHERE endpoint = ?1 AND lane = ?2 AND id <= \
+                 (SELECT id FROM event_outbox WHERE endpoint = ?1 AND lane = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3)";
+            for OutboxLane { endpoint, lane } in all_lanes(rows)? {
+                dropped += rows.execute(shorten, params![endpoint, lane, ledger.options.lane_max])? as u64;
+            }
+            Ok(dropped)
+        })
+        .await
+    }
+
+    pub(crate) async fn dead_letters(
+        &self,
+        endpoint: Option<&str>,
+        behind: u64,
+        limit: u32,
+    ) -> Result<Vec<DeadLetter>, LedgerError> {
+        let endpoint = endpoint.map(str::to_owned);
+        self.transact(move |_, rows| {
+            let of_all = "SELECT id, endpoint, made_ms, died_ms, tries, last_error, body \
+                 FROM event_dead WHERE id > ?1 ORDER BY id LIMIT ?2";
+            let of_one = "SELECT id, endpoint, made_ms, died_ms, tries, last_error, body \
+                 FROM event_dead WHERE id > ?1 AND endpoint = ?3 ORDER BY id LIMIT ?2";
+            match endpoint {
+                Some(endpoint) => {
+                    rows.prepare_cached(of_one)?.query_map(params![behind, limit, endpoint], dead_letter)?.collect()
+                }
+                None => rows.prepare_cached(of_all)?.query_map(params![behind, limit], dead_letter)?.collect(),
+            }
+        })
+        .await
+    }
+
+    pub(crate) async fn retry_dead(&self, ids: &[u64]) -> Result<u64, LedgerError> {
+        let ids = ids.to_vec();
+        self.transact(move |ledger, rows| {
+            // It is as old as it is now: its age begins anew.
+            let back = "INSERT INTO event_outbox (endpoint, lane, made_ms, body) \
+                 SELECT endpoint, lane, ?2, body FROM event_dead WHERE id = ?1";
+            let mut back = rows.prepare_cached(back)?;
+            let mut retried = 0;
+            for id in &ids {
+                retried += back.execute(params![id, ledger.now_ms()])? as u64;
+            }
+            delete_dead(rows, &ids)?;
+            Ok(retried)
+        })
+        .await
+    }
+
+    pub(crate) async fn drop_dead(&self, ids: &[u64]) -> Result<u64, LedgerError> {
+        let ids = ids.to_vec();
+        self.transact(move |_, rows| delete_dead(rows, &ids)).await
+    }
+}
+
+fn all_lanes(rows: &Transaction<'_>) -> rusqlite::Result<Vec<OutboxLane>> {
+    rows.prepare_cached("SELECT endpoint, lane FROM event_lane")?
+        .query_map([], |row| Ok(OutboxLane { endpoint: row.get(0)?, lane: row.get(1)? }))?
+        .collect()
+}
+
+fn delete_dead(rows: &Transaction<'_>, ids: &[u64]) -> rusqlite::Result<u64> {
+    let mut delete = rows.prepare_cached("DELETE FROM event_dead WHERE id = ?1")?;
+    ids.iter().try_fold(0, |deleted, id| Ok(deleted + delete.execute([id])? as u64))
+}
+
+/// Drops the oldest dead letters beyond the newest `most`; returns how many.
+fn drop_oldest(rows: &Transaction<'_>, most: u64) -> rusqlite::Result<u64> {
+    // Ids alone show that there can't be too many.
+    let spread = "SELECT coalesce(max(id) - min(id), 0) FROM event_dead";
+    if rows.query_row(spread, [], |row| row.get::<_, u64>(0))? < most {
+        return Ok(0);
+    }
+    let drop = "DELETE FROM event_dead WHERE id <= (SELECT id FROM event_dead ORDER BY id DESC LIMIT 1 OFFSET ?1)";
+    Ok(rows.execute(drop, [most])? as u64)
+}
+
+/// Lets go of lanes of endpoints that were not known since, with some of what waits there; returns how much.
+fn retire(rows: &Transaction<'_>, since_ms: i64) -> rusqlite::Result<u64> {
+    let retired = "SELECT endpoint, lane FROM event_lane WHERE seen_ms < ?1 LIMIT 1";
+    let found: Option<(String, u32)> =
+        rows.query_row(retired, [since_ms], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let Some((endpoint, lane)) = found else { return Ok(0) };
+    let delete = "DELETE FROM event_outbox WHERE id IN \
+         (SELECT id FROM event_outbox WHERE endpoint = ?1 AND lane = ?2 ORDER BY id LIMIT ?3)";
+    let gone = rows.execute(delete, params![endpoint, lane, STEP_ROWS])? as u64;
+    if gone == 0 {
+        rows.execute("DELETE FROM event_lane WHERE endpoint = ?1 AND lane = ?2", params![endpoint, lane])?;
+    }
+    Ok(gone)
+}
+
+fn dead_letter(row: &Row<'_>) -> rusqlite::Result<DeadLetter> {
+    Ok(DeadLetter {
+        id: row.get(0)?,
+        endpoint: row.get(1)?,
+        made_ms: row.get(2)?,
+        died_ms: row.get(3)?,
+        tries: row.get(4)?,
+        last_error: row.get(5)?,
+        body: row.get(6)?,
+    })
+}
