@@ -10,7 +10,7 @@ pub use touchline_engine::setting::{Key, ValueKind};
 use touchline_engine::{ChannelOptions, ProviderOptions};
 
 use crate::configuration::Configuration;
-use crate::settings::ApiKeySettings;
+use crate::settings::{ApiKeySettings, ConsumerSettings};
 
 /// Keys by their whole path.
 pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| Configuration::default().keys());
@@ -33,19 +33,25 @@ pub static PROVIDER_OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| ProviderOptio
 /// Options of a key of the server API, in each of `http_api.keys`.
 pub static API_KEY_OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| ApiKeySettings::default().keys());
 
+/// Options of a consumer, in each of `consumers`.
+pub static CONSUMER_OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| ConsumerSettings::default().keys());
+
 /// The lists of named tables, and the options of their tables.
-pub static LISTS: [(&str, &LazyLock<Vec<Key>>); 7] = [
+pub static LISTS: [(&str, &LazyLock<Vec<Key>>); 8] = [
     (NAMESPACES, &OPTIONS),
     (SCOPES, &SCOPE_OPTIONS),
     (PROXIES, &PROXY_OPTIONS),
     (RPC_NAMESPACES, &RPC_OPTIONS),
     (API_KEYS, &API_KEY_OPTIONS),
+    (CONSUMERS, &CONSUMER_OPTIONS),
     (TOKEN_PROVIDERS, &PROVIDER_OPTIONS),
     (SUBSCRIPTION_TOKEN_PROVIDERS, &PROVIDER_OPTIONS),
 ];
 
 /// The list of keys of the server API.
 pub const API_KEYS: &str = "http_api.keys";
+/// The list of consumers.
+pub const CONSUMERS: &str = "consumers";
 /// The list of issuers of connection tokens.
 pub const TOKEN_PROVIDERS: &str = "client.token.jwks.providers";
 /// The list of issuers of subscription tokens, where these have settings of their own.

@@ -6,7 +6,7 @@ use touchline_engine::duration::WHOLE_DIGITS;
 use touchline_engine::setting::{Key, ValueKind};
 
 use crate::keys::{
-    API_KEY_OPTIONS, API_KEYS, KEYS, NAMESPACES, OPTIONS, PROVIDER_OPTIONS, PROXIES, PROXY_OPTIONS, RPC_NAMESPACES,
+    API_KEY_OPTIONS, API_KEYS, CONSUMER_OPTIONS, CONSUMERS, KEYS, NAMESPACES, OPTIONS, PROVIDER_OPTIONS, PROXIES, PROXY_OPTIONS, RPC_NAMESPACES,
     RPC_OPTIONS, SCOPE_OPTIONS, SCOPES, SUBSCRIPTION_TOKEN_PROVIDERS, TOKEN_PROVIDERS, WITHOUT_NAMESPACE,
 };
 use crate::load::environment::variable;
@@ -45,6 +45,7 @@ pub fn json_schema() -> Json {
         (PROXIES, &PROXY_OPTIONS, NAMESPACE_NAME, "Backends that have a name."),
         (RPC_NAMESPACES, &RPC_OPTIONS, NAMESPACE_NAME, "Namespaces of methods: a name, and options."),
         (API_KEYS, &API_KEY_OPTIONS, KEY_NAME, "Keys of the server API: a name, and what each may do."),
+        (CONSUMERS, &CONSUMER_OPTIONS, KEY_NAME, "Where commands come from besides requests."),
         (TOKEN_PROVIDERS, &PROVIDER_OPTIONS, KEY_NAME, "Issuers of connection tokens."),
         (SUBSCRIPTION_TOKEN_PROVIDERS, &PROVIDER_OPTIONS, KEY_NAME, "Issuers of subscription tokens."),
     ] {

@@ -15,12 +15,12 @@ use crate::configuration::Configuration;
 use crate::finding::{Finding, Severity};
 use crate::item_path::item_path;
 use crate::keys::{
-    self, API_KEY_OPTIONS, API_KEYS, KEYS, Key, LISTS, NAMESPACES, OPTIONS, PROVIDER_OPTIONS, PROXIES, PROXY_OPTIONS,
+    self, API_KEY_OPTIONS, API_KEYS, CONSUMER_OPTIONS, CONSUMERS, KEYS, Key, LISTS, NAMESPACES, OPTIONS, PROVIDER_OPTIONS, PROXIES, PROXY_OPTIONS,
     RPC_NAMESPACES, RPC_OPTIONS, SCOPE_OPTIONS, SCOPES, TOKEN_PROVIDERS, ValueKind, WITHOUT_NAMESPACE,
 };
 use crate::nearest::nearest;
 use crate::pem::is_inline_pem;
-use crate::settings::{ApiKeySettings, NamedApiKey};
+use crate::settings::{ApiKeySettings, ConsumerSettings, NamedApiKey, NamedConsumer};
 use crate::unsupported::{self, Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
 
 /// Durations above this are questioned.
@@ -78,6 +78,7 @@ impl ConfigReader<'_> {
             PROXIES => self.read_proxies(node),
             RPC_NAMESPACES => self.read_rpc_namespaces(node),
             API_KEYS => self.read_api_keys(node),
+            CONSUMERS => self.read_consumers(node),
             _ => self.read_providers(list, node),
         }
     }
@@ -128,6 +129,15 @@ impl ConfigReader<'_> {
             let mut options = ApiKeySettings::default();
             self.read_options(&path, &API_KEY_OPTIONS, &mut options, fields(item));
             self.configuration.settings.http_api.keys.push(NamedApiKey { name, options });
+        }
+    }
+
+    fn read_consumers(&mut self, node: &ConfigNode) {
+        for (index, (name, item)) in self.named_tables(CONSUMERS, node).into_iter().enumerate() {
+            let path = item_path(CONSUMERS, index, &name);
+            let mut options = ConsumerSettings::default();
+            self.read_options(&path, &CONSUMER_OPTIONS, &mut options, fields(item));
+            self.configuration.settings.consumers.push(NamedConsumer { name, options });
         }
     }
 

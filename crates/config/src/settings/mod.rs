@@ -3,6 +3,7 @@
 mod addresses;
 mod backends;
 mod cluster;
+mod consumers;
 mod http;
 mod node;
 mod process;
@@ -13,6 +14,9 @@ mod transports;
 
 pub use self::addresses::resolve;
 pub use self::cluster::ClusterSettings;
+pub use self::consumers::{
+    ConsumerSettings, ConsumerType, JetStreamSettings, NamedConsumer, OutboxSettings, PublicationDataSettings,
+};
 pub use self::http::{
     ApiJwksSettings, ApiKeySettings, EndpointSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings,
     NamedApiKey,

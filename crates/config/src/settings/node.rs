@@ -6,6 +6,7 @@ use touchline_engine::hook::{HooksSettings, NamedProxy, RpcSettings};
 use touchline_engine::{ChannelSettings, ClientSettings, settings};
 
 use super::cluster::ClusterSettings;
+use super::consumers::NamedConsumer;
 use super::http::{EndpointSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings};
 use super::process::{NodeSettings, RegistrySettings, ShutdownSettings};
 use super::security::SecuritySettings;
@@ -63,6 +64,8 @@ settings! {
         section hooks: HooksSettings = HooksSettings::default();
         /// Backends that have a name.
         plain proxies: Vec<NamedProxy> = Vec::new();
+        /// Where commands come from besides requests.
+        plain consumers: Vec<NamedConsumer> = Vec::new();
         /// Bans: who is not let in, whatever else permits it.
         section security: SecuritySettings = SecuritySettings::default();
         /// The cluster: how nodes find each other.

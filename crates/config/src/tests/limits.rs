@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::pages::{fill, is_up_to_date};
-use crate::keys::{KEYS, Key, OPTIONS, SCOPE_OPTIONS};
+use crate::keys::{CONSUMER_OPTIONS, KEYS, Key, OPTIONS, SCOPE_OPTIONS};
 use crate::limits::{FIXED, LIMITS, NO_FIXED, NO_LIMITS};
 
 /// The prose of the page.
@@ -23,7 +23,8 @@ fn crates() -> PathBuf {
 fn keys() -> impl Iterator<Item = (String, &'static Key)> {
     let options = OPTIONS.iter().map(|key| (format!("channel.{}", key.path), key));
     let scopes = SCOPE_OPTIONS.iter().map(|key| (format!("scope.{}", key.path), key));
-    KEYS.iter().map(|key| (key.path.clone(), key)).chain(options).chain(scopes)
+    let consumers = CONSUMER_OPTIONS.iter().map(|key| (format!("consumer.{}", key.path), key));
+    KEYS.iter().map(|key| (key.path.clone(), key)).chain(options).chain(scopes).chain(consumers)
 }
 
 /// Whether a key is called as limits are.
@@ -97,13 +98,14 @@ fn reference() -> String {
     fill(PROSE, &[("@limits@", settable_limits()), ("@fixed@", fixed_limits())])
 }
 
-/// A table of the limits of the server, one of those of namespaces, one of those of scopes.
+/// A table of the limits of the server, one of those of namespaces, one of those of scopes, one of those of consumers.
 fn settable_limits() -> String {
     let mut text = String::new();
     for (heading, of) in [
         ("", LimitSource::Server),
         ("\n### Of a namespace of channels\n", LimitSource::Namespace),
         ("\n### Of a scope of the registry\n", LimitSource::Scope),
+        ("\n### Of a consumer\n", LimitSource::Consumer),
     ] {
         text.push_str(heading);
         text.push_str("\n| key | default | what it protects | what the client is told |\n|---|---|---|---|\n");
@@ -138,6 +140,7 @@ enum LimitSource {
     Server,
     Namespace,
     Scope,
+    Consumer,
 }
 
 impl LimitSource {
@@ -145,6 +148,7 @@ impl LimitSource {
         match path.split_once('.') {
             Some(("channel", name)) if name == key.path => LimitSource::Namespace,
             Some(("scope", name)) if name == key.path => LimitSource::Scope,
+            Some(("consumer", name)) if name == key.path => LimitSource::Consumer,
             _ => LimitSource::Server,
         }
     }

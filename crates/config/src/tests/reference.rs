@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::pages::{fill, is_up_to_date};
 use crate::keys::{
-    API_KEY_OPTIONS, KEYS, Key, OPTIONS, PROVIDER_OPTIONS, PROXY_OPTIONS, RPC_OPTIONS, SCOPE_OPTIONS, ValueKind,
+    API_KEY_OPTIONS, CONSUMER_OPTIONS, KEYS, Key, OPTIONS, PROVIDER_OPTIONS, PROXY_OPTIONS, RPC_OPTIONS, SCOPE_OPTIONS, ValueKind,
 };
 use crate::unsupported::{Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
 
@@ -25,6 +25,7 @@ fn reference() -> String {
         ("@methods@", table(&RPC_OPTIONS)),
         ("@providers@", table(&PROVIDER_OPTIONS)),
         ("@api-keys@", table(&API_KEY_OPTIONS)),
+        ("@consumers@", table(&CONSUMER_OPTIONS)),
         (
             "@left-out@",
             unsupported(

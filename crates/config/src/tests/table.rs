@@ -6,7 +6,7 @@ use touchline_engine::setting::{SettingsTable, WrittenValue};
 use touchline_engine::{ChannelOptions, ProviderOptions};
 
 use crate::keys::{
-    API_KEY_OPTIONS, KEYS, Key, OPTIONS, PROVIDER_OPTIONS, PROXY_OPTIONS, RPC_OPTIONS, SCOPE_OPTIONS, ValueKind,
+    API_KEY_OPTIONS, CONSUMER_OPTIONS, KEYS, Key, OPTIONS, PROVIDER_OPTIONS, PROXY_OPTIONS, RPC_OPTIONS, SCOPE_OPTIONS, ValueKind,
 };
 use crate::*;
 
@@ -66,6 +66,7 @@ fn the_documented_defaults_are_the_real_ones() {
     each_key_sets_its_own_field(&mut RpcOptions::default(), RPC_OPTIONS.len());
     each_key_sets_its_own_field(&mut ProviderOptions::default(), PROVIDER_OPTIONS.len());
     each_key_sets_its_own_field(&mut ApiKeySettings::default(), API_KEY_OPTIONS.len());
+    each_key_sets_its_own_field(&mut ConsumerSettings::default(), CONSUMER_OPTIONS.len());
 }
 
 #[test]
