@@ -76,9 +76,9 @@ pub use redact::redact;
 pub use schema::json_schema;
 pub use settings::{
     ApiJwksSettings, ApiKeySettings, AutocertSettings, ClientAuth, ClientUser, ClusterSettings, ConsumerSettings,
-    ConsumerType, EmulationSettings, JetStreamSettings, NamedConsumer, OutboxSettings, PublicationDataSettings,
-    EndpointSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings,
-    LogSettings, NamedApiKey, NodeSettings, Page, PrimarySettings, RegistrySettings, SecuritySettings, Settings,
+    ConsumerType, EmulationSettings, EndpointSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings,
+    HttpStreamSettings, InternalTlsSettings, JetStreamSettings, LogSettings, NamedApiKey, NamedConsumer, NodeSettings,
+    OutboxSettings, Page, PrimarySettings, PublicationDataSettings, RegistrySettings, SecuritySettings, Settings,
     ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings,
     WhenCutOff, resolve,
 };

@@ -16,6 +16,7 @@ use touchline_store::stats::{Stats, StatsOptions};
 use crate::api::{operations_named, services::ApiServices, user_of};
 use crate::auth::{AccessControl, KeyFetcher};
 use crate::backend::{facts, nats, store};
+use crate::consumers;
 use crate::hooks::{Endpoints, HookHandler, WorkerStart};
 use crate::listening::listen_on_each;
 use crate::net::forwarded::KeptFields;
@@ -107,6 +108,7 @@ impl Server {
             hooks: hook_needs(&settings, &endpoints),
             track: track_limits(&settings.store.stats),
         };
+        let consumers = consumers::prepare(&settings)?;
         let databases = store::opening(&settings, &session.namespaces, &id)?;
         let statistics = store::stats_opening(&settings)?;
         let (shard_handles, shards) = shard_parts(listeners)?;
@@ -136,6 +138,7 @@ impl Server {
             joining,
             renewal,
             worker,
+            consumers,
             services: &ApiServices,
             fetcher,
             addresses,

@@ -67,6 +67,7 @@ mod api;
 mod auth;
 mod backend;
 mod builder;
+mod consumers;
 mod handle;
 mod hooks;
 mod listening;

@@ -17,6 +17,7 @@ use touchline_engine::directory::Directory;
 
 use crate::auth::KeyFetcher;
 use crate::backend::nats;
+use crate::consumers::{PreparedConsumer, RunningConsumers};
 use crate::handle::ServerHandle;
 use crate::hooks::{self, WorkerStart};
 use crate::node::Node;
@@ -45,6 +46,8 @@ pub struct Server {
     pub(crate) renewal: Option<PendingRenewal>,
     /// What the thread that asks backends begins with; None = no hook is switched on.
     pub(crate) worker: Option<WorkerStart>,
+    /// The consumers that are switched on.
+    pub(crate) consumers: Vec<PreparedConsumer>,
     pub(crate) shards: Vec<ShardParts>,
     /// What the shards ask of the floors above them.
     pub(crate) services: Services,
@@ -104,6 +107,7 @@ impl Server {
             joining,
             renewal,
             worker,
+            consumers,
             services,
             addresses,
             fetcher,
@@ -135,12 +139,14 @@ impl Server {
         if let Some(renewal) = renewal {
             renewal.start().map_err(|source| StartError::System { what: "a thread", source })?;
         }
+        let consumers = RunningConsumers::start(&node, consumers)?;
         Ok(Running {
             handle: ServerHandle::new(&node),
             node,
             threads,
             registry_actor: Some(registry_actor),
             worker,
+            consumers,
             _fetcher: fetcher,
             addresses,
         })
@@ -155,6 +161,8 @@ pub struct Running {
     registry_actor: Option<JoinHandle<()>>,
     /// The thread that asks backends.
     worker: Option<JoinHandle<()>>,
+    /// The thread that reads tables and streams; None = no consumer is switched on.
+    consumers: Option<RunningConsumers>,
     /// The thread that fetches keys, which ends with this; None = there are none to fetch.
     _fetcher: Option<KeyFetcher>,
     addresses: Addresses,
@@ -196,6 +204,9 @@ impl Running {
         let settings = &self.node.settings.shutdown;
         let until = Instant::now() + settings.timeout;
         self.node.draining.send_replace(true);
+        if let Some(mut consumers) = self.consumers.take() {
+            consumers.stop(until);
+        }
         let over_ms = settings.spread.min(settings.timeout).as_millis() as u64;
         // The rest is for the close frames of those whose backend has not answered by then.
         let patience_ms = settings.timeout.as_millis() as u64 / 10 * 9;

@@ -33,6 +33,7 @@ const FLOORS: &[&str] = &[
     "transport",
     "shard",
     "api",
+    "consumers",
     "trial",
     "action_trial",
     "preparation",

@@ -50,7 +50,9 @@ fn outbox(outbox: &OutboxSettings, error: &mut dyn FnMut(&str)) {
     }
     if let Some(table) = table {
         if outbox.dead_table_name.is_empty() && table.with_suffix("_dead").is_err() {
-            error(".postgresql.dead_table_name: missing, and outbox_table_name is too long to have \"_dead\" behind it");
+            error(
+                ".postgresql.dead_table_name: missing, and outbox_table_name is too long to have \"_dead\" behind it",
+            );
         }
         if dead == Ok(table) {
             error(".postgresql.dead_table_name: the same as outbox_table_name: a row would be tried for ever");

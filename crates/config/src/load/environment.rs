@@ -8,7 +8,8 @@ use super::secrets::{file_key, may_be_in_file};
 use super::tree::{ConfigNode, ConfigValue, Location};
 use crate::finding::Finding;
 use crate::keys::{
-    API_KEYS, CONSUMER_OPTIONS, CONSUMERS, KEYS, Key, LISTS, NAMESPACES, OPTIONS, SUBSCRIPTION_TOKEN_PROVIDERS, TOKEN_PROVIDERS, WITHOUT_NAMESPACE,
+    API_KEYS, CONSUMER_OPTIONS, CONSUMERS, KEYS, Key, LISTS, NAMESPACES, OPTIONS, SUBSCRIPTION_TOKEN_PROVIDERS,
+    TOKEN_PROVIDERS, WITHOUT_NAMESPACE,
 };
 use crate::nearest::nearest;
 use crate::unsupported::{UNSUPPORTED, UNSUPPORTED_OPTIONS};

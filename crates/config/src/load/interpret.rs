@@ -15,8 +15,9 @@ use crate::configuration::Configuration;
 use crate::finding::{Finding, Severity};
 use crate::item_path::item_path;
 use crate::keys::{
-    self, API_KEY_OPTIONS, API_KEYS, CONSUMER_OPTIONS, CONSUMERS, KEYS, Key, LISTS, NAMESPACES, OPTIONS, PROVIDER_OPTIONS, PROXIES, PROXY_OPTIONS,
-    RPC_NAMESPACES, RPC_OPTIONS, SCOPE_OPTIONS, SCOPES, TOKEN_PROVIDERS, ValueKind, WITHOUT_NAMESPACE,
+    self, API_KEY_OPTIONS, API_KEYS, CONSUMER_OPTIONS, CONSUMERS, KEYS, Key, LISTS, NAMESPACES, OPTIONS,
+    PROVIDER_OPTIONS, PROXIES, PROXY_OPTIONS, RPC_NAMESPACES, RPC_OPTIONS, SCOPE_OPTIONS, SCOPES, TOKEN_PROVIDERS,
+    ValueKind, WITHOUT_NAMESPACE,
 };
 use crate::nearest::nearest;
 use crate::pem::is_inline_pem;

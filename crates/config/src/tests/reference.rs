@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use super::pages::{fill, is_up_to_date};
 use crate::keys::{
-    API_KEY_OPTIONS, CONSUMER_OPTIONS, KEYS, Key, OPTIONS, PROVIDER_OPTIONS, PROXY_OPTIONS, RPC_OPTIONS, SCOPE_OPTIONS, ValueKind,
+    API_KEY_OPTIONS, CONSUMER_OPTIONS, KEYS, Key, OPTIONS, PROVIDER_OPTIONS, PROXY_OPTIONS, RPC_OPTIONS, SCOPE_OPTIONS,
+    ValueKind,
 };
 use crate::unsupported::{Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
 

@@ -6,7 +6,8 @@ use touchline_engine::setting::{SettingsTable, WrittenValue};
 use touchline_engine::{ChannelOptions, ProviderOptions};
 
 use crate::keys::{
-    API_KEY_OPTIONS, CONSUMER_OPTIONS, KEYS, Key, OPTIONS, PROVIDER_OPTIONS, PROXY_OPTIONS, RPC_OPTIONS, SCOPE_OPTIONS, ValueKind,
+    API_KEY_OPTIONS, CONSUMER_OPTIONS, KEYS, Key, OPTIONS, PROVIDER_OPTIONS, PROXY_OPTIONS, RPC_OPTIONS, SCOPE_OPTIONS,
+    ValueKind,
 };
 use crate::*;
 

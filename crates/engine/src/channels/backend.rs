@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use touchline_protocol::encode;
+use touchline_protocol::publication::Content;
 use touchline_protocol::stored::{self, Unreadable};
 use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset, Retention, RunId};
 
@@ -115,7 +117,7 @@ pub enum Submitted {
 }
 
 /// A publication for the store.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct DurablePublication {
     /// As it is to come back.
     pub payload: Vec<u8>,
@@ -132,11 +134,20 @@ pub struct DurablePublication {
 }
 
 impl DurablePublication {
+    /// The payload of a publication that was published at `time_ms`, Unix milliseconds.
+    pub fn encode(content: &Content, time_ms: u64) -> Vec<u8> {
+        let size = content.data.len() + OBJECT_OVERHEAD;
+        stored::encode_publication(time_ms, size, |out| encode::publication(out, content, None))
+    }
+
     /// The payload of a publication, out of what a store keeps of it.
     pub fn payload(time_ms: u64, object: &[u8]) -> Bytes {
         stored::encode_publication(time_ms, object.len(), |out| out.extend_from_slice(object)).into()
     }
 }
+
+/// Bytes that a publication's object has besides its data, at most.
+const OBJECT_OVERHEAD: usize = 64;
 
 /// What a home knows about the log backends.
 #[derive(Debug, Default)]

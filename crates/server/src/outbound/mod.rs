@@ -9,3 +9,4 @@ mod tls;
 pub(crate) use client::HttpClient;
 #[cfg(feature = "grpc")]
 pub(crate) use grpc::{GrpcClient, GrpcError};
+pub(crate) use tls::config as tls_config;

@@ -4,6 +4,7 @@ pub(crate) mod ban_metrics;
 pub(crate) mod clock;
 pub(crate) mod connected_users;
 pub(crate) mod connection_guard;
+pub(crate) mod consumer_metrics;
 pub(crate) mod here;
 pub(crate) mod hook_mailbox;
 pub(crate) mod hook_metrics;

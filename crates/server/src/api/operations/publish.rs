@@ -155,6 +155,20 @@ impl Operation for PublishOperation {
     }
 
     async fn run<'a>(node: &'a Node, request: PublishRequest<'a>) -> Result<PublishReply, OperationError> {
+        let (channel, publish) = Self::checked(node, request)?;
+        publish_one(node, ("channel", &channel), publish).await
+    }
+}
+
+impl PublishOperation {
+    /// The channel, which is not looked at, and what is to be published there.
+    ///
+    /// # Errors
+    /// 107 for a field that can't be used.
+    pub(in crate::api) fn checked(
+        node: &Node,
+        request: PublishRequest<'_>,
+    ) -> Result<(String, Publish), OperationError> {
         check_keys(node, &request.idempotency_key, &request.version_epoch)?;
         let data = payload(PAYLOAD, request.data, &request.b64data)?.ok_or(OperationError::bad("data"))?;
         let publish = Publish {
@@ -164,7 +178,7 @@ impl Operation for PublishOperation {
             version: request.version,
             version_epoch: request.version_epoch.into(),
         };
-        publish_one(node, ("channel", &request.channel), publish).await
+        Ok((request.channel, publish))
     }
 }
 
