@@ -267,7 +267,7 @@ pub(crate) const NO_FIXED: &[(&str, &str)] = &[
     ("server/src/runtime/refusals.rs", "LINES_MAX"),
     ("server/src/runtime/refusals.rs", "ORIGIN_SHOWN_MAX"),
     ("cluster/src/consumer/pulling.rs", "PULLED_MAX"),
-    ("server/src/consumers/command.rs", "METHOD_SHOWN_MAX"),
+    ("server/src/consumers/command.rs", "SHOWN_MAX"),
     ("server/src/consumers/told.rs", "LINES_MAX"),
     ("cluster/src/marks.rs", "LEFT_MAX"),
     ("cluster/src/outage.rs", "CAUSES_MAX"),

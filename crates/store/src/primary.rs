@@ -72,6 +72,11 @@ impl Store {
         self.write(WriteRequest::Append(append));
     }
 
+    /// Whether [`Store::append_rows`] can succeed: the database is PostgreSQL.
+    pub fn takes_rows(&self) -> bool {
+        matches!(self.primary, Primary::Postgres(_))
+    }
+
     /// Stores publications, each in the transaction that deletes its row of an outbox: a row that is there is deleted
     /// and its publication stored, once; of a row that is not, nothing is stored. Their `done` is not called.
     pub fn append_rows(&self, rows: RowAppends) {

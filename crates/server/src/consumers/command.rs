@@ -14,8 +14,46 @@ use crate::api::OperationCall;
 const METHODS: [&str; 7] = [PUBLISH, BROADCAST, "subscribe", "unsubscribe", "disconnect", "history_remove", "refresh"];
 const PUBLISH: &str = "publish";
 const BROADCAST: &str = "broadcast";
-/// The most that a log shows of a method, bytes.
-const METHOD_SHOWN_MAX: usize = 64;
+/// The most that is told of a method, or of what is wrong with a payload, bytes.
+const SHOWN_MAX: usize = 200;
+
+/// An operation whose idempotency key may be missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct AskedCall {
+    operation: &'static str,
+    /// Its fields, as they were written.
+    pub(super) params: Bytes,
+    key: KeyState,
+}
+
+/// Whether an operation has an idempotency key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeyState {
+    /// It has one of its own, or takes none.
+    Set,
+    /// It has no such field.
+    Absent,
+    /// Its field is empty.
+    Empty,
+}
+
+impl AskedCall {
+    /// The name of the operation.
+    pub(super) fn operation(&self) -> &'static str {
+        self.operation
+    }
+
+    /// The operation with this idempotency key, unless it has its own or takes none.
+    pub(super) fn with_key(self, key: impl FnOnce() -> String) -> OperationCall {
+        let AskedCall { operation, params, key: state } = self;
+        let keyed = match state {
+            KeyState::Set => None,
+            KeyState::Absent => std::str::from_utf8(&params).ok().map(|object| with_key_before(object, &key())),
+            KeyState::Empty => with_key_in_place(&params, &key()).ok(),
+        };
+        OperationCall { operation, params: keyed.unwrap_or(params) }
+    }
+}
 
 /// What a row or a message asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,10 +63,10 @@ pub(super) enum Asked {
         /// The channel; empty = none is named, which the operation refuses.
         channel: String,
         /// The operation.
-        call: OperationCall,
+        call: AskedCall,
     },
     /// Something else: it begins when all before it is done, and all behind it begins when it is done.
-    Other(OperationCall),
+    Other(AskedCall),
     /// Nothing that is carried out here. The text says why.
     Nothing(String),
     /// It can't be read. The text says why.
@@ -36,20 +74,17 @@ pub(super) enum Asked {
 }
 
 impl Asked {
-    /// Reads a method and its payload. `key`: the idempotency key of a publication that has none.
-    pub(super) fn read(method: &str, payload: &str, key: &str) -> Asked {
+    /// Reads a method and its payload.
+    pub(super) fn read(method: &str, payload: &str) -> Asked {
         let Some(operation) = METHODS.into_iter().find(|known| *known == method) else {
-            let shown = &method[..method.floor_char_boundary(METHOD_SHOWN_MAX)];
+            let shown = &method[..method.floor_char_boundary(SHOWN_MAX)];
             return Asked::Nothing(format!("no consumer carries out the method {shown:?}"));
         };
-        match Asked::of(operation, payload, key) {
-            Ok(asked) => asked,
-            Err(error) => Asked::Unreadable(format!("the payload is not a JSON object: {error}")),
-        }
+        Asked::of(operation, payload).unwrap_or_else(|error| unreadable("the payload is not a JSON object", &error))
     }
 
     /// Reads a message that holds the method and the payload.
-    pub(super) fn read_envelope(text: &str, key: &str) -> Asked {
+    pub(super) fn read_envelope(text: &str) -> Asked {
         #[derive(Deserialize)]
         struct Envelope<'a> {
             #[serde(borrow)]
@@ -58,8 +93,8 @@ impl Asked {
             payload: Option<&'a RawValue>,
         }
         match serde_json::from_str::<Envelope<'_>>(text) {
-            Ok(Envelope { method, payload }) => Asked::read(&method, payload.map_or("{}", RawValue::get), key),
-            Err(error) => Asked::Unreadable(format!("the message is not an object with method and payload: {error}")),
+            Ok(Envelope { method, payload }) => Asked::read(&method, payload.map_or("{}", RawValue::get)),
+            Err(error) => unreadable("the message is not an object with method and payload", &error),
         }
     }
 
@@ -67,7 +102,7 @@ impl Asked {
     ///
     /// # Errors
     /// When it is not an object, nor a text that holds one.
-    fn of(operation: &'static str, payload: &str, key: &str) -> Result<Asked, serde_json::Error> {
+    fn of(operation: &'static str, payload: &str) -> Result<Asked, serde_json::Error> {
         /// The fields that matter here.
         #[derive(Deserialize)]
         struct Fields<'a> {
@@ -82,35 +117,25 @@ impl Asked {
             payload = serde_json::from_str::<String>(&payload)?.trim().to_owned().into();
         }
         if !payload.starts_with('{') {
-            // The text of the error says what was found.
+            // Serde would take a list for the fields in their order. The text of this error says what was found.
             serde_json::from_str::<BTreeMap<Cow<'_, str>, &RawValue>>(&payload)?;
         }
         let fields: Fields<'_> = serde_json::from_str(&payload)?;
-        let text = |value: Option<&RawValue>| {
-            let value = value.and_then(|value| serde_json::from_str::<Option<String>>(value.get()).ok());
-            value.flatten().unwrap_or_default()
+        let channel = fields.channel.and_then(|channel| serde_json::from_str::<Option<String>>(channel.get()).ok());
+        let key = match fields.idempotency_key.map(RawValue::get) {
+            _ if !matches!(operation, PUBLISH | BROADCAST) => KeyState::Set,
+            None => KeyState::Absent,
+            Some("null" | "\"\"") => KeyState::Empty,
+            // One that is no text stays, for the operation to refuse.
+            Some(_) => KeyState::Set,
         };
-        let is_publication = matches!(operation, PUBLISH | BROADCAST);
-        // A key that is no text stays, for the operation to refuse.
-        let has_key = fields.idempotency_key.is_some_and(|key| !matches!(key.get(), "null" | "\"\""));
-        let channel = text(fields.channel);
-        let params = match fields.idempotency_key {
-            _ if !is_publication || has_key => Bytes::from(payload.into_owned()),
-            None => with_key_before(&payload, key),
-            Some(_) => with_key_in_place(&payload, key)?,
-        };
-        let call = OperationCall { operation, params };
+        let channel = channel.flatten().unwrap_or_default();
+        let call = AskedCall { operation, params: Bytes::from(payload.into_owned()), key };
         Ok(if operation == PUBLISH { Asked::Publish { channel, call } } else { Asked::Other(call) })
     }
 
-    /// Reads a message whose payload is the data of a publication. `header`: the value of a header by its name in small
-    /// letters; `headers`: all of them.
-    pub(super) fn of_data(
-        mode: &PublicationDataSettings,
-        headers: &[(String, String)],
-        data: &str,
-        key: &str,
-    ) -> Asked {
+    /// Reads a message whose payload is the data of a publication, with the rest in headers.
+    pub(super) fn of_data(mode: &PublicationDataSettings, headers: &[(String, String)], data: &str) -> Asked {
         let header = |name: &str| {
             let found = headers.iter().find(|(known, _)| !name.is_empty() && known.eq_ignore_ascii_case(name));
             found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
@@ -129,34 +154,47 @@ impl Asked {
         if header(&mode.delta_header).is_some_and(|text| !is_go_bool(text)) {
             return Asked::Unreadable(format!("the header {} is neither true nor false", mode.delta_header));
         }
-        let prefix = &mode.tags_header_prefix;
-        let tag = |(name, value): &(String, String)| {
-            let (start, rest) = name.split_at_checked(prefix.len())?;
-            let is_tag = !prefix.is_empty() && start.eq_ignore_ascii_case(prefix) && !rest.is_empty();
-            is_tag.then(|| (rest.to_owned(), value.clone()))
-        };
-        let tags: BTreeMap<String, String> = headers.iter().filter_map(tag).collect();
-        let key = header(&mode.idempotency_key_header).unwrap_or(key);
-        let mut channels: Vec<&str> = channels.split(',').collect();
-        let target = if channels.len() == 1 { serde_json::json!(channels[0]) } else { serde_json::json!(channels) };
-        let operation = if channels.len() == 1 { PUBLISH } else { BROADCAST };
-        let target_name = if channels.len() == 1 { "channel" } else { "channels" };
-        let rest = serde_json::json!({
-            target_name: target,
-            "idempotency_key": key,
+        let key = header(&mode.idempotency_key_header);
+        let mut rest = serde_json::json!({
             "version": version,
             "version_epoch": header(&mode.version_epoch_header).unwrap_or_default(),
-            "tags": tags,
-        })
-        .to_string();
+            "tags": tags(&mode.tags_header_prefix, headers),
+        });
+        if let Some(key) = key {
+            rest["idempotency_key"] = key.into();
+        }
+        let channels: Vec<&str> = channels.split(',').collect();
+        match channels.as_slice() {
+            [channel] => rest["channel"] = (*channel).into(),
+            several => rest["channels"] = several.into(),
+        }
         // The data stays as it was written: digits of numbers too.
-        let params = Bytes::from(format!("{{\"data\":{},{}", data.get(), &rest[1..]));
-        let call = OperationCall { operation, params };
-        match channels.pop() {
-            Some(channel) if channels.is_empty() => Asked::Publish { channel: channel.to_owned(), call },
-            _ => Asked::Other(call),
+        let params = Bytes::from(format!("{{\"data\":{},{}", data.get(), &rest.to_string()[1..]));
+        let key = if key.is_some() { KeyState::Set } else { KeyState::Absent };
+        match channels.as_slice() {
+            [channel] => {
+                let call = AskedCall { operation: PUBLISH, params, key };
+                Asked::Publish { channel: (*channel).to_owned(), call }
+            }
+            _ => Asked::Other(AskedCall { operation: BROADCAST, params, key }),
         }
     }
+}
+
+/// What can't be read, and why. The text of the error may repeat what was found.
+fn unreadable(what: &str, error: &serde_json::Error) -> Asked {
+    let error = error.to_string();
+    Asked::Unreadable(format!("{what}: {}", &error[..error.floor_char_boundary(SHOWN_MAX)]))
+}
+
+/// The tags in headers whose names begin so.
+fn tags(prefix: &str, headers: &[(String, String)]) -> BTreeMap<String, String> {
+    let tag = |(name, value): &(String, String)| {
+        let (start, rest) = name.split_at_checked(prefix.len())?;
+        let is_tag = !prefix.is_empty() && start.eq_ignore_ascii_case(prefix) && !rest.is_empty();
+        is_tag.then(|| (rest.to_owned(), value.clone()))
+    };
+    headers.iter().filter_map(tag).collect()
 }
 
 /// The object with an idempotency key before its other fields.
@@ -171,8 +209,8 @@ fn with_key_before(object: &str, key: &str) -> Bytes {
 ///
 /// # Errors
 /// When it is not an object.
-fn with_key_in_place(object: &str, key: &str) -> Result<Bytes, serde_json::Error> {
-    let mut fields: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(object)?;
+fn with_key_in_place(object: &[u8], key: &str) -> Result<Bytes, serde_json::Error> {
+    let mut fields: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_slice(object)?;
     let key = serde_json::value::to_raw_value(key)?;
     fields.insert("idempotency_key".into(), &key);
     Ok(serde_json::to_vec(&fields)?.into())
@@ -187,9 +225,10 @@ fn is_go_bool(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn params(asked: &Asked) -> serde_json::Value {
+    fn params(asked: Asked) -> serde_json::Value {
         match asked {
             Asked::Publish { call, .. } | Asked::Other(call) => {
+                let call = call.with_key(|| "k".to_owned());
                 serde_json::from_slice(&call.params).expect("parameters are JSON")
             }
             Asked::Nothing(why) | Asked::Unreadable(why) => panic!("{why}"),
@@ -206,32 +245,34 @@ mod tests {
             (r#" { "channel" : "a" , "data" : 1 } "#, "k"),
             (r#""{\"channel\":\"a\",\"data\":1}""#, "k"),
         ] {
-            let asked = Asked::read("publish", payload, "k");
+            let asked = Asked::read("publish", payload);
             assert!(matches!(&asked, Asked::Publish { channel, .. } if channel == "a"), "{payload}");
             let expected = serde_json::json!({ "channel": "a", "data": 1, "idempotency_key": key });
-            assert_eq!(params(&asked), expected, "{payload}");
+            assert_eq!(params(asked), expected, "{payload}");
         }
-        let Asked::Other(call) = Asked::read("unsubscribe", r#"{"user":"1"}"#, "k") else { panic!("it is a command") };
-        assert_eq!((call.operation, &call.params[..]), ("unsubscribe", &br#"{"user":"1"}"#[..]));
-        assert_eq!(params(&Asked::read("publish", "{}", "k")), serde_json::json!({ "idempotency_key": "k" }));
-        assert_eq!(
-            params(&Asked::read("broadcast", r#"{"channels":[]}"#, "k")),
-            serde_json::json!({ "channels": [], "idempotency_key": "k" })
-        );
+        assert_eq!(params(Asked::read("unsubscribe", r#"{"user":"1"}"#)), serde_json::json!({ "user": "1" }));
+        assert_eq!(params(Asked::read("publish", "{}")), serde_json::json!({ "idempotency_key": "k" }));
+        let broadcast = Asked::read("broadcast", r#"{"channels":[]}"#);
+        assert_eq!(params(broadcast), serde_json::json!({ "channels": [], "idempotency_key": "k" }));
     }
 
     #[test]
     fn what_is_not_carried_out_and_what_cannot_be_read_are_told_apart() {
-        assert!(matches!(Asked::read("rpc", "{}", "k"), Asked::Nothing(_)));
-        assert!(matches!(Asked::read("info", "junk", "k"), Asked::Nothing(_)));
+        assert!(matches!(Asked::read("rpc", "{}"), Asked::Nothing(_)));
+        assert!(matches!(Asked::read("info", "junk"), Asked::Nothing(_)));
         for payload in ["", "junk", "7", "[]", "null", "\"junk\"", "\"7\"", "{", "{\"channel\":1,\"channel\":2}"] {
-            assert!(matches!(Asked::read("publish", payload, "k"), Asked::Unreadable(_)), "{payload}");
+            assert!(matches!(Asked::read("publish", payload), Asked::Unreadable(_)), "{payload}");
         }
         for message in ["", "7", "{}", r#"{"method":7}"#, r#"{"payload":{}}"#] {
-            assert!(matches!(Asked::read_envelope(message, "k"), Asked::Unreadable(_)), "{message}");
+            assert!(matches!(Asked::read_envelope(message), Asked::Unreadable(_)), "{message}");
         }
-        let asked = Asked::read_envelope(r#"{"method":"publish","payload":{"channel":"a"},"more":1}"#, "k");
-        assert_eq!(params(&asked), serde_json::json!({ "channel": "a", "idempotency_key": "k" }));
+        let asked = Asked::read_envelope(r#"{"method":"publish","payload":{"channel":"a"},"more":1}"#);
+        assert_eq!(params(asked), serde_json::json!({ "channel": "a", "idempotency_key": "k" }));
+        let long = format!("\"{}\"", "é".repeat(10_000));
+        for asked in [Asked::read("publish", &long), Asked::read(&long, "{}"), Asked::read_envelope(&long)] {
+            let (Asked::Nothing(told) | Asked::Unreadable(told)) = asked else { panic!("it is neither") };
+            assert!(told.len() < 400, "{told}");
+        }
     }
 
     #[test]
@@ -239,7 +280,7 @@ mod tests {
         let mode = PublicationDataSettings::default();
         let of = |headers: &[(&str, &str)], data: &str| {
             let headers: Vec<_> = headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-            Asked::of_data(&mode, &headers, data, "k")
+            Asked::of_data(&mode, &headers, data)
         };
         let asked = of(
             &[
@@ -255,12 +296,13 @@ mod tests {
         let Asked::Publish { channel, call } = &asked else { panic!("it is a publication") };
         assert_eq!(channel, "a");
         assert!(call.params.starts_with(br#"{"data":1.50,"#), "digits stay");
-        assert_eq!(params(&asked)["tags"], serde_json::json!({ "Sport": "chess" }));
-        assert_eq!((&params(&asked)["version"], &params(&asked)["version_epoch"]), (&7.into(), &"e".into()));
-        assert_eq!(params(&asked)["idempotency_key"], "k");
-        let several = of(&[("centrifugo-channels", "a, b"), ("centrifugo-idempotency-key", "own")], "{}");
-        assert_eq!(params(&several)["channels"], serde_json::json!(["a", " b"]), "nothing is trimmed");
-        assert_eq!(params(&several)["idempotency_key"], "own");
+        let fields = params(asked);
+        assert_eq!(fields["tags"], serde_json::json!({ "Sport": "chess" }));
+        assert_eq!((&fields["version"], &fields["version_epoch"]), (&7.into(), &"e".into()));
+        assert_eq!(fields["idempotency_key"], "k");
+        let several = params(of(&[("centrifugo-channels", "a, b"), ("centrifugo-idempotency-key", "own")], "{}"));
+        assert_eq!(several["channels"], serde_json::json!(["a", " b"]), "nothing is trimmed");
+        assert_eq!(several["idempotency_key"], "own");
         assert!(matches!(of(&[], "1"), Asked::Nothing(_)));
         assert!(matches!(of(&[("centrifugo-channels", "")], "1"), Asked::Nothing(_)));
         for (name, value) in [("centrifugo-version", "-1"), ("centrifugo-delta", "yes")] {

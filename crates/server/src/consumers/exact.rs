@@ -8,10 +8,11 @@ use tokio::sync::oneshot;
 use touchline_engine::channels::DurablePublication;
 use touchline_protocol::Error;
 use touchline_store::outbox::RowClaim;
-use touchline_store::{Append, RowAppends, RowsRefusal, StoreRefusal};
+use touchline_store::{Append, RowAppends, RowsRefusal, Store, StoreRefusal};
 
+use super::command::AskedCall;
 use super::execution::EntryOutcome;
-use crate::api::{CallFailure, OperationCall, durable_publication};
+use crate::api::{CallFailure, durable_publication};
 use crate::backend::store::refused;
 use crate::node::Node;
 
@@ -43,7 +44,7 @@ pub(super) struct ExactRow {
     pub(super) index: usize,
     pub(super) channel: String,
     /// The same as an operation.
-    pub(super) call: OperationCall,
+    pub(super) call: AskedCall,
     publication: DurablePublication,
 }
 
@@ -60,10 +61,11 @@ impl ExactRows<'_> {
         node: &Node,
         index: usize,
         channel: &str,
-        call: &OperationCall,
+        call: &AskedCall,
     ) -> Result<Option<ExactRow>, EntryOutcome> {
         let is_durable = || node.session.namespaces.resolve(channel).is_ok_and(|options| options.durable);
-        if self.mode.is_off.load(Relaxed) || node.store().is_none() || !is_durable() {
+        let can_take = || node.store().is_some_and(Store::takes_rows);
+        if self.mode.is_off.load(Relaxed) || !can_take() || !is_durable() {
             return Ok(None);
         }
         if node.is_overloaded() {
@@ -97,8 +99,12 @@ impl ExactRows<'_> {
                 RowsRefusal::Invalid(bad) if !bad.is_empty() => {
                     let is_bad = |row: &mut ExactRow| bad.contains(&self.ids[row.index]);
                     let why = EntryOutcome::Failed(refused(StoreRefusal::Invalid).to_string());
+                    let told = outcomes.len();
                     outcomes.extend(rows.extract_if(.., is_bad).map(|row| (row, Some(why.clone()))));
-                    continue;
+                    if outcomes.len() > told {
+                        continue;
+                    }
+                    Some(EntryOutcome::Retry(refused(StoreRefusal::Failed).to_string()))
                 }
                 RowsRefusal::Invalid(_) => Some(EntryOutcome::Retry(refused(StoreRefusal::Failed).to_string())),
                 RowsRefusal::Store(refusal) => Some(EntryOutcome::Retry(refused(refusal).to_string())),

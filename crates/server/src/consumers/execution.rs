@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::command::Asked;
+use super::command::{Asked, AskedCall};
 use super::exact::{ExactRow, ExactRows};
 use crate::api::{CallFailure, OperationCall, run_in_order};
 use crate::node::Node;
@@ -32,11 +32,15 @@ pub(super) enum EntryOutcome {
 /// The results of a chain of operations.
 type ChainResults = Vec<Result<(), CallFailure>>;
 
+/// Gives the idempotency key of an entry that has none, by its index.
+pub(super) type KeyOf<'a> = &'a (dyn Fn(usize) -> String + Sync);
+
 /// Carries entries out; the result has an outcome for each. `exact`: stores publications of durable channels together
 /// with the deletion of their rows; None = the entries are not rows of the primary database.
 pub(super) async fn carry_out(
     node: &Arc<Node>,
     entries: Vec<Asked>,
+    key_of: KeyOf<'_>,
     exact: Option<&ExactRows<'_>>,
 ) -> Vec<EntryOutcome> {
     let mut outcomes = vec![EntryOutcome::Waiting; entries.len()];
@@ -47,10 +51,12 @@ pub(super) async fn carry_out(
             Asked::Nothing(why) => outcomes[index] = EntryOutcome::PassedOver(why),
             Asked::Unreadable(why) => outcomes[index] = EntryOutcome::Failed(why),
             Asked::Other(call) => {
-                if !std::mem::take(&mut wave).run(node, exact, &mut outcomes).await {
+                if !std::mem::take(&mut wave).run(node, key_of, exact, &mut outcomes).await {
                     return settled(outcomes, index);
                 }
-                let mut results = start(node, node.home(call.operation), vec![call]).await.unwrap_or_default();
+                let shard = node.home(call.operation());
+                let call = call.with_key(|| key_of(index));
+                let mut results = start(node, shard, vec![call]).await.unwrap_or_default();
                 outcomes[index] = outcome(results.pop());
                 if matches!(outcomes[index], EntryOutcome::Retry(_)) {
                     return settled(outcomes, index + 1);
@@ -58,7 +64,7 @@ pub(super) async fn carry_out(
             }
         }
     }
-    wave.run(node, exact, &mut outcomes).await;
+    wave.run(node, key_of, exact, &mut outcomes).await;
     outcomes
 }
 
@@ -72,13 +78,19 @@ fn settled(mut outcomes: Vec<EntryOutcome>, end: usize) -> Vec<EntryOutcome> {
 #[derive(Default)]
 struct Wave {
     /// Each with the index of its entry and its channel.
-    publications: Vec<(usize, String, OperationCall)>,
+    publications: Vec<(usize, String, AskedCall)>,
 }
 
 impl Wave {
     /// Carries the publications out. False = one has to be tried again.
-    async fn run(self, node: &Arc<Node>, exact: Option<&ExactRows<'_>>, outcomes: &mut [EntryOutcome]) -> bool {
-        let mut chains: BTreeMap<String, Vec<(usize, OperationCall)>> = BTreeMap::new();
+    async fn run(
+        self,
+        node: &Arc<Node>,
+        key_of: KeyOf<'_>,
+        exact: Option<&ExactRows<'_>>,
+        outcomes: &mut [EntryOutcome],
+    ) -> bool {
+        let mut chains: BTreeMap<String, Vec<(usize, AskedCall)>> = BTreeMap::new();
         let mut rows = Vec::new();
         let indices: Vec<usize> = self.publications.iter().map(|(index, ..)| *index).collect();
         for (index, channel, call) in self.publications {
@@ -99,7 +111,7 @@ impl Wave {
                 None => chains.entry(channel).or_default().push((index, call)),
             }
         }
-        run_chains(node, chains, outcomes).await;
+        run_chains(node, chains, key_of, outcomes).await;
         indices.iter().all(|index| !matches!(outcomes[*index], EntryOutcome::Retry(_) | EntryOutcome::Waiting))
     }
 }
@@ -107,12 +119,14 @@ impl Wave {
 /// Runs the publications of each channel in their order, on the thread of the channel's home.
 async fn run_chains(
     node: &Arc<Node>,
-    chains: BTreeMap<String, Vec<(usize, OperationCall)>>,
+    chains: BTreeMap<String, Vec<(usize, AskedCall)>>,
+    key_of: KeyOf<'_>,
     outcomes: &mut [EntryOutcome],
 ) {
     let mut running = Vec::with_capacity(chains.len());
     for (channel, chain) in chains {
-        let (indices, calls): (Vec<usize>, Vec<OperationCall>) = chain.into_iter().unzip();
+        let keyed = chain.into_iter().map(|(index, call)| (index, call.with_key(|| key_of(index))));
+        let (indices, calls): (Vec<usize>, Vec<OperationCall>) = keyed.unzip();
         running.push((indices, start(node, node.home(&channel), calls)));
     }
     for (indices, results) in running {

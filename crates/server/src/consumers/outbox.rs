@@ -30,9 +30,10 @@ impl OutboxConsumer {
         let ClaimedRows { partition, rows, claim } = claimed;
         let name = self.told.metrics.name();
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
-        let entries = rows.iter().map(|row| asked(name, row)).collect();
+        let entries = rows.iter().map(asked).collect();
+        let key_of = |index: usize| format!("outbox:{name}:{}", rows[index].id);
         let exact = self.modes.get(partition as usize).map(|mode| ExactRows { consumer: name, mode, claim, ids });
-        let outcomes = carry_out(&self.node, entries, exact.as_ref()).await;
+        let outcomes = carry_out(&self.node, entries, &key_of, exact.as_ref()).await;
         rows.iter().zip(outcomes).map(|(row, outcome)| self.tell(row.id as u64, outcome)).collect()
     }
 
@@ -74,10 +75,9 @@ impl OutboxConsumer {
 }
 
 /// What a row asks for.
-fn asked(consumer: &str, row: &OutboxRow) -> Asked {
-    let key = format!("outbox:{consumer}:{}", row.id);
+fn asked(row: &OutboxRow) -> Asked {
     match &row.payload {
-        Some(payload) => Asked::read(&row.method, payload, &key),
+        Some(payload) => Asked::read(&row.method, payload),
         None => Asked::Unreadable("the payload is larger than 10 MiB".to_owned()),
     }
 }

@@ -23,24 +23,25 @@ pub(super) struct StreamCommands {
 impl StreamCommands {
     async fn carry_out(&self, messages: Vec<StreamMessage>) -> Vec<MessageOutcome> {
         let entries = messages.iter().map(|message| self.asked(message)).collect();
-        let outcomes = carry_out(&self.node, entries, None).await;
+        let stream = &self.settings.stream_name;
+        let key_of = |index: usize| format!("jetstream:{stream}:{}", messages[index].sequence);
+        let outcomes = carry_out(&self.node, entries, &key_of, None).await;
         messages.iter().zip(outcomes).map(|(message, outcome)| self.tell(message, outcome)).collect()
     }
 
     /// What a message asks for.
     fn asked(&self, message: &StreamMessage) -> Asked {
-        let key = format!("jetstream:{}:{}", self.settings.stream_name, message.sequence);
         let Ok(text) = std::str::from_utf8(&message.payload) else {
             return Asked::Unreadable("the payload is not UTF-8".to_owned());
         };
         let (mode, method_header) = (&self.settings.publication_data_mode, &self.settings.method_header);
         if mode.enabled {
-            return Asked::of_data(mode, &message.headers, text, &key);
+            return Asked::of_data(mode, &message.headers, text);
         }
         let is_method = |name: &str| !method_header.is_empty() && name.eq_ignore_ascii_case(method_header);
         match message.headers.iter().find(|(name, value)| is_method(name) && !value.is_empty()) {
-            Some((_, method)) => Asked::read(method, text, &key),
-            None => Asked::read_envelope(text, &key),
+            Some((_, method)) => Asked::read(method, text),
+            None => Asked::read_envelope(text),
         }
     }
 

@@ -21,8 +21,8 @@ enum Look {
     Nothing,
     /// Rows were done: there may be more.
     Some,
-    /// A row has to be tried again.
-    Again(String),
+    /// A row has to be tried again, and why; whether others were done.
+    Again(String, bool),
 }
 
 /// The connection of a partition.
@@ -79,8 +79,8 @@ impl PartitionLoop {
                     self.handler.report(working(matches!(look, Look::Nothing)));
                     self.options.poll_interval
                 }
-                Ok(Look::Again(why)) => {
-                    failures += 1;
+                Ok(Look::Again(why, has_done_some)) => {
+                    failures = if has_done_some { 1 } else { failures + 1 };
                     self.handler.report(OutboxReport::Failing(Some(self.partition), why));
                     self.handler.delay(failures)
                 }
@@ -149,6 +149,7 @@ impl PartitionLoop {
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
         let outcomes = self.handle(link, rows, claim).await?;
         let (mut done, mut bad, mut reasons, mut again) = (Vec::new(), Vec::new(), Vec::new(), None);
+        let mut is_any_gone = false;
         for (id, outcome) in ids.into_iter().zip(outcomes) {
             match outcome {
                 RowOutcome::Done => done.push(id),
@@ -157,11 +158,13 @@ impl PartitionLoop {
                     reasons.push(why.replace('\0', ""));
                 }
                 RowOutcome::Retry(why) => again = again.or(Some(why)),
-                RowOutcome::Gone | RowOutcome::Waiting => {}
+                RowOutcome::Gone => is_any_gone = true,
+                RowOutcome::Waiting => {}
             }
         }
         with_timeout(TIMEOUT, self.settle(link, &done, (&bad, &reasons))).await?;
-        Ok(again.map_or(Look::Some, Look::Again))
+        let has_done_some = is_any_gone || !done.is_empty() || !bad.is_empty();
+        Ok(again.map_or(Look::Some, |why| Look::Again(why, has_done_some)))
     }
 
     /// Begins the transaction, takes the lock and reads the oldest rows; None = another node has the lock.
