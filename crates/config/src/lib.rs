@@ -76,11 +76,11 @@ pub use redact::redact;
 pub use schema::json_schema;
 pub use settings::{
     ApiJwksSettings, ApiKeySettings, AutocertSettings, ClientAuth, ClientUser, ClusterSettings, ConsumerSettings,
-    ConsumerType, EmulationSettings, EndpointSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings,
-    HttpStreamSettings, InternalTlsSettings, JetStreamSettings, LogSettings, NamedApiKey, NamedConsumer, NodeSettings,
-    OutboxSettings, Page, PrimarySettings, PublicationDataSettings, RegistrySettings, SecuritySettings, Settings,
-    ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings,
-    WhenCutOff, resolve,
+    ConsumerSources, ConsumerType, EmulationSettings, EndpointSettings, GrpcApiSettings, HttpApiSettings,
+    HttpServerSettings, HttpStreamSettings, InternalTlsSettings, JetStreamSettings, LogSettings, NamedApiKey,
+    NamedConsumer, NodeSettings, OutboxSettings, Page, PrimarySettings, PublicationDataSettings, RegistrySettings,
+    SecuritySettings, Settings, ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings,
+    UniWebSocketSettings, WebSocketSettings, WhenCutOff, resolve,
 };
 pub use table_name::{BadTableName, TableName};
 pub use touchline_engine::hook::ClientTlsSettings;

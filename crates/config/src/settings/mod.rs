@@ -15,7 +15,8 @@ mod transports;
 pub use self::addresses::resolve;
 pub use self::cluster::ClusterSettings;
 pub use self::consumers::{
-    ConsumerSettings, ConsumerType, JetStreamSettings, NamedConsumer, OutboxSettings, PublicationDataSettings,
+    ConsumerSettings, ConsumerSources, ConsumerType, JetStreamSettings, NamedConsumer, OutboxSettings,
+    PublicationDataSettings,
 };
 pub use self::http::{
     ApiJwksSettings, ApiKeySettings, EndpointSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings,

@@ -7,6 +7,7 @@ mod backend;
 mod bad_input;
 mod bans;
 mod bans_of_nodes;
+mod consumers;
 mod drain;
 mod edge;
 mod embedding;
