@@ -163,6 +163,7 @@ impl Puller {
             ackers.push(acker);
         }
         let outcomes = self.handler.handle(given).await;
+        let is_all_done = outcomes.iter().all(|outcome| *outcome == MessageOutcome::Done);
         for (acker, outcome) in ackers.into_iter().zip(outcomes) {
             let kind = match outcome {
                 MessageOutcome::Done => AckKind::Ack,
@@ -170,7 +171,9 @@ impl Puller {
             };
             acker.ack_with(kind).await.map_err(|error| PullFailure::of("acknowledging a message", error))?;
         }
-        self.handler.report(StreamReport::Working);
+        if is_all_done {
+            self.handler.report(StreamReport::Working);
+        }
         Ok(())
     }
 

@@ -126,14 +126,12 @@ impl ConsumerMetrics {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).values().filter(|is_held| **is_held).count()
     }
 
-    fn gauges(&self) -> [(&'static str, &'static str, f64); 5] {
-        let oldest = self.oldest_ms.load(Relaxed) as f64 / 1_000.0;
+    fn gauges(&self) -> [(&'static str, &'static str, u64); 4] {
         [
-            ("consumer_waiting", "Rows or messages that wait for a consumer", self.waiting.load(Relaxed) as f64),
-            ("consumer_oldest_seconds", "How long the oldest of them has waited", oldest),
-            ("consumer_unread", "Rows in partitions that nobody reads", self.unread.load(Relaxed) as f64),
-            ("consumer_partitions", "Partitions that this node has served last", self.partitions() as f64),
-            ("consumer_stuck", "1 while a consumer has not got on for 10 s", f64::from(u8::from(self.is_stuck()))),
+            ("consumer_waiting", "Rows or messages that wait for a consumer", self.waiting.load(Relaxed)),
+            ("consumer_unread", "Rows in partitions that nobody reads", self.unread.load(Relaxed)),
+            ("consumer_partitions", "Partitions that this node has served last", self.partitions() as u64),
+            ("consumer_stuck", "1 while a consumer has not got on for 10 s", u64::from(self.is_stuck())),
         ]
     }
 }
@@ -154,13 +152,18 @@ impl Collector for ConsumerCollector {
             }
         }
         let gauges: Vec<_> = self.0.iter().map(|consumer| (consumer.name(), consumer.gauges())).collect();
-        let kinds = gauges.first().map_or(0, |(_, all)| all.len());
-        for kind in 0..kinds {
+        for kind in 0..gauges.first().map_or(0, |(_, all)| all.len()) {
             let (name, help, _) = gauges[0].1[kind];
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for (consumer, all) in &gauges {
-                ConstGauge::new(all[kind].2).encode(family.encode_family(&[("consumer", *consumer)])?)?;
+                ConstGauge::new(all[kind].2 as i64).encode(family.encode_family(&[("consumer", *consumer)])?)?;
             }
+        }
+        let help = "How long the oldest row or message that waits has waited";
+        let mut family = encoder.encode_descriptor("consumer_oldest_seconds", help, None, MetricType::Gauge)?;
+        for consumer in &self.0 {
+            let oldest = ConstGauge::new(consumer.oldest_ms.load(Relaxed) as f64 / 1_000.0);
+            oldest.encode(family.encode_family(&[("consumer", consumer.name())])?)?;
         }
         Ok(())
     }
