@@ -13,7 +13,6 @@ mod stream;
 mod told;
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -33,6 +32,8 @@ use crate::outbound::tls_config;
 use crate::start_error::StartError;
 use crate::tls::read_pem;
 
+/// Between two looks whether the thread has ended.
+const END_INTERVAL: Duration = Duration::from_millis(5);
 /// Between two looks whether the node is ready to carry out commands.
 const READY_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -123,8 +124,6 @@ fn stream_options(name: &str, settings: &JetStreamSettings) -> Result<StreamCons
 pub(crate) struct RunningConsumers {
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
-    /// Its sender goes when the thread ends.
-    ended: Receiver<()>,
 }
 
 impl RunningConsumers {
@@ -139,16 +138,14 @@ impl RunningConsumers {
         let of_system = |source| StartError::System { what: "a thread", source };
         let runtime = Builder::new_current_thread().enable_all().build().map_err(of_system)?;
         let (stop, stopped) = watch::channel(false);
-        let (alive, ended) = channel();
         let node = Arc::clone(node);
         let work = move || {
-            let _alive = alive;
             runtime.block_on(run(node, consumers, stopped));
             // A name that the system looks up is not waited for.
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name("consumers".into()).spawn(work).map_err(of_system)?;
-        Ok(Some(RunningConsumers { stop, thread: Some(thread), ended }))
+        Ok(Some(RunningConsumers { stop, thread: Some(thread) }))
     }
 
     /// Lets the consumers finish what is under way, and ends the thread. After `until` it is left to end by itself: what
@@ -156,8 +153,10 @@ impl RunningConsumers {
     pub(crate) fn stop(&mut self, until: Instant) {
         self.stop.send_replace(true);
         let Some(thread) = self.thread.take() else { return };
-        let patience = until.saturating_duration_since(Instant::now());
-        if self.ended.recv_timeout(patience) == Err(std::sync::mpsc::RecvTimeoutError::Disconnected) {
+        while !thread.is_finished() && Instant::now() < until {
+            std::thread::sleep(END_INTERVAL);
+        }
+        if thread.is_finished() {
             let _ = thread.join();
         }
     }
@@ -173,15 +172,22 @@ async fn run(node: Arc<Node>, consumers: Vec<PreparedConsumer>, mut stop: watch:
     let mut tasks = JoinSet::new();
     for (consumer, metrics) in consumers.into_iter().zip(&node.consumers) {
         let (told, node, stop) = (Told::new(Arc::clone(metrics)), Arc::clone(&node), stop.clone());
-        match consumer {
+        let task = match consumer {
             PreparedConsumer::Outbox(outbox, partitions) => {
-                tasks.spawn(outbox.run(Arc::new(OutboxConsumer::new(node, told, partitions)), stop))
+                tokio::spawn(outbox.run(Arc::new(OutboxConsumer::new(node, told, partitions)), stop))
             }
             PreparedConsumer::Stream(stream, settings) => {
                 let settings = *settings;
-                tasks.spawn(stream.run(Arc::new(StreamCommands { node, told, settings }), stop))
+                tokio::spawn(stream.run(Arc::new(StreamCommands { node, told, settings }), stop))
             }
         };
+        let metrics = Arc::clone(metrics);
+        tasks.spawn(async move {
+            if task.await.is_err() {
+                metrics.fail(None, "a defect of this program has ended it");
+                tracing::error!(consumer = metrics.name(), "a defect of this program has ended a consumer");
+            }
+        });
     }
     while tasks.join_next().await.is_some() {}
 }
