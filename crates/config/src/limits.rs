@@ -164,7 +164,7 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("protocol/src/filter.rs", "DEPTH_MAX", "Nesting of a tag filter", "error 107"),
     fixed("store/src/outbox/statements.rs", "PAYLOAD_MAX", "Bytes of the payload of a row in an outbox", "nobody: the row is put aside"),
     fixed("store/src/outbox/statements.rs", "BATCH_SIZE_MAX", "Bytes of payloads of one transaction of an outbox; each may end beyond it", "nothing: the rest is in the next one"),
-    fixed("store/src/outbox/mod.rs", "COUNTED_MAX", "Rows that a consumer counts as waiting", "nothing: the metric stays there"),
+    fixed("store/src/outbox/types.rs", "COUNTED_MAX", "Rows that a consumer counts as waiting", "nothing: the metric stays there"),
     fixed("protocol/src/websocket/head.rs", "CONTROL_MAX", "Bytes of a WebSocket control frame (RFC 6455)", "1002"),
     fixed("server/src/transport/http/caller.rs", "HEAD_MAX", "Bytes of a request's head", "431"),
     fixed("server/src/net/headers.rs", "HEADERS_MAX", "Header fields of a request", "431"),

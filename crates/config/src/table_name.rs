@@ -25,7 +25,10 @@ pub struct TableName {
 
 /// A text that is not the name of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("expected a name or schema.name, of letters, digits and \"_\", at most 63 bytes each")]
+#[error(
+    "expected a name, or a schema and a name with a dot between them, of letters, digits and \"_\", at most 63 bytes \
+     each"
+)]
 pub struct BadTableName;
 
 impl FromStr for TableName {

@@ -242,7 +242,8 @@ pub(crate) struct Durable {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ConsumersOptions {
     /// Rows, each time.
-    #[arg(long, value_name = "COUNT", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 200_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
     pub(crate) rows: u32,
 }
 

@@ -1,6 +1,6 @@
 //! Publications that are stored in the transaction that deletes their rows of an outbox.
 
-use crate::outbox::RowClaim;
+use crate::outbox::types::RowClaim;
 use crate::publication::Append;
 use crate::refusal::StoreRefusal;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_nats::{ConnectOptions, ServerAddr};
 
-use super::{ConsumerError, StreamConsumerOptions};
+use super::types::{ConsumerError, StreamConsumerOptions};
 
 /// A dead link is noticed within two of these.
 const PING: Duration = Duration::from_secs(2);

@@ -15,7 +15,8 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{MessageHandler, MessageOutcome, StreamConsumerOptions, StreamMessage, StreamReport, connecting};
+use super::connecting;
+use super::types::{MessageHandler, MessageOutcome, StreamConsumerOptions, StreamMessage, StreamReport};
 
 /// How long a message may be under way before JetStream delivers it again.
 const ACK_WAIT: Duration = Duration::from_secs(30);

@@ -1,8 +1,8 @@
 //! Environment variables: `TOUCHLINE_<SECTION>_<KEY>`, and `CENTRIFUGO_…` by the same rule for those who come from
 //! there.
 //!
-//! An option of a namespace that the file names is `TOUCHLINE_CHANNEL_NAMESPACES_<NAME>_<OPTION>`, and one of a consumer
-//! `TOUCHLINE_CONSUMERS_<NAME>_<OPTION>`.
+//! An option of a namespace that the file names is `TOUCHLINE_CHANNEL_NAMESPACES_<NAME>_<OPTION>`, and one of a
+//! consumer `TOUCHLINE_CONSUMERS_<NAME>_<OPTION>`.
 
 use super::secrets::{file_key, may_be_in_file};
 use super::tree::{ConfigNode, ConfigValue, Location};

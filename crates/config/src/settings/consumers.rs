@@ -84,9 +84,9 @@ settings! {
         /// Address of the database, `postgres://USER:PASSWORD@HOST/DATABASE`. Over the network TLS is a must unless it
         /// says `sslmode=disable`.
         key dsn: String = "", ValueKind::Secret;
-        /// The table, `name` or `schema.name`.
+        /// The table: a name, or a schema and a name with a dot between them.
         key outbox_table_name: String = "";
-        /// The table that a row moves into that can't be carried out, `name` or `schema.name`. Empty:
+        /// The table that a row moves into that can't be carried out, written as `outbox_table_name`. Empty:
         /// `outbox_table_name` with `_dead` behind it. It is made where the role may make it.
         own dead_table_name: String = "";
         /// Partitions of the table, from 0 on.

@@ -54,7 +54,8 @@ fn a_type_that_is_not_supported_stops_the_start_in_an_entry_that_is_off_too() {
 fn what_a_consumer_needs_is_asked_for() {
     let outbox = |more: &str| {
         format!(
-            "name = \"shop\", enabled = true, type = \"postgresql\", postgresql = {{dsn = \"postgres://a@b/c\", {more}}}"
+            "name = \"shop\", enabled = true, type = \"postgresql\", \
+             postgresql = {{dsn = \"postgres://a@b/c\", {more}}}"
         )
     };
     let stream =

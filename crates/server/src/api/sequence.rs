@@ -1,5 +1,5 @@
-//! Operations that come from a consumer instead of a request: one after the other, each as if it had come over HTTP from
-//! a caller who may do everything.
+//! Operations that come from a consumer instead of a request: one after the other, each as if it had come over HTTP
+//! from a caller who may do everything.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -35,8 +35,8 @@ pub(crate) enum CallFailure {
     Final(String),
 }
 
-/// Runs operations on this thread, which must be a shard's, one after the other, up to the first that may succeed later.
-/// The results of those that were tried. `is_wanted`: whether to go on.
+/// Runs operations on this thread, which must be a shard's, one after the other, up to the first that may succeed
+/// later. The results of those that were tried. `is_wanted`: whether to go on.
 pub(crate) async fn run_in_order(
     node: &Node,
     calls: &[OperationCall],

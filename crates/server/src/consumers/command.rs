@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use touchline_config::PublicationDataSettings;
 
@@ -57,7 +57,7 @@ impl AskedCall {
 
 /// What a row or a message asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum AskedCommand {
     /// A publication into this channel: what comes before it in other channels does not matter.
     Publish {
         /// The channel; empty = none is named, which the operation refuses.
@@ -73,18 +73,19 @@ pub(super) enum Asked {
     Unreadable(String),
 }
 
-impl Asked {
+impl AskedCommand {
     /// Reads a method and its payload.
-    pub(super) fn read(method: &str, payload: &str) -> Asked {
+    pub(super) fn read(method: &str, payload: &str) -> AskedCommand {
         let Some(operation) = METHODS.into_iter().find(|known| *known == method) else {
             let shown = &method[..method.floor_char_boundary(SHOWN_MAX)];
-            return Asked::Nothing(format!("no consumer carries out the method {shown:?}"));
+            return AskedCommand::Nothing(format!("no consumer carries out the method {shown:?}"));
         };
-        Asked::of(operation, payload).unwrap_or_else(|error| unreadable("the payload is not a JSON object", &error))
+        AskedCommand::of(operation, payload)
+            .unwrap_or_else(|error| unreadable("the payload is not a JSON object", &error))
     }
 
     /// Reads a message that holds the method and the payload.
-    pub(super) fn read_envelope(text: &str) -> Asked {
+    pub(super) fn read_envelope(text: &str) -> AskedCommand {
         #[derive(Deserialize)]
         struct Envelope<'a> {
             #[serde(borrow)]
@@ -93,7 +94,7 @@ impl Asked {
             payload: Option<&'a RawValue>,
         }
         match serde_json::from_str::<Envelope<'_>>(text) {
-            Ok(Envelope { method, payload }) => Asked::read(&method, payload.map_or("{}", RawValue::get)),
+            Ok(Envelope { method, payload }) => AskedCommand::read(&method, payload.map_or("{}", RawValue::get)),
             Err(error) => unreadable("the message is not an object with method and payload", &error),
         }
     }
@@ -102,13 +103,14 @@ impl Asked {
     ///
     /// # Errors
     /// When it is not an object, nor a text that holds one.
-    fn of(operation: &'static str, payload: &str) -> Result<Asked, serde_json::Error> {
+    fn of(operation: &'static str, payload: &str) -> Result<AskedCommand, serde_json::Error> {
         /// The fields that matter here.
         #[derive(Deserialize)]
         struct Fields<'a> {
             #[serde(borrow, default)]
             channel: Option<&'a RawValue>,
-            #[serde(borrow, default)]
+            /// A null counts as written.
+            #[serde(borrow, default, deserialize_with = "written")]
             idempotency_key: Option<&'a RawValue>,
         }
         let mut payload: Cow<'_, str> = payload.trim().into();
@@ -131,28 +133,30 @@ impl Asked {
         };
         let channel = channel.flatten().unwrap_or_default();
         let call = AskedCall { operation, params: Bytes::from(payload.into_owned()), key };
-        Ok(if operation == PUBLISH { Asked::Publish { channel, call } } else { Asked::Other(call) })
+        Ok(if operation == PUBLISH { AskedCommand::Publish { channel, call } } else { AskedCommand::Other(call) })
     }
 
     /// Reads a message whose payload is the data of a publication, with the rest in headers.
-    pub(super) fn of_data(mode: &PublicationDataSettings, headers: &[(String, String)], data: &str) -> Asked {
+    pub(super) fn of_data(mode: &PublicationDataSettings, headers: &[(String, String)], data: &str) -> AskedCommand {
         let header = |name: &str| {
             let found = headers.iter().find(|(known, _)| !name.is_empty() && known.eq_ignore_ascii_case(name));
             found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
         };
         let Some(channels) = header(&mode.channels_header) else {
-            return Asked::Nothing(format!("the header {} names no channel", mode.channels_header));
+            return AskedCommand::Nothing(format!("the header {} names no channel", mode.channels_header));
         };
         let Ok(data) = serde_json::from_str::<&RawValue>(data) else {
-            return Asked::Unreadable("the payload is not JSON, which data of a publication must be".to_owned());
+            return AskedCommand::Unreadable("the payload is not JSON, which data of a publication must be".to_owned());
         };
         let version = match header(&mode.version_header).map(str::parse::<u64>) {
             None => 0,
             Some(Ok(version)) => version,
-            Some(Err(_)) => return Asked::Unreadable(format!("the header {} is not a number", mode.version_header)),
+            Some(Err(_)) => {
+                return AskedCommand::Unreadable(format!("the header {} is not a number", mode.version_header));
+            }
         };
         if header(&mode.delta_header).is_some_and(|text| !is_go_bool(text)) {
-            return Asked::Unreadable(format!("the header {} is neither true nor false", mode.delta_header));
+            return AskedCommand::Unreadable(format!("the header {} is neither true nor false", mode.delta_header));
         }
         let key = header(&mode.idempotency_key_header);
         let mut rest = serde_json::json!({
@@ -174,17 +178,22 @@ impl Asked {
         match channels.as_slice() {
             [channel] => {
                 let call = AskedCall { operation: PUBLISH, params, key };
-                Asked::Publish { channel: (*channel).to_owned(), call }
+                AskedCommand::Publish { channel: (*channel).to_owned(), call }
             }
-            _ => Asked::Other(AskedCall { operation: BROADCAST, params, key }),
+            _ => AskedCommand::Other(AskedCall { operation: BROADCAST, params, key }),
         }
     }
 }
 
+/// Reads a field as it is written, also one that is null.
+fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
 /// What can't be read, and why. The text of the error may repeat what was found.
-fn unreadable(what: &str, error: &serde_json::Error) -> Asked {
+fn unreadable(what: &str, error: &serde_json::Error) -> AskedCommand {
     let error = error.to_string();
-    Asked::Unreadable(format!("{what}: {}", &error[..error.floor_char_boundary(SHOWN_MAX)]))
+    AskedCommand::Unreadable(format!("{what}: {}", &error[..error.floor_char_boundary(SHOWN_MAX)]))
 }
 
 /// The tags in headers whose names begin so.
@@ -225,13 +234,13 @@ fn is_go_bool(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn params(asked: Asked) -> serde_json::Value {
+    fn params(asked: AskedCommand) -> serde_json::Value {
         match asked {
-            Asked::Publish { call, .. } | Asked::Other(call) => {
+            AskedCommand::Publish { call, .. } | AskedCommand::Other(call) => {
                 let call = call.with_key(|| "k".to_owned());
                 serde_json::from_slice(&call.params).expect("parameters are JSON")
             }
-            Asked::Nothing(why) | Asked::Unreadable(why) => panic!("{why}"),
+            AskedCommand::Nothing(why) | AskedCommand::Unreadable(why) => panic!("{why}"),
         }
     }
 
@@ -245,32 +254,34 @@ mod tests {
             (r#" { "channel" : "a" , "data" : 1 } "#, "k"),
             (r#""{\"channel\":\"a\",\"data\":1}""#, "k"),
         ] {
-            let asked = Asked::read("publish", payload);
-            assert!(matches!(&asked, Asked::Publish { channel, .. } if channel == "a"), "{payload}");
+            let asked = AskedCommand::read("publish", payload);
+            assert!(matches!(&asked, AskedCommand::Publish { channel, .. } if channel == "a"), "{payload}");
             let expected = serde_json::json!({ "channel": "a", "data": 1, "idempotency_key": key });
             assert_eq!(params(asked), expected, "{payload}");
         }
-        assert_eq!(params(Asked::read("unsubscribe", r#"{"user":"1"}"#)), serde_json::json!({ "user": "1" }));
-        assert_eq!(params(Asked::read("publish", "{}")), serde_json::json!({ "idempotency_key": "k" }));
-        let broadcast = Asked::read("broadcast", r#"{"channels":[]}"#);
+        assert_eq!(params(AskedCommand::read("unsubscribe", r#"{"user":"1"}"#)), serde_json::json!({ "user": "1" }));
+        assert_eq!(params(AskedCommand::read("publish", "{}")), serde_json::json!({ "idempotency_key": "k" }));
+        let broadcast = AskedCommand::read("broadcast", r#"{"channels":[]}"#);
         assert_eq!(params(broadcast), serde_json::json!({ "channels": [], "idempotency_key": "k" }));
     }
 
     #[test]
     fn what_is_not_carried_out_and_what_cannot_be_read_are_told_apart() {
-        assert!(matches!(Asked::read("rpc", "{}"), Asked::Nothing(_)));
-        assert!(matches!(Asked::read("info", "junk"), Asked::Nothing(_)));
+        assert!(matches!(AskedCommand::read("rpc", "{}"), AskedCommand::Nothing(_)));
+        assert!(matches!(AskedCommand::read("info", "junk"), AskedCommand::Nothing(_)));
         for payload in ["", "junk", "7", "[]", "null", "\"junk\"", "\"7\"", "{", "{\"channel\":1,\"channel\":2}"] {
-            assert!(matches!(Asked::read("publish", payload), Asked::Unreadable(_)), "{payload}");
+            assert!(matches!(AskedCommand::read("publish", payload), AskedCommand::Unreadable(_)), "{payload}");
         }
         for message in ["", "7", "{}", r#"{"method":7}"#, r#"{"payload":{}}"#] {
-            assert!(matches!(Asked::read_envelope(message), Asked::Unreadable(_)), "{message}");
+            assert!(matches!(AskedCommand::read_envelope(message), AskedCommand::Unreadable(_)), "{message}");
         }
-        let asked = Asked::read_envelope(r#"{"method":"publish","payload":{"channel":"a"},"more":1}"#);
+        let asked = AskedCommand::read_envelope(r#"{"method":"publish","payload":{"channel":"a"},"more":1}"#);
         assert_eq!(params(asked), serde_json::json!({ "channel": "a", "idempotency_key": "k" }));
         let long = format!("\"{}\"", "é".repeat(10_000));
-        for asked in [Asked::read("publish", &long), Asked::read(&long, "{}"), Asked::read_envelope(&long)] {
-            let (Asked::Nothing(told) | Asked::Unreadable(told)) = asked else { panic!("it is neither") };
+        for asked in
+            [AskedCommand::read("publish", &long), AskedCommand::read(&long, "{}"), AskedCommand::read_envelope(&long)]
+        {
+            let (AskedCommand::Nothing(told) | AskedCommand::Unreadable(told)) = asked else { panic!("it is neither") };
             assert!(told.len() < 400, "{told}");
         }
     }
@@ -280,7 +291,7 @@ mod tests {
         let mode = PublicationDataSettings::default();
         let of = |headers: &[(&str, &str)], data: &str| {
             let headers: Vec<_> = headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-            Asked::of_data(&mode, &headers, data)
+            AskedCommand::of_data(&mode, &headers, data)
         };
         let asked = of(
             &[
@@ -293,7 +304,7 @@ mod tests {
             ],
             "1.50",
         );
-        let Asked::Publish { channel, call } = &asked else { panic!("it is a publication") };
+        let AskedCommand::Publish { channel, call } = &asked else { panic!("it is a publication") };
         assert_eq!(channel, "a");
         assert!(call.params.starts_with(br#"{"data":1.50,"#), "digits stay");
         let fields = params(asked);
@@ -303,11 +314,11 @@ mod tests {
         let several = params(of(&[("centrifugo-channels", "a, b"), ("centrifugo-idempotency-key", "own")], "{}"));
         assert_eq!(several["channels"], serde_json::json!(["a", " b"]), "nothing is trimmed");
         assert_eq!(several["idempotency_key"], "own");
-        assert!(matches!(of(&[], "1"), Asked::Nothing(_)));
-        assert!(matches!(of(&[("centrifugo-channels", "")], "1"), Asked::Nothing(_)));
+        assert!(matches!(of(&[], "1"), AskedCommand::Nothing(_)));
+        assert!(matches!(of(&[("centrifugo-channels", "")], "1"), AskedCommand::Nothing(_)));
         for (name, value) in [("centrifugo-version", "-1"), ("centrifugo-delta", "yes")] {
-            assert!(matches!(of(&[("centrifugo-channels", "a"), (name, value)], "1"), Asked::Unreadable(_)));
+            assert!(matches!(of(&[("centrifugo-channels", "a"), (name, value)], "1"), AskedCommand::Unreadable(_)));
         }
-        assert!(matches!(of(&[("centrifugo-channels", "a")], "junk"), Asked::Unreadable(_)));
+        assert!(matches!(of(&[("centrifugo-channels", "a")], "junk"), AskedCommand::Unreadable(_)));
     }
 }

@@ -11,7 +11,7 @@ use touchline_store::outbox::RowClaim;
 use touchline_store::{Append, RowAppends, RowsRefusal, Store, StoreRefusal};
 
 use super::command::AskedCall;
-use super::execution::EntryOutcome;
+use super::outcome::EntryOutcome;
 use crate::api::{CallFailure, durable_publication};
 use crate::backend::store::refused;
 use crate::node::Node;

@@ -1,33 +1,17 @@
-//! Carries out what rows or messages ask for, in an order that no subscriber could tell from theirs: publications of one
-//! channel one after the other, those of other channels beside them, and everything else alone.
+//! Carries out what rows or messages ask for, in an order that no subscriber could tell from theirs: publications of
+//! one channel one after the other, those of other channels beside them, and everything else alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::command::{Asked, AskedCall};
+use super::command::{AskedCall, AskedCommand};
 use super::exact::{ExactRow, ExactRows};
+use super::outcome::EntryOutcome;
 use crate::api::{CallFailure, OperationCall, run_in_order};
 use crate::node::Node;
 use crate::runtime::mailbox::Message;
-
-/// What became of an entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum EntryOutcome {
-    /// It was carried out.
-    Done,
-    /// It was stored, and its row is gone with that.
-    Gone,
-    /// It is not for this server. The text says why.
-    PassedOver(String),
-    /// It can't be carried out, ever.
-    Failed(String),
-    /// It may be carried out later.
-    Retry(String),
-    /// It was not tried, because one before it has to be tried again.
-    Waiting,
-}
 
 /// The results of a chain of operations.
 type ChainResults = Vec<Result<(), CallFailure>>;
@@ -39,7 +23,7 @@ pub(super) type KeyOf<'a> = &'a (dyn Fn(usize) -> String + Sync);
 /// with the deletion of their rows; None = the entries are not rows of the primary database.
 pub(super) async fn carry_out(
     node: &Arc<Node>,
-    entries: Vec<Asked>,
+    entries: Vec<AskedCommand>,
     key_of: KeyOf<'_>,
     exact: Option<&ExactRows<'_>>,
 ) -> Vec<EntryOutcome> {
@@ -47,10 +31,10 @@ pub(super) async fn carry_out(
     let mut wave = Wave::default();
     for (index, entry) in entries.into_iter().enumerate() {
         match entry {
-            Asked::Publish { channel, call } => wave.publications.push((index, channel, call)),
-            Asked::Nothing(why) => outcomes[index] = EntryOutcome::PassedOver(why),
-            Asked::Unreadable(why) => outcomes[index] = EntryOutcome::Failed(why),
-            Asked::Other(call) => {
+            AskedCommand::Publish { channel, call } => wave.publications.push((index, channel, call)),
+            AskedCommand::Nothing(why) => outcomes[index] = EntryOutcome::PassedOver(why),
+            AskedCommand::Unreadable(why) => outcomes[index] = EntryOutcome::Failed(why),
+            AskedCommand::Other(call) => {
                 if !std::mem::take(&mut wave).run(node, key_of, exact, &mut outcomes).await {
                     return settled(outcomes, index);
                 }

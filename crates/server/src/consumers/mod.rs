@@ -9,6 +9,7 @@ mod command;
 mod exact;
 mod execution;
 mod outbox;
+mod outcome;
 mod stream;
 mod told;
 
@@ -21,7 +22,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use touchline_cluster::consumer::{StreamConsumer, StreamConsumerOptions};
 use touchline_config::{ConsumerType, JetStreamSettings, NamedConsumer, OutboxSettings, Settings, TableName};
-use touchline_store::outbox::{Outbox, OutboxOptions};
+use touchline_store::outbox::{OutboxOptions, OutboxReader};
 
 use self::outbox::OutboxConsumer;
 use self::stream::StreamCommands;
@@ -40,7 +41,7 @@ const READY_INTERVAL: Duration = Duration::from_millis(50);
 /// A consumer that is about to begin.
 pub(crate) enum PreparedConsumer {
     /// Of a table, with its partitions.
-    Outbox(Box<Outbox>, usize),
+    Outbox(Box<OutboxReader>, usize),
     /// Of a stream.
     Stream(Box<StreamConsumer>, Box<JetStreamSettings>),
 }
@@ -60,7 +61,8 @@ fn prepare_one(consumer: &NamedConsumer) -> Result<PreparedConsumer, StartError>
     match consumer.options.source {
         ConsumerType::Postgresql => {
             let settings = &consumer.options.sources.postgresql;
-            let outbox = Outbox::new(outbox_options(name, settings)?).map_err(|error| wrong(error.to_string()))?;
+            let outbox =
+                OutboxReader::new(outbox_options(name, settings)?).map_err(|error| wrong(error.to_string()))?;
             Ok(PreparedConsumer::Outbox(Box::new(outbox), settings.num_partitions))
         }
         ConsumerType::NatsJetStream => {
@@ -148,8 +150,8 @@ impl RunningConsumers {
         Ok(Some(RunningConsumers { stop, thread: Some(thread) }))
     }
 
-    /// Lets the consumers finish what is under way, and ends the thread. After `until` it is left to end by itself: what
-    /// is under way then is not committed, and is carried out again by another node.
+    /// Lets the consumers finish what is under way, and ends the thread. After `until` it is left to end by itself:
+    /// what is under way then is not committed, and is carried out again by another node.
     pub(crate) fn stop(&mut self, until: Instant) {
         self.stop.send_replace(true);
         let Some(thread) = self.thread.take() else { return };

@@ -7,9 +7,10 @@ use std::time::Duration;
 use touchline_store::outbox::{ClaimedRows, OutboxLag, OutboxReport, OutboxRow, RowHandler, RowOutcome, RowsHandled};
 
 use super::backoff;
-use super::command::Asked;
+use super::command::AskedCommand;
 use super::exact::{ExactMode, ExactRows};
-use super::execution::{EntryOutcome, carry_out};
+use super::execution::carry_out;
+use super::outcome::EntryOutcome;
 use super::told::Told;
 use crate::node::Node;
 
@@ -75,10 +76,10 @@ impl OutboxConsumer {
 }
 
 /// What a row asks for.
-fn asked(row: &OutboxRow) -> Asked {
+fn asked(row: &OutboxRow) -> AskedCommand {
     match &row.payload {
-        Some(payload) => Asked::read(&row.method, payload),
-        None => Asked::Unreadable("the payload is larger than 10 MiB".to_owned()),
+        Some(payload) => AskedCommand::read(&row.method, payload),
+        None => AskedCommand::Unreadable("the payload is larger than 10 MiB".to_owned()),
     }
 }
 

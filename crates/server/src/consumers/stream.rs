@@ -8,8 +8,9 @@ use touchline_cluster::consumer::{MessageHandler, MessageOutcome, MessagesHandle
 use touchline_config::JetStreamSettings;
 
 use super::backoff;
-use super::command::Asked;
-use super::execution::{EntryOutcome, carry_out};
+use super::command::AskedCommand;
+use super::execution::carry_out;
+use super::outcome::EntryOutcome;
 use super::told::Told;
 use crate::node::Node;
 
@@ -30,18 +31,18 @@ impl StreamCommands {
     }
 
     /// What a message asks for.
-    fn asked(&self, message: &StreamMessage) -> Asked {
+    fn asked(&self, message: &StreamMessage) -> AskedCommand {
         let Ok(text) = std::str::from_utf8(&message.payload) else {
-            return Asked::Unreadable("the payload is not UTF-8".to_owned());
+            return AskedCommand::Unreadable("the payload is not UTF-8".to_owned());
         };
         let (mode, method_header) = (&self.settings.publication_data_mode, &self.settings.method_header);
         if mode.enabled {
-            return Asked::of_data(mode, &message.headers, text);
+            return AskedCommand::of_data(mode, &message.headers, text);
         }
         let is_method = |name: &str| !method_header.is_empty() && name.eq_ignore_ascii_case(method_header);
         match message.headers.iter().find(|(name, value)| is_method(name) && !value.is_empty()) {
-            Some((_, method)) => Asked::read(method, text),
-            None => Asked::read_envelope(text),
+            Some((_, method)) => AskedCommand::read(method, text),
+            None => AskedCommand::read_envelope(text),
         }
     }
 

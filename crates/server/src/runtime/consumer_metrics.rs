@@ -48,7 +48,7 @@ pub(crate) type ConsumerPart = Option<u32>;
 
 /// A part that fails.
 #[derive(Debug)]
-struct Outage {
+struct PartOutage {
     since: Instant,
     /// The cause that was logged last.
     told: String,
@@ -67,7 +67,7 @@ pub(crate) struct ConsumerMetrics {
     pub(crate) unread: AtomicU64,
     /// Which partitions this node has served last.
     held: Mutex<BTreeMap<u32, bool>>,
-    outages: Mutex<BTreeMap<ConsumerPart, Outage>>,
+    outages: Mutex<BTreeMap<ConsumerPart, PartOutage>>,
 }
 
 impl ConsumerMetrics {
@@ -101,7 +101,7 @@ impl ConsumerMetrics {
             }
             return is_new;
         }
-        outages.insert(part, Outage { since: Instant::now(), told: cause.to_owned() });
+        outages.insert(part, PartOutage { since: Instant::now(), told: cause.to_owned() });
         true
     }
 

@@ -76,8 +76,8 @@ fn subscribers_are_told_of_rows_in_their_order_in_channels_of_each_kind() {
         let reply = client.ask(json!({"id": 2, "subscribe": {"channel": channel}}));
         assert!(reply["subscribe"].is_object(), "{reply}");
         let inserted = format!(
-            "INSERT INTO outbox (method, payload) SELECT 'publish', jsonb_build_object('channel', '{channel}', 'data', n) \
-             FROM generate_series(1, 500) n"
+            "INSERT INTO outbox (method, payload) SELECT 'publish', \
+             jsonb_build_object('channel', '{channel}', 'data', n) FROM generate_series(1, 500) n"
         );
         shop.postgres.sql(&inserted);
         for n in 1..=500 {
@@ -105,7 +105,10 @@ fn subscribers_are_told_of_rows_in_their_order_in_channels_of_each_kind() {
 #[test]
 fn where_no_table_for_bad_rows_can_be_made_they_are_counted_and_go() {
     let mut shop = Shop::new("consumers-poor");
-    shop.postgres.sql("CREATE ROLE poor LOGIN; GRANT SELECT, INSERT, DELETE ON outbox TO poor; REVOKE CREATE ON SCHEMA public FROM PUBLIC");
+    shop.postgres.sql(
+        "CREATE ROLE poor LOGIN; GRANT SELECT, INSERT, DELETE ON outbox TO poor; \
+         REVOKE CREATE ON SCHEMA public FROM PUBLIC",
+    );
     shop.dsn = shop.dsn.replacen("postgres@", "poor@", 1);
     shop.insert("publish", &json!({"channel": "none:a", "data": 1}));
     shop.insert("publish", &json!({"channel": "history:a", "data": 1}));

@@ -9,7 +9,9 @@ use tokio_postgres::types::Type;
 use touchline_config::TableName;
 
 use super::statements::{ALIVE_EVERY_MS, Statements, lock_text};
-use super::{ClaimedRows, OutboxOptions, OutboxReport, OutboxRow, RowClaim, RowHandler, RowOutcome, TIMEOUT, stopped};
+use super::types::{
+    ClaimedRows, OutboxOptions, OutboxReport, OutboxRow, RowClaim, RowHandler, RowOutcome, TIMEOUT, stopped,
+};
 use crate::panics::caught_in;
 use crate::postgres::{PostgresAddress, PostgresClient, PostgresError, with_timeout};
 

@@ -1,6 +1,6 @@
 //! The statements of an outbox. Names of tables stand in them quoted; everything else is a parameter.
 
-use super::{COUNTED_MAX, OutboxOptions};
+use super::types::{COUNTED_MAX, OutboxOptions, TIMEOUT};
 
 /// Largest payload of a row, bytes of its text.
 pub(super) const PAYLOAD_MAX: u64 = 10 * 1024 * 1024;
@@ -45,7 +45,7 @@ impl Statements {
             begin: format!(
                 "BEGIN; SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS}; SET LOCAL lock_timeout = {IDLE_MS}; \
                  SET LOCAL statement_timeout = {timeout}; SET LOCAL synchronous_commit = on",
-                timeout = super::TIMEOUT.as_millis()
+                timeout = TIMEOUT.as_millis()
             ),
             lock: if options.tries_lock {
                 "SELECT pg_try_advisory_xact_lock(hashtext($1)), hashtext($1)::bigint, pg_backend_pid()"

@@ -9,7 +9,7 @@ use tokio_postgres::types::Type;
 
 use super::partition::describe;
 use super::statements::Statements;
-use super::{OutboxLag, OutboxOptions, OutboxReport, RowHandler, TIMEOUT, stopped};
+use super::types::{OutboxLag, OutboxOptions, OutboxReport, RowHandler, TIMEOUT, stopped};
 use crate::panics::caught_in;
 use crate::postgres::{PostgresAddress, PostgresClient, PostgresError, with_timeout};
 

@@ -18,7 +18,7 @@ use super::parts::Items;
 use super::writer::{BEGIN, PostgresWriter};
 use crate::batch::{Committed, WriteRequest, WriteResult};
 use crate::clock::now_ms;
-use crate::outbox::RowClaim;
+use crate::outbox::types::RowClaim;
 use crate::publication::Append;
 use crate::refusal::StoreRefusal;
 use crate::row_appends::{RowAppends, RowsRefusal};
@@ -29,7 +29,7 @@ const IS_HELD: &str = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'adv
      AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
 
 /// What one transaction came to.
-type Taken = Result<Vec<Committed>, RowsRefusal>;
+type RowsTaken = Result<Vec<Committed>, RowsRefusal>;
 
 impl PostgresWriter {
     /// Takes the appends of rows out of a batch.
@@ -66,7 +66,7 @@ impl PostgresWriter {
         claim: &RowClaim,
         ids: &[i64],
         batch: Vec<WriteRequest>,
-    ) -> Result<Taken, PostgresError> {
+    ) -> Result<RowsTaken, PostgresError> {
         let epochs: Vec<i64> = batch.iter().map(|_| self.next_epoch()).collect();
         let (notifier, metrics, known) = (self.notifier.clone(), Arc::clone(&self.metrics), self.runs.known());
         let (PostgresClient { client }, append) = self.link().await?;

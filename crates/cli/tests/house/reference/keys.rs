@@ -83,7 +83,16 @@ fn is_key(path: &str) -> bool {
     // The reference names the keys of a backend, of an issuer, and of a consumer, without their place.
     let lists = [&PROXY_OPTIONS, &PROVIDER_OPTIONS, &CONSUMER_OPTIONS];
     let is_of_list = lists.iter().any(|options| find(options, path).is_some());
-    if is_of_list || matches!(path, "grpc.tls.client_ca_pem" | "http.tls.client_ca_pem" | "tls.client_ca_pem") {
+    if is_of_list
+        || matches!(
+            path,
+            "grpc.tls.client_ca_pem"
+                | "http.tls.client_ca_pem"
+                | "tls.client_ca_pem"
+                | "postgresql.tls.client_ca_pem"
+                | "nats_jetstream.tls.client_ca_pem"
+        )
+    {
         return true;
     }
     let path = path.trim_start_matches('[').trim_end_matches(']');
