@@ -276,6 +276,34 @@ test('messages of a stream are carried out once, by method, by envelope and as d
   }
 });
 
+test('NATS that is away, at the start or later, is waited for', { timeout: 240_000 }, async () => {
+  const nats = await Nats.start();
+  let stream = await JetStream.connect(nats.port);
+  await stream.create('NEWS', ['news.>'], 'file');
+  stream.close();
+  await nats.kill('SIGTERM');
+  const server = await Server.start({ change: { consumers: [streamConsumer(nats)] } });
+  const publish = async (n) => {
+    stream = await JetStream.connect(nats.port);
+    await eventually(() => stream.publish('news.a', JSON.stringify({ method: 'publish', payload: { channel: 'history:a', data: n } })), 'JetStream', 60);
+    stream.close();
+    await eventually(async () => (await data(server, 'history:a')).length === n, `publication ${n}`, 120);
+  };
+  try {
+    await server.until(() => /a consumer waits: connecting to NATS/.test(server.output));
+    await nats.run();
+    await publish(1);
+    await nats.kill('SIGTERM');
+    await server.until(async () => (await (await fetch(`${server.http}/readyz`)).json()).consumers_stuck?.[0] === 'news', 120);
+    await nats.run();
+    await publish(2);
+    assert.deepEqual(await data(server, 'history:a'), [1, 2]);
+  } finally {
+    await server.stop();
+    await nats.stop();
+  }
+});
+
 test(`through ${KILLS} kills of the node no message of a stream is lost or published twice`, { timeout: 120_000 + KILLS * 60_000 }, async () => {
   const [nats, table] = [await Nats.start(), await outbox()];
   const stream = await JetStream.connect(nats.port);

@@ -59,7 +59,7 @@ export class JetStream {
     return replied;
   }
 
-  create(name, subjects) { return this.request(`$JS.API.STREAM.CREATE.${name}`, JSON.stringify({ name, subjects, storage: 'memory' })); }
+  create(name, subjects, storage = 'memory') { return this.request(`$JS.API.STREAM.CREATE.${name}`, JSON.stringify({ name, subjects, storage })); }
   remove(name) { return this.request(`$JS.API.STREAM.DELETE.${name}`); }
   consumer(stream, name) { return this.request(`$JS.API.CONSUMER.INFO.${stream}.${name}`); }
   publish(subject, payload, headers) { return this.request(subject, payload, headers); }

@@ -165,6 +165,7 @@ impl PublishOperation {
     ///
     /// # Errors
     /// 107 for a field that can't be used.
+    #[inline]
     pub(in crate::api) fn checked(
         node: &Node,
         request: PublishRequest<'_>,
