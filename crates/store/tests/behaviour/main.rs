@@ -7,6 +7,7 @@ mod history;
 mod inbox;
 mod nodes;
 mod opening;
+mod outbox;
 #[path = "../../../lab/src/postgres.rs"]
 mod postgres;
 mod runs;
