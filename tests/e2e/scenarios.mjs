@@ -328,6 +328,31 @@ export const scenarios = {
     equal([numDeltaPayloads, bytesReceived < bytesDecoded / 2], [4, true]);
   },
 
+  async 'is left out of a publication, and recovers it'({ client, api, equal }) {
+    const channel = unique('state:');
+    const state = (goal) => ({ stadium: 'Olimpico', minutes: Array.from({ length: 40 }, (_, n) => n * 3), goals: [0, goal] });
+    const c = client({ minReconnectDelay: 10 });
+    let id;
+    c.on('connected', (context) => { id = context.client; });
+    const subscription = c.newSubscription(channel, { delta: 'fossil' });
+    const publications = collect(subscription, 'publication');
+    const publish = (goal, isLeftOut) => api('publish', { channel, data: state(goal), ...(isLeftOut && { exclude_client: id }) });
+    subscription.subscribe();
+    c.connect();
+    await within(subscription.ready(), 'subscribed');
+    for (let goal = 1; goal <= 5; goal += 1) await publish(goal, goal === 3);
+    await publications.count(4);
+    await publish(6, true);
+    c.disconnect();
+    c.connect();
+    await publications.count(5);
+    await publish(7, false);
+    await publications.count(6);
+    equal(publications.map((p) => p.data), [1, 2, 4, 5, 6, 7].map(state));
+    // The one after the exclusion comes whole, and so does the first that is recovered.
+    equal(subscription.deltaStats().numDeltaPayloads, 3);
+  },
+
   async 'gets an answer that is larger than its queue may be'({ client, api, equal }) {
     const channel = unique('history:');
     const data = (n) => `${n}`.repeat(60_000);

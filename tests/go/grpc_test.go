@@ -235,7 +235,7 @@ func TestCallsTheServerAPIByCentrifugosNumbers(t *testing.T) {
 	if _, err := api.try("wrong-key", "Info", nil); status.Code(err) != codes.Unauthenticated {
 		t.Fatal(err)
 	}
-	if _, err := api.try(key, "Connections", nil); status.Code(err) != codes.Unimplemented {
+	if _, err := api.try(key, "DeviceList", nil); status.Code(err) != codes.Unimplemented {
 		t.Fatal(err)
 	}
 }

@@ -72,6 +72,27 @@ const CASES: &[(&[&str], &[&str], &[&str])] = &[
         &["server CPU per connection without bans", "with bans / without"],
         &[WRONGS],
     ),
+    (
+        &[
+            "who",
+            "--nodes",
+            "2",
+            "--connections",
+            "300",
+            "--pages",
+            "5",
+            "--pages-per-second",
+            "20",
+            "--rounds",
+            "1",
+            "--messages",
+            "20",
+            "--rate",
+            "20",
+        ],
+        &["page by users, median", "page by scan, p99", "fan-out beside pages / without"],
+        &[WRONGS, "pages by users that lack some"],
+    ),
     (&["storm", "--connections", "200", "--concurrency", "100"], &["all open after"], &["failed to open"]),
     (
         &["recovery", "--connections", "50", "--publications", "10"],
@@ -172,4 +193,14 @@ fn a_server_of_another_kind_can_be_measured_by_its_address() {
         .expect("it runs");
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("--pid"), "its process has to be named");
+}
+
+#[test]
+fn the_floor_of_grpc_is_a_program_that_must_be_named_and_exist() {
+    let output = Command::new(env!("CARGO_BIN_EXE_touchline"))
+        .args(["lab", "grpc", "--runs", "1", "--bare", "/no/such/program"])
+        .output()
+        .expect("it runs");
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such/program"), "{output:?}");
 }

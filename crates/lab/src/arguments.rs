@@ -1,6 +1,7 @@
 //! The command line of `touchline lab`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -61,6 +62,8 @@ pub(crate) enum Scenario {
     Storm(OpeningOptions),
     /// Publishing over HTTP into a channel without subscribers.
     Publish(PublishOptions),
+    /// Publishing over gRPC into a channel without subscribers, beside a bare tonic service.
+    Grpc(GrpcOptions),
     /// Clients that return at once and recover what they missed.
     Recovery(Recovery),
     /// Publishing over HTTP into a durable channel, beside one that nobody keeps and beside bare syncs.
@@ -87,6 +90,8 @@ pub(crate) enum Scenario {
     Restart(Restart),
     /// Publications on one of three servers joined by NATS to subscribers of each, beside one server alone.
     Across(Across),
+    /// Pages of connections of several servers joined by NATS, and a fan-out beside them.
+    Who(Who),
     /// Many channels with one subscriber each on each of three servers joined by NATS.
     Channels(ChannelsOptions),
     /// More and more connections, over as many server processes as they need, joined by NATS.
@@ -225,6 +230,23 @@ pub(crate) struct PublishOptions {
     /// For how long.
     #[arg(long, default_value_t = 4)]
     pub(crate) seconds: u64,
+}
+
+/// Publishing over gRPC.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct GrpcOptions {
+    /// The bare service: the program that `cargo build --release` makes of crates/lab/rivals/tonic.
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) bare: PathBuf,
+    /// Calls of each round, on each of the two servers.
+    #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
+    pub(crate) calls: u64,
+    /// Calls at a time, over one connection.
+    #[arg(long, value_name = "COUNT", default_value_t = 64)]
+    pub(crate) concurrency: usize,
+    /// Rounds; the servers take turns.
+    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    pub(crate) rounds: usize,
 }
 
 /// Safe publishing.
@@ -408,6 +430,32 @@ pub(crate) struct Across {
     pub(crate) connections: usize,
     /// Publications, of one channel.
     #[arg(long, value_name = "COUNT", default_value_t = 60)]
+    pub(crate) messages: usize,
+    /// Publications a second.
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 5.0)]
+    pub(crate) rate: f64,
+}
+
+/// Connections that are asked for.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Who {
+    /// Servers.
+    #[arg(long, value_name = "COUNT", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub(crate) nodes: u16,
+    /// Connections of all servers together.
+    #[arg(long, value_name = "COUNT", default_value_t = 90_000)]
+    pub(crate) connections: usize,
+    /// Pages of each kind that are timed.
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub(crate) pages: usize,
+    /// Pages a second beside a fan-out.
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 1.0)]
+    pub(crate) pages_per_second: f64,
+    /// Pairs of fan-outs.
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    pub(crate) rounds: usize,
+    /// Publications of a fan-out.
+    #[arg(long, value_name = "COUNT", default_value_t = 50)]
     pub(crate) messages: usize,
     /// Publications a second.
     #[arg(long, value_name = "PER_SECOND", default_value_t = 5.0)]

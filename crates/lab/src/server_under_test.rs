@@ -104,6 +104,8 @@ struct Setup<'a> {
     is_guarded: bool,
     hook: Option<&'a HookSetup>,
     is_consuming: bool,
+    /// The port of gRPC.
+    grpc: Option<SocketAddr>,
 }
 
 /// What a backend is asked about.
@@ -218,6 +220,19 @@ impl ServerUnderTest {
             bail!("only a server of the lab's own can be told whom to ask");
         }
         ServerUnderTest::launch(options, &Setup { hook: Some(hook), ..Setup::default() })
+    }
+
+    /// A fresh server with the server API over gRPC, and the address of that port.
+    ///
+    /// # Errors
+    /// When it does not start, or the options name a server that runs already.
+    pub(crate) fn start_with_grpc(options: &Options) -> Result<(Self, SocketAddr)> {
+        if options.server.is_some() {
+            bail!("only a server of the lab's own has a known port of gRPC");
+        }
+        let grpc = free_address()?;
+        let server = ServerUnderTest::launch(options, &Setup { grpc: Some(grpc), ..Setup::default() })?;
+        Ok((server, grpc))
     }
 
     /// As many fresh servers, joined by NATS.
@@ -404,6 +419,9 @@ fn configured(address: SocketAddr, setup: &Setup<'_>) -> serde_json::Value {
     }
     if let Some(nats) = setup.nats {
         all["cluster"] = json!({"engine": "nats", "name": "lab", "nats_url": [nats.url]});
+    }
+    if let Some(grpc) = setup.grpc {
+        all["grpc_api"] = json!({"enabled": true, "address": grpc.ip(), "port": grpc.port()});
     }
     if let Some(hook) = setup.hook {
         hook.configure(&mut all);

@@ -1,6 +1,6 @@
 //! Filters over the tags of publications: a subscriber with one gets only what fits it.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::data;
 use crate::protobuf::{Malformed, fields};
@@ -12,7 +12,7 @@ const DEPTH_MAX: usize = 32;
 const _: () = assert!(2 * DEPTH_MAX < data::DEPTH_MAX);
 
 /// `FilterNode` as it came; [`Filter::check`] makes a filter of it.
-#[derive(Debug, Clone, Default, Deserialize, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct FilterNode {
     /// Empty for a comparison, or `and`, `or`, `not`.

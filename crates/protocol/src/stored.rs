@@ -6,11 +6,12 @@
 //! | 0 | format: [`FORMAT`]. A higher one is not read: the bytes after it may mean anything. |
 //! | 1 | kind: `P`, a publication; `C`, a channel's history was removed |
 //! | 2, 3 | length of the head, little-endian |
-//! | 4 … | head: eight bytes, then fields that this version does not know, which are left where they are |
+//! | 4 … | head: eight bytes, then who is left out, if anybody is, and fields that this version does not know |
 //! | … | `P`: the publication as a JSON object, with all its fields, known or not |
 //!
 //! The eight bytes are little-endian: of `P` when it was published, Unix milliseconds; of `C` the last offset that is
-//! removed.
+//! removed. Behind them a field has a kind, its length in two bytes, and its contents: `c` is a client id and `u` a
+//! user that do not get the publication while it is delivered ([`Exclusion`]).
 //!
 //! ```
 //! use touchline_protocol::stored::{StoredPayload, decode, encode_publication};
@@ -22,6 +23,7 @@
 
 use std::fmt;
 
+use crate::publication::Exclusion;
 use crate::stream::Offset;
 
 /// The format that this version writes, and the highest that it reads.
@@ -74,22 +76,46 @@ impl std::error::Error for Unreadable {}
 /// Encodes a publication that was published at `time_ms`, Unix milliseconds. `write` appends its JSON object, of some
 /// `object_size` bytes.
 pub fn encode_publication(time_ms: u64, object_size: usize, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let mut payload = begin(PUBLICATION, time_ms, object_size);
+    let mut payload = begin(PUBLICATION, time_ms, &[], object_size);
+    write(&mut payload);
+    payload
+}
+
+/// The same of a publication that somebody is not given.
+pub fn encode_excluding(
+    exclusion: &Exclusion,
+    time_ms: u64,
+    object_size: usize,
+    write: impl FnOnce(&mut Vec<u8>),
+) -> Vec<u8> {
+    let mut payload = begin(PUBLICATION, time_ms, &exclusion.head(), object_size);
     write(&mut payload);
     payload
 }
 
 /// Encodes that the history was removed up to an offset.
 pub fn encode_clear(until: Offset) -> Vec<u8> {
-    begin(CLEAR, until.0, 0)
+    begin(CLEAR, until.0, &[], 0)
 }
 
-fn begin(kind: u8, number: u64, more: usize) -> Vec<u8> {
-    let mut payload = Vec::with_capacity(BEGIN + usize::from(KNOWN) + more);
+fn begin(kind: u8, number: u64, fields: &[u8], more: usize) -> Vec<u8> {
+    let length = KNOWN.saturating_add(u16::try_from(fields.len()).unwrap_or_default());
+    let mut payload = Vec::with_capacity(BEGIN + usize::from(length) + more);
     payload.extend_from_slice(&[FORMAT, kind]);
-    payload.extend_from_slice(&KNOWN.to_le_bytes());
+    payload.extend_from_slice(&length.to_le_bytes());
     payload.extend_from_slice(&number.to_le_bytes());
+    payload.extend_from_slice(&fields[..usize::from(length - KNOWN)]);
     payload
+}
+
+/// Who is not given the publication of a payload that can be decoded; none = everybody is.
+pub fn exclusion(payload: &[u8]) -> Option<Box<Exclusion>> {
+    let (head, rest) = payload.split_first_chunk::<BEGIN>()?;
+    let length = usize::from(u16::from_le_bytes([head[2], head[3]]));
+    if length <= usize::from(KNOWN) {
+        return None;
+    }
+    Exclusion::of_head(rest.get(usize::from(KNOWN)..length)?).map(Box::new)
 }
 
 /// Decodes a payload.
@@ -134,6 +160,19 @@ mod tests {
         let longer = b"\x01P\x0b\x00\x15\xcd\x5b\x07\x00\x00\x00\x00new{\"data\":1,\"new\":2}";
         let object = br#"{"data":1,"new":2}"#;
         assert_eq!(decode(longer), Ok(StoredPayload::Publication { time_ms: 123_456_789, object }));
+    }
+
+    #[test]
+    fn who_is_left_out_stands_in_the_head_and_earlier_versions_pass_over_it() {
+        let left_out = Exclusion::of("c", "ann").expect("somebody");
+        let payload = encode_excluding(&left_out, 123_456_789, 10, |out| out.extend_from_slice(b"{\"data\":1}"));
+        let expected = b"\x01P\x12\x00\x15\xcd\x5b\x07\x00\x00\x00\x00c\x01\x00cu\x03\x00ann{\"data\":1}";
+        assert_eq!(payload, expected);
+        let object = br#"{"data":1}"#;
+        assert_eq!(decode(&payload), Ok(StoredPayload::Publication { time_ms: 123_456_789, object }));
+        assert_eq!(exclusion(&payload).as_deref(), Some(&left_out));
+        assert_eq!(exclusion(PUBLICATION_1), None);
+        assert!((0..payload.len()).all(|length| exclusion(&payload[..length]).is_none_or(|_| length >= 22)));
     }
 
     #[test]

@@ -38,7 +38,7 @@ use crate::runtime::consumer_metrics::ConsumerMetrics;
 use crate::runtime::here::here;
 use crate::runtime::hook_mailbox::{HookMailbox, HookMessage};
 use crate::runtime::limit_tables::LimitTables;
-use crate::runtime::mailbox::{ClientCommand, Inspection, Message, UserAction, UserCommand};
+use crate::runtime::mailbox::{ClientCommand, Inspection, Message};
 use crate::runtime::memory;
 use crate::runtime::metrics::{NodeCollector, ShardMetrics};
 use crate::runtime::refusals::{RefusalLine, RefusalLog};
@@ -97,6 +97,8 @@ pub(crate) struct Node {
     registry_metrics: Mutex<Arc<RegistryMetrics>>,
     /// Counts the connected users.
     pub(crate) users: Arc<ConnectedUsers>,
+    /// How many requests with a rate are under way.
+    pub(crate) paced: Arc<AtomicUsize>,
     /// The mailbox of the thread that asks backends; None = no hook is switched on.
     pub(crate) hooks: Option<HookMailbox>,
     /// Header fields of clients' requests that backends are sent.
@@ -130,6 +132,8 @@ pub(crate) struct Node {
     /// The ids of the other nodes in sight.
     peer_ids: RwLock<HashSet<Arc<str>>>,
     hasher: RandomState,
+    /// Whether somebody scans the connections of this node.
+    pub(crate) is_scanned: AtomicBool,
     /// Turns true when the node begins to stop.
     pub(crate) draining: watch::Sender<bool>,
     pub(crate) is_stopped: AtomicBool,
@@ -159,6 +163,7 @@ impl Node {
             buffer_slice,
             buffer_scarce: scarce_from(buffer_slice),
             users: Arc::new(ConnectedUsers::new(shards.len())),
+            paced: Arc::default(),
             proxies,
             origins,
             admission: AdmissionControl::default(),
@@ -183,6 +188,7 @@ impl Node {
             peers: AtomicUsize::new(0),
             peer_ids: RwLock::default(),
             hasher: RandomState::new(),
+            is_scanned: AtomicBool::new(false),
             draining,
             is_stopped: AtomicBool::new(false),
         }
@@ -441,6 +447,19 @@ impl Node {
         peers > self.peers.swap(peers, Relaxed)
     }
 
+    /// The ids of the other nodes in sight, in order.
+    pub(crate) fn peers_in_order(&self) -> Vec<Box<str>> {
+        let known = self.peer_ids.read().unwrap_or_else(PoisonError::into_inner);
+        let mut ids: Vec<Box<str>> = known.iter().map(|id| Box::from(&**id)).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// The number of nodes in sight, this one included.
+    pub(crate) fn node_count(&self) -> usize {
+        self.peers.load(Relaxed) + 1
+    }
+
     /// Whether this node sees another node of this id.
     pub(crate) fn knows_peer(&self, id: &str) -> bool {
         self.peer_ids.read().unwrap_or_else(PoisonError::into_inner).contains(id)
@@ -456,25 +475,6 @@ impl Node {
     fn is_scarce(&self) -> bool {
         let buffered = |shard: &ShardHandle| shard.metrics.buffered_bytes.get() as usize + shard.http_buffered();
         self.shards.iter().map(buffered).sum::<usize>() >= self.buffer_scarce * self.shards.len()
-    }
-
-    /// Runs a command for the connections of a user, on every shard. `client`: only this client id; empty = all.
-    ///
-    /// # Errors
-    /// The first error of a shard.
-    pub(crate) async fn command_user(&self, user: &str, client: &str, action: UserAction) -> Result<(), Error> {
-        let mut replies = Vec::with_capacity(self.shards.len());
-        for shard in 0..self.shards.len() {
-            let (sender, reply) = oneshot::channel();
-            let command =
-                UserCommand { user: user.into(), client: client.into(), action: action.clone(), reply: sender };
-            self.send(shard as ShardId, Message::User(Box::new(command)));
-            replies.push(reply);
-        }
-        for reply in replies {
-            reply.await.unwrap_or(Err(Error::INTERNAL))?;
-        }
-        Ok(())
     }
 
     /// Asks every shard the same question, and returns the replies in the order of the shards; a shard that has ended
@@ -531,7 +531,7 @@ impl Node {
             tracing::debug!(client = %remote.address, "refused: client.connection_rate_limit");
             return Err(Denial::Full);
         }
-        Ok(Admission { is_loopback: remote.is_loopback, address, address_slot })
+        Ok(Admission { is_loopback: remote.is_loopback, client: remote.address, address, address_slot })
     }
 
     /// Whether new connections of an address are refused: for a while, or by its rate of connects.

@@ -1,7 +1,9 @@
 //! Publications of durable channels: as they are appended, and as they are read back.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
-use touchline_protocol::stored::{StoredPayload, decode, encode_publication};
+use touchline_protocol::stored::{StoredPayload, decode, encode_publication, exclusion};
 use touchline_protocol::stream::{ChannelName, Epoch, Offset, Retention, Runs, StreamPosition};
 
 use crate::refusal::StoreRefusal;
@@ -58,9 +60,11 @@ impl Append {
         }
     }
 
-    /// The same of an append that was checked when it was requested.
-    pub(crate) fn object(&self) -> &[u8] {
-        self.checked_object().unwrap_or_default()
+    /// The same of an append that was checked when it was requested, with who is left out as its last member: a row
+    /// has no head.
+    pub(crate) fn object(&self) -> Cow<'_, [u8]> {
+        let object = self.checked_object().unwrap_or_default();
+        exclusion(&self.payload).map_or(Cow::Borrowed(object), |left_out| Cow::Owned(left_out.put_into(object)))
     }
 }
 
@@ -71,7 +75,8 @@ pub struct KeptPublication {
     pub offset: Offset,
     /// When it was published, Unix milliseconds.
     pub time_ms: u64,
-    /// The publication as a JSON object.
+    /// The publication as a JSON object, with who was left out as its last member, if anybody was
+    /// ([`touchline_protocol::publication::Exclusion::take_from`]).
     pub object: Bytes,
 }
 

@@ -48,7 +48,7 @@ impl TokenMark {
     }
 
     /// When the token was issued, Unix seconds; 0 = it does not say; [`u32::MAX`] = there is no token.
-    pub(super) fn iat_s(self) -> u32 {
+    pub(crate) fn iat_s(self) -> u32 {
         u32::from_ne_bytes(self.iat_s)
     }
 
@@ -60,7 +60,7 @@ impl TokenMark {
     }
 
     /// Whether a client has shown it.
-    pub(super) fn is_shown(self) -> bool {
+    pub(crate) fn is_shown(self) -> bool {
         self.iat_s() != u32::MAX
     }
 }

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use touchline_protocol::encode;
-use touchline_protocol::publication::Content;
+use touchline_protocol::publication::Exclusion;
 use touchline_protocol::stored::{self, Unreadable};
 use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset, Retention, RunId};
 
 use super::remembered_refusals::RefusedSubscribes;
 use crate::namespace::{ChannelOptions, WATCH_CHANNEL_PREFIX};
-use crate::request::{Response, WaitingRequest};
+use crate::request::{Publish, Response, WaitingRequest};
 
 /// What gives a channel its order, and keeps its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,13 +135,21 @@ pub struct DurablePublication {
 
 impl DurablePublication {
     /// The payload of a publication that was published at `time_ms`, Unix milliseconds.
-    pub fn encode(content: &Content, time_ms: u64) -> Vec<u8> {
-        let size = content.data.len() + OBJECT_OVERHEAD;
-        stored::encode_publication(time_ms, size, |out| encode::publication(out, content, None))
+    pub fn encode(publish: &Publish, time_ms: u64) -> Vec<u8> {
+        let size = publish.content.data.len() + OBJECT_OVERHEAD;
+        let write = |out: &mut Vec<u8>| encode::publication(out, &publish.content, None);
+        match &publish.exclusion {
+            None => stored::encode_publication(time_ms, size, write),
+            Some(exclusion) => stored::encode_excluding(exclusion, time_ms, size, write),
+        }
     }
 
     /// The payload of a publication, out of what a store keeps of it.
     pub fn payload(time_ms: u64, object: &[u8]) -> Bytes {
+        if let Some((object, exclusion)) = Exclusion::take_from(object) {
+            let write = |out: &mut Vec<u8>| out.extend_from_slice(&object);
+            return stored::encode_excluding(&exclusion, time_ms, object.len(), write).into();
+        }
         stored::encode_publication(time_ms, object.len(), |out| out.extend_from_slice(object)).into()
     }
 }

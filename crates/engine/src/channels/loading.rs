@@ -296,8 +296,8 @@ impl Channels {
         origin: AssigningRun,
         now_ms: u64,
     ) -> Result<(), SyncEvent> {
-        let payload = match stored::decode(payload) {
-            Ok(payload) => payload,
+        let content = match stored::decode(payload) {
+            Ok(content) => content,
             Err(unreadable) => {
                 self.command(BackendCommand::Unreadable { channel: channel.clone(), unreadable });
                 return Err(SyncEvent::Unreadable);
@@ -311,7 +311,7 @@ impl Channels {
         if origin == AssigningRun::Current {
             log.ring.note_run(offset);
         }
-        let (time_ms, object) = match payload {
+        let (time_ms, object) = match content {
             StoredPayload::Publication { time_ms, object } => (time_ms, object),
             StoredPayload::Clear(until) => {
                 log.ring.clear_at(until, offset);
@@ -320,7 +320,8 @@ impl Channels {
         };
         let epoch = log.ring.position().epoch;
         let place = LogPosition { offset, epoch: epoch.as_str(), time_ms };
-        let publication = Arc::new(Publication::wrap(channel, object, Some(place)));
+        let publication = Publication::wrap(channel, object, Some(place)).excluding(stored::exclusion(payload));
+        let publication = Arc::new(publication);
         log.ring.trim(now_ms);
         log.ring.append(Arc::clone(&publication), options.history_size, time_ms.saturating_add(log.retention.ttl_ms));
         deliver_publication(&mut self.outgoing, known, publication);

@@ -52,10 +52,10 @@ impl Channels {
             return Response::Published(result);
         }
         let position = if options.has_history() && !publish.skip_history {
-            self.publish_stored(name, options, &publish, now_ms)
+            self.publish_stored(name, options, publish, now_ms)
         } else {
             if let Some(channel) = self.table.get_mut(name) {
-                let publication = Publication::encode(name, &publish.content, None);
+                let publication = Publication::encode(name, &publish.content, None).excluding(publish.exclusion);
                 deliver_publication(&mut self.outgoing, channel, Arc::new(publication));
             }
             StreamPosition::default()
@@ -71,7 +71,7 @@ impl Channels {
         &mut self,
         name: &ChannelName,
         options: &ChannelOptions,
-        publish: &Publish,
+        publish: Publish,
         now_ms: u64,
     ) -> StreamPosition {
         self.channel(name, options, now_ms);
@@ -82,11 +82,12 @@ impl Channels {
                 return log.ring.position();
             }
             log.version = publish.version;
-            log.version_epoch = publish.version_epoch.clone();
+            log.version_epoch = publish.version_epoch;
         }
         let epoch = log.ring.position().epoch;
         let place = LogPosition { offset: log.ring.next_offset(), epoch: epoch.as_str(), time_ms: now_ms };
-        let publication = Arc::new(Publication::encode(name, &publish.content, Some(place)));
+        let publication = Publication::encode(name, &publish.content, Some(place)).excluding(publish.exclusion);
+        let publication = Arc::new(publication);
         log.ring.trim(now_ms);
         log.ring.append(Arc::clone(&publication), log.retention.size, now_ms.saturating_add(log.retention.ttl_ms));
         log.forgotten_ms = now_ms.saturating_add(log.retention.meta_ttl_ms);

@@ -166,7 +166,7 @@ impl Channels {
         publish: &Publish,
         now_ms: u64,
     ) -> Submitted {
-        let payload = DurablePublication::encode(&publish.content, now_ms);
+        let payload = DurablePublication::encode(publish, now_ms);
         let key = publish.idempotency_key.clone();
         if options.has_history() && !publish.skip_history {
             if backend == LogBackend::Cluster {
@@ -399,7 +399,7 @@ impl Channels {
         let Some(known) = self.table.get_mut(channel) else { return };
         match stored::decode(payload) {
             Ok(StoredPayload::Publication { object, .. }) => {
-                let publication = Publication::wrap(channel, object, None);
+                let publication = Publication::wrap(channel, object, None).excluding(stored::exclusion(payload));
                 deliver_publication(&mut self.outgoing, known, Arc::new(publication));
             }
             Ok(StoredPayload::Clear(_)) => known.log.iter_mut().for_each(|log| log.ring.clear()),

@@ -123,6 +123,11 @@ pub(super) fn message(requester: &Requester, to: &str, data: &Bytes) -> Vec<u8> 
     out
 }
 
+/// A message of a backend to a connection, for which it needs neither a name nor a group. `to`: the connection's user.
+pub fn message_of_backend(to: &str, data: &Bytes) -> Vec<u8> {
+    message(&Requester { owner: OwnerId([0; 16]), user: Box::default(), is_backend: true }, to, data)
+}
+
 /// A message as a push that many clients share.
 pub fn push(message: &[u8]) -> EncodedPush {
     EncodedPush::encode(message.len(), |out| {

@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 use touchline_registry::OwnerId;
 
-pub use answer::{numbered, push as message_push};
+pub use answer::{message_of_backend, numbered, push as message_push};
 pub use client_id::{client_from_text, client_text};
 pub use effect::DirectoryEffect;
 pub use method::RegistryMethod;

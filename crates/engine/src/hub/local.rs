@@ -1,9 +1,11 @@
 //! The subscribers of one channel on one shard.
 
+use touchline_protocol::publication::Tags;
 use touchline_protocol::stream::ChannelName;
 
+use super::delivery::DeliveryForm;
 use super::filtered::Filtered;
-use super::subscriber::ChannelSubscriber;
+use super::subscriber::{ChannelSubscriber, HAS_LAST, WANTS_DELTA};
 
 /// The subscribers of a channel.
 #[derive(Debug)]
@@ -27,5 +29,39 @@ impl LocalSubscribers {
     /// All subscribers.
     pub(super) fn all(&self) -> impl Iterator<Item = ChannelSubscriber> {
         self.members.iter().chain(self.filtered.iter().flat_map(|filtered| filtered.all())).copied()
+    }
+
+    /// See [`super::Hub::for_each_recipient_but`].
+    pub(super) fn for_each_recipient(
+        &mut self,
+        has_previous: bool,
+        tags: impl FnOnce() -> Tags,
+        is_left_out: impl Fn(u32) -> bool,
+        mut to: impl FnMut(u32, DeliveryForm),
+    ) {
+        let mut visit = |member: &mut ChannelSubscriber| {
+            if is_left_out(member.slot()) {
+                member.slot &= !HAS_LAST;
+                return;
+            }
+            let form = match member.slot & (WANTS_DELTA | HAS_LAST) {
+                0 | HAS_LAST => DeliveryForm::Plain,
+                WANTS_DELTA => DeliveryForm::Whole,
+                _ if has_previous => DeliveryForm::Delta,
+                _ => DeliveryForm::Whole,
+            };
+            if form == DeliveryForm::Whole {
+                member.slot |= HAS_LAST;
+            }
+            to(member.slot(), form);
+        };
+        self.members.iter_mut().for_each(&mut visit);
+        let Some(filtered) = &mut self.filtered else { return };
+        let tags = tags();
+        for (filter, members) in filtered.groups_mut() {
+            if filter.fits(&tags) {
+                members.iter_mut().for_each(&mut visit);
+            }
+        }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Each subscriber holds a [`Membership`]; ending it is O(1), whatever the size of the channel.
 
+mod audience;
 mod delivery;
 mod filtered;
 mod local;
@@ -16,6 +17,7 @@ use touchline_protocol::publication::Tags;
 use touchline_protocol::stream::ChannelName;
 use touchline_registry::{FoldState, HashSeed, SipState};
 
+pub use audience::AudienceCursor;
 pub use delivery::{DeliveryForm, DeliveryOptions};
 use filtered::Filtered;
 use local::LocalSubscribers;
@@ -202,29 +204,39 @@ impl Hub {
         channel: LocalChannel,
         has_previous: bool,
         tags: impl FnOnce() -> Tags,
-        mut to: impl FnMut(u32, DeliveryForm),
+        to: impl FnMut(u32, DeliveryForm),
     ) {
-        let audience = self.audience_mut(channel);
-        let mut visit = |member: &mut ChannelSubscriber| {
-            let form = match member.slot & (WANTS_DELTA | HAS_LAST) {
-                0 | HAS_LAST => DeliveryForm::Plain,
-                WANTS_DELTA => DeliveryForm::Whole,
-                _ if has_previous => DeliveryForm::Delta,
-                _ => DeliveryForm::Whole,
-            };
-            if form == DeliveryForm::Whole {
-                member.slot |= HAS_LAST;
-            }
-            to(member.slot(), form);
-        };
-        audience.members.iter_mut().for_each(&mut visit);
-        let Some(filtered) = &mut audience.filtered else { return };
-        let tags = tags();
-        for (filter, members) in filtered.groups_mut() {
-            if filter.fits(&tags) {
-                members.iter_mut().for_each(&mut visit);
-            }
-        }
+        self.for_each_recipient_but(channel, has_previous, tags, |_| false, to);
+    }
+
+    /// The same without the subscribers whose slots are left out. One that gets deltas has no base for the next one any
+    /// more, so it gets that whole.
+    pub fn for_each_recipient_but(
+        &mut self,
+        channel: LocalChannel,
+        has_previous: bool,
+        tags: impl FnOnce() -> Tags,
+        is_left_out: impl Fn(u32) -> bool,
+        to: impl FnMut(u32, DeliveryForm),
+    ) {
+        self.audience_mut(channel).for_each_recipient(has_previous, tags, is_left_out, to);
+    }
+
+    /// Calls `to` for about `most` subscribers from a cursor on, which moves: with a slot and the form in which the
+    /// subscriber would get a publication with these tags; `None` = its filter leaves the publication out. Deltas count
+    /// as whole publications. Returns whether there are more.
+    ///
+    /// Between two calls subscribers may come and go. One that stays is visited at most once; one that takes the place
+    /// of a subscriber that left may not be visited.
+    pub fn visit_audience(
+        &self,
+        channel: LocalChannel,
+        cursor: &mut AudienceCursor,
+        most: usize,
+        tags: &Tags,
+        to: impl FnMut(u32, Option<DeliveryForm>),
+    ) -> bool {
+        self.audience(channel).visit_some(cursor, most, tags, to)
     }
 
     /// The slots of the subscribers that want join and leave events.

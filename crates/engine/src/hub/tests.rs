@@ -177,3 +177,70 @@ fn memory_of_leavers_is_freed() {
         *hub.audience_mut(local).group(None) = Vec::new();
     }
 }
+
+proptest! {
+    /// Random publications that leave subscribers out: who is left out gets nothing, everybody else what its filter
+    /// lets pass, and a delta comes only to who has the publication before.
+    #[test]
+    fn who_is_left_out_has_no_base_and_nobody_else_loses_anything(
+        wanted_by in prop::collection::vec(0u32..4, 1..30),
+        publications in
+            prop::collection::vec((0u32..4, prop::collection::btree_set(0u32..30, 0..6), any::<bool>()), 1..40)
+    ) {
+        let mut hub = Hub::new(HashSeed::repeatable(7));
+        let local = hub.acquire("c");
+        for (slot, filter) in (0..).zip(&wanted_by) {
+            // A subscriber with a filter gets no deltas.
+            let delta = (*filter == 0 && slot % 2 == 0).then_some(false);
+            hub.join(local, slot, DeliveryOptions { membership_events: false, delta, filter: wanted(*filter) });
+        }
+        let mut bases = vec![false; wanted_by.len()];
+        for (tag, left_out, has_previous) in publications {
+            let tags = || Tags::from([("n".to_owned(), tag.to_string())]);
+            let mut got = BTreeMap::new();
+            hub.for_each_recipient_but(local, has_previous, tags, |slot| left_out.contains(&slot), |slot, form| {
+                assert!(got.insert(slot, form).is_none(), "each gets it once");
+            });
+            for (slot, filter) in (0..).zip(&wanted_by) {
+                let is_due = !left_out.contains(&slot) && (*filter == 0 || *filter == tag);
+                let has_deltas = *filter == 0 && slot % 2 == 0;
+                let expected = is_due.then_some(match (has_deltas, bases[slot as usize] && has_previous) {
+                    (false, _) => DeliveryForm::Plain,
+                    (true, true) => DeliveryForm::Delta,
+                    (true, false) => DeliveryForm::Whole,
+                });
+                prop_assert_eq!(got.get(&slot).copied(), expected, "slot {}", slot);
+                bases[slot as usize] = has_deltas && is_due;
+            }
+        }
+    }
+
+    /// Slices of any size visit each subscriber once, and tell what its filter does.
+    #[test]
+    fn an_audience_is_visited_once_in_slices(
+        wanted_by in prop::collection::vec(0u32..6, 0..60), most in 1usize..20, tag in 0u32..6
+    ) {
+        let mut hub = Hub::new(HashSeed::repeatable(7));
+        let local = hub.acquire("c");
+        for (slot, filter) in (0..).zip(&wanted_by) {
+            hub.join(local, slot, DeliveryOptions { filter: wanted(*filter), ..DeliveryOptions::default() });
+        }
+        let tags = Tags::from([("n".to_owned(), tag.to_string())]);
+        let (mut cursor, mut visited, mut slices) = (AudienceCursor::default(), BTreeMap::new(), 0);
+        loop {
+            let before = visited.len();
+            let has_more = hub.visit_audience(local, &mut cursor, most, &tags, |slot, form| {
+                assert!(visited.insert(slot, form.is_some()).is_none(), "each is visited once");
+            });
+            prop_assert!(visited.len() - before <= most);
+            slices += 1;
+            if !has_more {
+                break;
+            }
+            prop_assert!(slices < 200, "it ends");
+        }
+        let expected: BTreeMap<u32, bool> =
+            (0..).zip(wanted_by.iter().map(|filter| *filter == 0 || *filter == tag)).take(wanted_by.len()).collect();
+        prop_assert_eq!(visited, expected);
+    }
+}

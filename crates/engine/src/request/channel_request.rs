@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use touchline_protocol::publication::{Content, EncodedPush};
+use touchline_protocol::publication::{Content, EncodedPush, Exclusion};
 use touchline_protocol::stream::Offset;
 
 use super::connection::ConnectionId;
@@ -111,6 +111,8 @@ pub struct Recover {
 pub struct Publish {
     /// The content.
     pub content: Content,
+    /// Who does not get it while it is delivered; `None` = everybody does.
+    pub exclusion: Option<Box<Exclusion>>,
     /// Deliver it, but do not keep it.
     pub skip_history: bool,
     /// The same key again within five minutes returns the first result and publishes nothing. Empty = no key.

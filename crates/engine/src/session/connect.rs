@@ -283,7 +283,7 @@ impl Session {
         self.cancel_hooks(context);
         self.rare = None;
         self.phase = Phase::Refused;
-        self.heartbeat = Heartbeat::Due(context.now_ms + REFUSED_CLOSE_MS);
+        self.heartbeat = Heartbeat::due(context.now_ms + REFUSED_CLOSE_MS);
     }
 
     /// The server-side subscriptions that a client has from the start.
@@ -438,7 +438,7 @@ impl Session {
         let settings = &context.node.client;
         let interval_ms = millis(context.ping_interval);
         let first_ms = interval_ms / 2 + context.random % (interval_ms / 2).max(1);
-        self.heartbeat = Heartbeat::Due(context.now_ms.saturating_add(first_ms));
+        self.heartbeat = Heartbeat::due(context.now_ms.saturating_add(first_ms));
         let client = self.client_id();
         let signature = if self.transport == TransportMode::Emulated {
             context.node.signer.sign(self.owner())

@@ -432,6 +432,7 @@ impl Session {
         let mut content = self.content_of(channel, answer.data.unwrap_or(data), context);
         content.tags = answer.tags;
         let publish = Publish {
+            exclusion: None,
             content,
             skip_history: answer.skip_history,
             idempotency_key: answer.idempotency_key,

@@ -11,6 +11,7 @@ mod commands;
 mod connect;
 mod context;
 mod counted;
+mod described;
 mod effects;
 mod explain;
 mod explain_facts;

@@ -15,7 +15,7 @@ impl Session {
     /// When [`Session::tick`] is due, Unix milliseconds.
     pub fn deadline_ms(&self, client: &ClientSettings) -> u64 {
         let heartbeat = match self.heartbeat {
-            Heartbeat::Due(at) | Heartbeat::Awaited(at, _) => at,
+            Heartbeat::Due(at, _) | Heartbeat::Awaited(at, _) => at,
         };
         heartbeat.min(self.next_expiry_ms(client))
     }
@@ -28,23 +28,23 @@ impl Session {
         }
         let now_ms = context.now_ms;
         match (&self.phase, self.heartbeat) {
-            (_, Heartbeat::Due(at) | Heartbeat::Awaited(at, _)) if at > now_ms => {}
+            (_, Heartbeat::Due(at, _) | Heartbeat::Awaited(at, _)) if at > now_ms => {}
             (Phase::AwaitingConnect, _) => context.disconnect(Disconnect::STALE),
             (Phase::Connecting(_), _) if !self.has_wishes() => context.disconnect(Disconnect::STALE),
             // The client has done its part, and the answers of the backend have deadlines of their own.
             (Phase::Authenticating | Phase::Connecting(_), _) => {
-                self.heartbeat = Heartbeat::Due(now_ms.saturating_add(millis(context.node.client.stale_close_delay)));
+                self.heartbeat = Heartbeat::due(now_ms.saturating_add(millis(context.node.client.stale_close_delay)));
             }
             (Phase::Refused | Phase::Closed, _) => context.disconnect(Disconnect::CONNECTION_CLOSED),
             (Phase::Connected, _) if self.is_idle(context) => context.disconnect(Disconnect::IDLE),
             (Phase::Connected, Heartbeat::Awaited(..)) => context.disconnect(Disconnect::NO_PONG),
-            (Phase::Connected, Heartbeat::Due(_)) => {
+            (Phase::Connected, Heartbeat::Due(..)) => {
                 let next_ms = now_ms.saturating_add(millis(context.ping_interval));
                 let pong_ms = now_ms.saturating_add(millis(context.node.client.pong_timeout));
                 let heartbeat = if self.transport.answers_pings() {
                     Heartbeat::awaited(pong_ms, next_ms)
                 } else {
-                    Heartbeat::Due(next_ms)
+                    Heartbeat::due(next_ms)
                 };
                 self.heartbeat = heartbeat;
                 context.effects.ping = true;
@@ -76,16 +76,19 @@ impl Session {
 
     pub(super) fn pong(&mut self, context: &mut Context<'_>) {
         match self.heartbeat {
-            Heartbeat::Awaited(at, later) => self.heartbeat = Heartbeat::Due(next_ping_ms(at, later)),
-            Heartbeat::Due(_) if self.transport == TransportMode::Lines => {}
-            Heartbeat::Due(_) => context.disconnect(Disconnect::BAD_REQUEST),
+            Heartbeat::Awaited(at, later) => {
+                let interval_ms = millis(context.ping_interval);
+                self.heartbeat = Heartbeat::answered(next_ping_ms(at, later), interval_ms, context.now_ms);
+            }
+            Heartbeat::Due(..) if self.transport == TransportMode::Lines => {}
+            Heartbeat::Due(..) => context.disconnect(Disconnect::BAD_REQUEST),
         }
     }
 
     /// Sends a ping now, unless a pong is awaited: the node was suspended and checks which clients are alive.
     pub fn probe(&mut self, context: &mut Context<'_>) {
-        if let (Phase::Connected, Heartbeat::Due(_)) = (&self.phase, self.heartbeat) {
-            self.heartbeat = Heartbeat::Due(context.now_ms);
+        if let (Phase::Connected, Heartbeat::Due(..)) = (&self.phase, self.heartbeat) {
+            self.heartbeat = Heartbeat::due(context.now_ms);
             self.tick(context);
         }
     }

@@ -103,7 +103,7 @@ impl Session {
     ) -> Self {
         Session {
             phase: Phase::AwaitingConnect,
-            heartbeat: Heartbeat::Due(now_ms.saturating_add(millis(client_settings.stale_close_delay))),
+            heartbeat: Heartbeat::due(now_ms.saturating_add(millis(client_settings.stale_close_delay))),
             flow: Flow::default(),
             client,
             user: Box::default(),

@@ -9,6 +9,7 @@ mod connections;
 mod consumers;
 mod durable;
 mod fanout;
+mod grpc;
 mod hooks;
 mod ladder;
 mod noisy;
@@ -18,6 +19,7 @@ mod registry;
 mod restart;
 mod slow;
 mod statistics;
+mod who;
 
 use std::process::ExitCode;
 
@@ -75,6 +77,7 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Bans(bans) => bans::bans(bans, options, results)?,
             Scenario::Storm(opening) => connections::storm(opening, options, results)?,
             Scenario::Publish(publish) => publish::publish(publish, options, results)?,
+            Scenario::Grpc(grpc) => grpc::grpc(grpc, options, results)?,
             Scenario::Recovery(recovery) => recovery::recovery(recovery, options, results)?,
             Scenario::Durable(durable) => durable::durable(durable, options, results)?,
             Scenario::Consumers(arguments) => consumers::consumers(arguments, options, results)?,
@@ -86,6 +89,7 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Statistics(statistics) => statistics::statistics(statistics, options, results)?,
             Scenario::Hooks(arguments) => hooks::hooks(arguments, options, results)?,
             Scenario::Restart(restart) => restart::restart(restart, options, results)?,
+            Scenario::Who(who) => who::who(who, options, results)?,
             Scenario::Across(across) => across::across(across, options, results)?,
             Scenario::Channels(channels) => channels::channels(channels, options, results)?,
             Scenario::Ladder(ladder) => ladder::ladder(ladder, options, results)?,

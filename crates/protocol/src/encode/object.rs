@@ -38,6 +38,17 @@ impl<'a> ObjectWriter<'a> {
         self.out
     }
 
+    /// The same for a name that is any text.
+    pub fn text_key(&mut self, name: &str) -> &mut Vec<u8> {
+        if !self.is_empty {
+            self.out.push(b',');
+        }
+        self.is_empty = false;
+        text(self.out, name);
+        self.out.push(b':');
+        self.out
+    }
+
     /// A string member, unless it is empty.
     pub fn text(&mut self, name: &str, value: &str) -> &mut Self {
         if !value.is_empty() {

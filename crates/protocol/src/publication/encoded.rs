@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 
 use super::cache::{EncodingKey, PushKind};
 use super::content::{Content, LogPosition, Tags};
+use super::exclusion::Exclusion;
 use super::push::{EncodedPush, frame_push};
 use super::transcode::publication_of_json;
 use crate::encode::object::text;
@@ -32,6 +33,8 @@ pub struct Publication {
     pub offset: Offset,
     /// From then on nobody is given it any more, Unix milliseconds; 0 = it does not expire.
     pub expires_ms: u64,
+    /// Who does not get it while it is delivered; `None` = everybody does.
+    pub exclusion: Option<Box<Exclusion>>,
     pub(super) shared: EncodedPush,
     /// Where its JSON object begins in the push.
     pub(super) object: u32,
@@ -56,7 +59,13 @@ impl Publication {
             write(buffer);
             buffer.push(b'}');
         });
-        Publication { offset: place.map_or(Offset::START, |p| p.offset), expires_ms: 0, shared, object }
+        let offset = place.map_or(Offset::START, |p| p.offset);
+        Publication { offset, expires_ms: 0, exclusion: None, shared, object }
+    }
+
+    /// The same publication, which somebody is not given while it is delivered.
+    pub fn excluding(self, exclusion: Option<Box<Exclusion>>) -> Self {
+        Publication { exclusion, ..self }
     }
 
     /// Wraps a publication that was encoded elsewhere: `object` is its JSON object without a place.

@@ -7,6 +7,7 @@
 mod cache;
 pub(crate) mod content;
 mod encoded;
+mod exclusion;
 mod push;
 mod recovered;
 #[cfg(test)]
@@ -15,5 +16,6 @@ pub(crate) mod transcode;
 
 pub use content::{ClientInfo, Content, LogPosition, Tags};
 pub use encoded::{Delta, Publication};
+pub use exclusion::Exclusion;
 pub use push::EncodedPush;
 pub use recovered::Recovered;

@@ -8,7 +8,7 @@ use touchline_protocol::encode::ObjectWriter;
 
 use super::description::OperationScope;
 use super::json::WriteJson;
-use super::operation::{Operation, OperationError};
+use super::operation::{Operation, OperationError, OtherNodes};
 use super::version::V1;
 use crate::node::Node;
 
@@ -22,6 +22,10 @@ pub(super) struct BroadcastMessage<'a> {
     #[serde(borrow, default)]
     pub(super) params: Option<&'a RawValue>,
 }
+
+/// Stands behind the name of an operation whose request is gathered. A node that does not know such requests refuses
+/// the name, so it never takes the request for another one.
+pub(super) const GATHERED: &str = ".gathered";
 
 /// Bytes around the parameters of an operation in a message between nodes.
 const BROADCAST_OVERHEAD: usize = 64;
@@ -45,6 +49,9 @@ struct NodeReply<'a> {
     #[serde(borrow)]
     result: Option<&'a RawValue>,
     error: Option<NodeError>,
+    /// The id of the node; None = an earlier version, which does not tell it.
+    #[serde(default)]
+    node: Option<&'a str>,
 }
 
 #[derive(Deserialize)]
@@ -70,7 +77,8 @@ pub(super) async fn run_everywhere<'a, O: Operation>(
     object: &mut ObjectWriter<'_>,
     key: &str,
 ) -> Result<(), OperationError> {
-    let may_go_out = matches!(O::SCOPE, OperationScope::Broadcast | OperationScope::ClientNode);
+    let is_gathered = O::is_gathered(&request);
+    let may_go_out = is_gathered || matches!(O::SCOPE, OperationScope::Broadcast | OperationScope::ClientNode);
     // An operation that is too large to be sent to the other nodes is not run here either.
     if may_go_out && node.is_too_large(params.len() + BROADCAST_OVERHEAD) {
         return Err(Error::BAD_REQUEST.into());
@@ -85,8 +93,14 @@ pub(super) async fn run_everywhere<'a, O: Operation>(
         (outcome, _) => outcome?,
     };
     match (O::SCOPE, &node.cluster) {
+        (_, Some(_)) if is_gathered => {
+            let name = [O::NAME, GATHERED].concat();
+            Box::pin(merge_others::<O>(node, broadcast_message(&name, O::SINCE, params), &mut reply)).await;
+        }
         (OperationScope::Broadcast, Some(cluster)) => cluster.broadcast(broadcast_message(O::NAME, O::SINCE, params)),
-        (OperationScope::Gather, Some(_)) => Box::pin(merge_others::<O>(node, params, &mut reply)).await,
+        (OperationScope::Gather, Some(_)) => {
+            Box::pin(merge_others::<O>(node, broadcast_message(O::NAME, O::SINCE, params), &mut reply)).await;
+        }
         _ => {}
     }
     reply.write(object.key(key));
@@ -108,14 +122,29 @@ pub(super) async fn run_here<'a, O: Operation>(
 }
 
 /// Adds the results of all other nodes that answer in time to the one of this node.
-async fn merge_others<O: Operation>(node: &Node, params: &[u8], reply: &mut O::Reply) {
-    let (answers, _) = node.gather(broadcast_message(O::NAME, O::SINCE, params), |_| false).await;
-    let results: Vec<&RawValue> = answers.iter().filter_map(result).collect();
-    O::merge(reply, &results);
+async fn merge_others<O: Operation>(node: &Node, message: Vec<u8>, reply: &mut O::Reply) {
+    let peers = node.peers_in_order();
+    let (answers, _) = node.gather(message, |_| false).await;
+    O::merge(reply, &others(&answers, peers));
 }
 
-fn result(answer: &Bytes) -> Option<&RawValue> {
-    serde_json::from_slice::<NodeReply<'_>>(answer).ok()?.result
+/// What the other nodes have answered. `peers`: the ids of those that were asked.
+fn others(answers: &[Bytes], mut peers: Vec<Box<str>>) -> OtherNodes<'_> {
+    let read = answers.iter().filter_map(|answer| serde_json::from_slice::<NodeReply<'_>>(answer).ok());
+    let (mut results, mut unnamed_refusals) = (Vec::new(), 0);
+    for answer in read {
+        match answer.result {
+            Some(result) => results.push((answer.node, result)),
+            None => unnamed_refusals += usize::from(answer.node.is_none()),
+        }
+    }
+    peers.retain(|peer| !results.iter().any(|(node, _)| *node == Some(&**peer)));
+    // Nodes of an earlier version do not tell their ids: where as many have answered as are left, all have.
+    if results.iter().filter(|(node, _)| node.is_none()).count() >= peers.len() {
+        peers.clear();
+    }
+    let may_come_back = peers.len() > unnamed_refusals;
+    OtherNodes { results, missing: peers, may_come_back }
 }
 
 /// Asks the other nodes for an operation that only the node of a client can run.
@@ -168,6 +197,28 @@ mod tests {
         assert_eq!(first(&answers(&[r#"{"error":{"code":9999}}"#]), 1), Err(Error::INTERNAL), "of a later version");
         assert!(!is_of_client(not_here.as_bytes()) && is_of_client(taken.as_bytes()));
         assert!(is_of_client(br#"{"result":{}}"#) && !is_of_client(b"{}") && !is_of_client(b"x"));
+    }
+
+    #[test]
+    fn who_has_not_answered_is_named_unless_the_answers_without_a_name_are_theirs() {
+        let peers = || ["a", "b", "c"].map(Box::from).to_vec();
+        let answers = |texts: &[&'static str]| texts.iter().map(|text| Bytes::from(*text)).collect::<Vec<_>>();
+        let missing = |texts: &[&'static str]| {
+            let answers = answers(texts);
+            let others = others(&answers, peers());
+            (others.missing.iter().map(|node| node.to_string()).collect::<String>(), others.may_come_back)
+        };
+        let (a, b) = (r#"{"result":{},"node":"a"}"#, r#"{"result":{},"node":"b"}"#);
+        let (unnamed, refused) = (r#"{"result":{}}"#, r#"{"error":{"code":104}}"#);
+        assert_eq!(missing(&[a, b, r#"{"result":{},"node":"c"}"#]), (String::new(), false));
+        assert_eq!(missing(&[a, b]), ("c".into(), true), "it is silent");
+        assert_eq!(missing(&[a, b, r#"{"error":{"code":111},"node":"c"}"#]), ("c".into(), true), "it is busy");
+        assert_eq!(missing(&[a, b, refused]), ("c".into(), false), "it does not know the operation");
+        assert_eq!(missing(&[a, refused]), ("bc".into(), true));
+        assert_eq!(missing(&[a, unnamed, unnamed]), (String::new(), false), "of an earlier version");
+        assert_eq!(missing(&[a, unnamed]), ("bc".into(), true), "one of both");
+        assert_eq!(missing(&[]), ("abc".into(), true));
+        assert_eq!(others(&answers(&[a, "x", "[]"]), peers()).results.len(), 1);
     }
 
     #[test]

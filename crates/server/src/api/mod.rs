@@ -6,6 +6,8 @@ mod batch;
 mod callers;
 mod catalogue;
 mod cluster;
+mod connection_cursor;
+mod connection_page;
 mod description;
 mod documents;
 mod endpoint;
@@ -32,6 +34,7 @@ mod serve;
 pub(crate) mod services;
 mod shapes;
 mod table;
+mod targets;
 mod version;
 
 use std::pin::Pin;

@@ -12,6 +12,17 @@ pub(crate) use super::operation_error::OperationError;
 use crate::auth::NamedChannels;
 use crate::node::Node;
 
+/// What the other nodes of a cluster have answered.
+#[derive(Debug, Default)]
+pub(crate) struct OtherNodes<'a> {
+    /// The JSON of each result with the id of its node; None = an earlier version, which does not tell it.
+    pub(crate) results: Vec<(Option<&'a str>, &'a RawValue)>,
+    /// The ids of nodes without a result, in order: they did not answer in time, refused, or do not know the operation.
+    pub(crate) missing: Vec<Box<str>>,
+    /// Not all of these are of a version that does not know the operation.
+    pub(crate) may_come_back: bool,
+}
+
 /// One function of the server API. The table of operations makes from it what HTTP, batches, other nodes and the
 /// documentation need.
 pub(crate) trait Operation {
@@ -53,9 +64,14 @@ pub(crate) trait Operation {
     /// One of [`Self::ERRORS`], or of the common ones.
     async fn run<'a>(node: &'a Node, request: Self::Request<'a>) -> Result<Self::Reply, OperationError>;
 
-    /// Adds the results of other nodes, each the JSON of a result, to the one of this node. Only an operation whose
-    /// scope is [`OperationScope::Gather`] is asked to.
-    fn merge(_reply: &mut Self::Reply, _others: &[&RawValue]) {}
+    /// Whether the answers of all nodes become one, although [`Self::SCOPE`] does not say so.
+    fn is_gathered(_request: &Self::Request<'_>) -> bool {
+        false
+    }
+
+    /// Adds what the other nodes have answered to the result of this node. Only an operation whose scope is
+    /// [`OperationScope::Gather`] is asked to, or one whose request is gathered.
+    fn merge(_reply: &mut Self::Reply, _others: &OtherNodes<'_>) {}
 
     /// The names of the request's fields.
     fn request_fields() -> Vec<&'static str> {

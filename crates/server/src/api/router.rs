@@ -7,6 +7,7 @@ use super::endpoint;
 use super::grpc;
 use super::metrics_text::text_format;
 use super::readiness::health;
+use super::request_id::{X_REQUEST_ID, request_id};
 use super::scrape::Scrape;
 use crate::net::host::{self, HostRefusal};
 #[cfg(feature = "grpc")]
@@ -17,7 +18,7 @@ use crate::transport::handshake;
 use crate::transport::http::body::RequestBody;
 use crate::transport::http::respond::{self, HttpResponse, JSON};
 use crate::transport::http::{Origin, Routed, Router, emulation, stream, upgrade};
-use hyper::header::{ACCEPT, HeaderMap};
+use hyper::header::{ACCEPT, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode, Version};
 
 /// How long a shard may take to answer a liveness probe.
@@ -38,19 +39,16 @@ async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
     let (node, peer) = (&origin.node, origin.remote);
     #[cfg(feature = "grpc")]
     if origin.side == PortRole::Grpc {
-        return grpc::answer(origin, request).await;
+        return Box::pin(grpc::answer(origin, request)).await;
     }
     let target = request.uri().authority().map(|authority| authority.as_str());
     let is_needed = request.version() == Version::HTTP_11;
     if let Err(refusal) = host::check(request.headers(), target, is_needed, &node.settings.http_server.allowed_hosts) {
-        if refusal == HostRefusal::NotAllowed {
-            node.log_refused_request(peer, request.headers(), StatusCode::MISDIRECTED_REQUEST, host::NOT_ALLOWED, "");
-        }
-        return Routed::Answer(respond::refuse_host(refusal));
+        return Routed::Answer(refuse_host(origin, &request, refusal));
     }
     let path = request.uri().path();
     if origin.is_late && probe_of(origin, path).is_none() {
-        return Routed::Answer(respond::draining());
+        return Routed::Answer(with_request_id(origin, &request, respond::draining()).0);
     }
     if !origin.side.serves_clients() {
         return Routed::Answer(Box::pin(inner(origin, request)).await);
@@ -71,6 +69,31 @@ async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
         return Routed::Answer(endpoint::answer(origin, request).await);
     }
     Routed::Answer(Box::pin(plain(origin, request)).await)
+}
+
+/// The answer to a request for a host that this node does not serve.
+fn refuse_host(origin: &Origin, request: &Request<RequestBody>, refusal: HostRefusal) -> HttpResponse {
+    let (answer, id) = with_request_id(origin, request, respond::refuse_host(refusal));
+    if refusal == HostRefusal::NotAllowed {
+        let (status, id) = (StatusCode::MISDIRECTED_REQUEST, id.to_str().unwrap_or_default());
+        origin.node.log_refused_request(origin.remote, request.headers(), status, host::NOT_ALLOWED, id);
+    }
+    answer
+}
+
+/// Gives an answer that the server API has not made the id of its request, if the request is for the server API.
+/// Returns the id too; empty = the request is for something else.
+fn with_request_id(
+    origin: &Origin,
+    request: &Request<RequestBody>,
+    mut answer: HttpResponse,
+) -> (HttpResponse, HeaderValue) {
+    if !is_api(origin, request.uri().path()) {
+        return (answer, HeaderValue::from_static(""));
+    }
+    let id = request_id(request.headers().get(&X_REQUEST_ID));
+    answer.headers_mut().insert(X_REQUEST_ID.clone(), id.clone());
+    (answer, id)
 }
 
 /// Answers a request that is for no transport of clients, on a port that serves clients.

@@ -9,7 +9,7 @@ use touchline_protocol::encode::ObjectWriter;
 
 use super::malformed::MalformedRequest;
 use super::operation::{Operation as _, OperationError, yield_sometimes};
-use super::operations::publish::{BroadcastOperation, PublishOperation};
+use super::operations::publish::{BroadcastOperation, PublishOperation, PublishRequest};
 use super::params::object;
 use super::table::Call;
 use super::version::NEWEST;
@@ -129,7 +129,11 @@ pub(crate) fn durable_publication(
     node: &Node,
     params: &[u8],
 ) -> Result<Option<(String, DurablePublication)>, CallFailure> {
-    let request = object(params).map_err(|cause| malformed(MalformedRequest::of::<PublishOperation>(params, cause)))?;
+    let request: PublishRequest<'_> =
+        object(params).map_err(|cause| malformed(MalformedRequest::of::<PublishOperation>(params, cause)))?;
+    if request.dry_run {
+        return Ok(None);
+    }
     let (channel, publish) = PublishOperation::checked(node, request).map_err(refused)?;
     let options = node.session.namespaces.resolve(&channel).map_err(|error| refused(error.into()))?;
     if !options.durable || !options.has_history() || publish.skip_history {
@@ -137,7 +141,7 @@ pub(crate) fn durable_publication(
     }
     let time_ms = node.clock.now_ms();
     let publication = DurablePublication {
-        payload: DurablePublication::encode(&publish.content, time_ms),
+        payload: DurablePublication::encode(&publish, time_ms),
         time_ms,
         idempotency_key: publish.idempotency_key,
         version: publish.version,

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use touchline_protocol::encode::ObjectWriter;
 
 use super::batch::{batch, lines};
-use super::cluster::BroadcastMessage;
+use super::cluster::{BroadcastMessage, GATHERED};
 use super::malformed::MalformedRequest;
 use super::reply::ApiReply;
 use super::table::{BATCH, Call};
@@ -49,10 +49,12 @@ pub(crate) fn serve_node(node: &Arc<Node>, message: Bytes, reply: Option<Box<dyn
         let Ok(broadcast) = serde_json::from_slice::<BroadcastMessage<'_>>(&message) else { return };
         let params = broadcast.params.map_or("{}", RawValue::get).as_bytes();
         let Some(version) = version::known(broadcast.version.unwrap_or(V1.number)) else { return };
-        let Ok(call) = Call::read(broadcast.method, params, version.number) else { return };
+        let method = broadcast.method.strip_suffix(GATHERED).unwrap_or(broadcast.method);
+        let Ok(call) = Call::read(method, params, version.number) else { return };
         let mut out = Vec::new();
         let mut object = ObjectWriter::open(&mut out);
         call.run_here(&node, &mut object, "result").await;
+        object.text("node", &node.id);
         object.close();
         if let Some(reply) = reply {
             reply(out);

@@ -308,3 +308,95 @@ struct MemberErrorShape {
     #[serde(skip_serializing_if = "is_absent")]
     temporary: bool,
 }
+
+/// A comparison of a tag or label, or several that are combined.
+#[derive(JsonSchema)]
+#[schemars(rename = "FilterNode")]
+pub(crate) struct FilterNodeShape {
+    /// Empty for a comparison, or `and`, `or`, `not`.
+    #[serde(skip_serializing_if = "is_absent")]
+    op: String,
+    /// The tag or label that is compared.
+    #[serde(skip_serializing_if = "is_absent")]
+    key: String,
+    /// `eq neq in nin ex nex sw ew ct lt lte gt gte`.
+    #[serde(skip_serializing_if = "is_absent")]
+    cmp: String,
+    /// What it is compared to.
+    #[serde(skip_serializing_if = "is_absent")]
+    val: String,
+    /// For `in` and `nin`: what it may, or may not, be.
+    #[serde(skip_serializing_if = "is_absent")]
+    vals: Vec<String>,
+    /// What `and`, `or` and `not` combine.
+    #[serde(skip_serializing_if = "is_absent")]
+    nodes: Vec<FilterNodeShape>,
+}
+
+/// A connection.
+#[derive(JsonSchema)]
+#[schemars(rename = "ConnectionInfo")]
+pub(crate) struct ConnectionInfoShape {
+    /// The name of the program; absent = the client has not named it.
+    #[serde(skip_serializing_if = "is_absent")]
+    app_name: String,
+    /// Its version.
+    #[serde(skip_serializing_if = "is_absent")]
+    app_version: String,
+    /// The transport.
+    transport: String,
+    /// `json` or `protobuf`.
+    protocol: String,
+    /// The user; empty = the anonymous user.
+    user: String,
+    /// What changes while the connection lives.
+    state: ConnectionStateShape,
+    /// When it was opened, Unix milliseconds.
+    connected_at_ms: u64,
+    /// How long the client took to answer the last ping, milliseconds; -1 = it has answered none, or is being pinged.
+    ping_pong_latency_ms: i64,
+    /// Its labels.
+    #[serde(skip_serializing_if = "is_absent")]
+    labels: BTreeMap<String, String>,
+    /// The address of the client.
+    #[serde(skip_serializing_if = "is_absent")]
+    address: String,
+    /// Bytes that its socket has not taken.
+    queued_bytes: u64,
+    /// The id of its node.
+    node: String,
+}
+
+/// What changes while a connection lives.
+#[derive(JsonSchema)]
+#[schemars(rename = "ConnectionState")]
+struct ConnectionStateShape {
+    /// Its channels; where a channel was asked for, that one alone.
+    channels: BTreeMap<String, ConnectionChannelShape>,
+    /// How many further channels it has.
+    #[serde(skip_serializing_if = "is_absent")]
+    channels_truncated: u64,
+    /// The token that it has shown last.
+    #[serde(skip_serializing_if = "is_absent")]
+    connection_token: ConnectionTokenShape,
+    /// What the token or the backend has said of it, where a hook is sent that.
+    #[serde(skip_serializing_if = "is_absent")]
+    meta: BTreeMap<String, Value>,
+}
+
+/// A channel of a connection.
+#[derive(JsonSchema)]
+#[schemars(rename = "ConnectionChannel")]
+struct ConnectionChannelShape {
+    /// `true`: the server has subscribed it.
+    #[serde(skip_serializing_if = "is_absent")]
+    server_side: bool,
+}
+
+/// A token.
+#[derive(JsonSchema)]
+#[schemars(rename = "ConnectionToken")]
+struct ConnectionTokenShape {
+    /// When it was issued, Unix seconds.
+    issued_at: u64,
+}

@@ -20,6 +20,7 @@ use super::operations::channel_directory::{
     ChannelGetOperation, ChannelRemoveOperation, ChannelSetOperation, ChannelsSearchOperation, ChannelsSimilarOperation,
 };
 use super::operations::channels::ChannelsOperation;
+use super::operations::connected::ConnectionsOperation;
 use super::operations::connections::{
     ClientUserOperation, DisconnectOperation, RefreshOperation, SubscribeOperation, UnsubscribeOperation,
 };
@@ -29,11 +30,13 @@ use super::operations::presence::{PresenceOperation, PresenceStatsOperation};
 use super::operations::publish::{BroadcastOperation, PublishOperation};
 use super::operations::registry::{
     CallOperation, ChangesOperation, CountOperation, GroupsOperation, JoinOperation, LeaveOperation, LookupOperation,
-    MemberOperation, MembersOperation, MultiCallOperation, NamesOperation, RegisterOperation, SendOperation,
-    UnregisterOperation, UpdateMetaOperation,
+    MemberOperation, MembersOperation, MultiCallOperation, NamesOperation, RegisterOperation, UnregisterOperation,
+    UpdateMetaOperation,
 };
 use super::operations::rpc::RpcOperation;
+use super::operations::send::SendOperation;
 use super::operations::stats::{StatsAudienceOperation, StatsEventsOperation, StatsTopOperation};
+use super::operations::user_status::GetUserStatusOperation;
 use super::params::object;
 use super::version::NEWEST;
 use crate::auth::ApiRights;
@@ -201,12 +204,14 @@ macro_rules! operations {
 
 operations! {
     PublishOperation direct,
-    BroadcastOperation direct,
+    BroadcastOperation boxed,
     SubscribeOperation boxed,
     UnsubscribeOperation boxed,
     DisconnectOperation boxed,
     RefreshOperation boxed,
     ClientUserOperation boxed,
+    ConnectionsOperation boxed,
+    GetUserStatusOperation boxed,
     BlockUserOperation boxed,
     UnblockUserOperation boxed,
     RevokeTokenOperation boxed,
@@ -274,6 +279,8 @@ const GROUPS: &[(&str, &[&str])] = &[
             "channels",
             "info",
             "client_user",
+            "connections",
+            "get_user_status",
             "lookup",
             "names",
             "count",
@@ -289,7 +296,10 @@ const GROUPS: &[(&str, &[&str])] = &[
             "stats_events",
         ],
     ),
-    ("@connections", &["subscribe", "unsubscribe", "disconnect", "refresh", "client_user"]),
+    (
+        "@connections",
+        &["subscribe", "unsubscribe", "disconnect", "refresh", "client_user", "connections", "get_user_status"],
+    ),
     (
         "@registry",
         &[

@@ -12,6 +12,8 @@ use touchline_engine::limit::AddressKey;
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) is_loopback: bool,
+    /// Where the client is, as far as the node knows.
+    pub(crate) client: IpAddr,
     /// Its address, as rates go by it.
     pub(crate) address: AddressKey,
     /// Its slot among the connections of its address; None = these are not limited.

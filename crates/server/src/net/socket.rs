@@ -59,6 +59,11 @@ impl Socket {
         socket.peer_addr().ok().map(|address| address.ip().to_canonical())
     }
 
+    /// Whether the system may tell where the peer is: it is not one end of a pair.
+    pub(crate) fn has_peer_address(&self) -> bool {
+        !matches!(self, Socket::Pair(_))
+    }
+
     /// Makes the system break the connection when the peer has not acknowledged output for this long (tcp(7),
     /// TCP_USER_TIMEOUT), which detects a peer that is gone where pings need no pong. None = the system's own limit.
     pub(crate) fn end_when_silent(&self, limit: Option<Duration>) {

@@ -1,6 +1,7 @@
 //! The messages that reach a shard from other threads. Each shard has one mailbox, served in order; no other way leads
 //! to the shard's state.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,9 +11,9 @@ use touchline_engine::hook::HookOutcome;
 use touchline_engine::request::{BackendEvent, ChannelRequest};
 use touchline_engine::session::{ServerSubscription, Ticket};
 use touchline_engine::{ConnectionId, Delivery, Response, ShardId};
-use touchline_protocol::Disconnect;
 use touchline_protocol::publication::EncodedPush;
 use touchline_protocol::stream::{ChannelName, NamespaceName};
+use touchline_protocol::{Disconnect, Error};
 use touchline_registry::OwnerId;
 
 use crate::net::glob::Glob;
@@ -20,6 +21,9 @@ use crate::net::negotiated::Negotiated;
 use crate::net::port::PortRole;
 use crate::net::remote::Remote;
 use crate::net::socket::AcceptedSocket;
+use crate::runtime::audience::AudienceQuestion;
+use crate::runtime::connection_query::ConnectionQuestion;
+use crate::runtime::pacer::Pacer;
 use crate::runtime::registry_mailbox::Probe;
 use crate::runtime::reply_to::ReplyTo;
 
@@ -42,8 +46,10 @@ pub(crate) enum Message {
     /// From the home of a channel to its subscribers on this shard. `accepted_us`: when the home accepted the
     /// publication, microseconds of the node's clock.
     Delivery { delivery: Delivery, accepted_us: u64 },
-    /// A command of the server API for the connections of one user.
-    User(Box<UserCommand>),
+    /// A command of the server API for some connections.
+    Command(Box<ConnectionCommand>),
+    /// Count who would get a publication.
+    CountAudience(Box<AudienceQuestion>),
     /// There are new bans of these users: end their connections.
     Judge(Arc<[Box<str>]>),
     /// Bans have changed that may concern any connection: judge all of them.
@@ -108,28 +114,68 @@ pub(crate) enum ClientCommand {
     Directory { request: DirectoryRequest, reply_to: ReplyTo },
 }
 
-/// A command for the connections of one user.
-pub(crate) struct UserCommand {
-    pub(crate) user: String,
-    /// Only the connection of this client id; empty = all connections of the user.
-    pub(crate) client: String,
-    pub(crate) action: UserAction,
-    pub(crate) reply: oneshot::Sender<Result<(), touchline_protocol::Error>>,
+/// A command for some connections.
+pub(crate) struct ConnectionCommand {
+    pub(crate) selection: Arc<Selection>,
+    pub(crate) action: Arc<ConnectionAction>,
+    /// The rate of the command; None = it is carried out as soon as possible.
+    pub(crate) pacer: Option<Arc<Pacer>>,
+    /// Takes the number of connections: without a rate when all have had the command, else as soon as they are known.
+    /// The error is the first one of a connection that refuses the command.
+    pub(crate) reply: oneshot::Sender<Result<u64, Error>>,
 }
 
-/// What a [`UserCommand`] does with each connection.
-#[derive(Clone)]
-pub(crate) enum UserAction {
-    Subscribe { channel: String, subscription: ServerSubscription },
-    Unsubscribe { channel: String },
-    Disconnect { why: Disconnect, except: Vec<String> },
-    Refresh { is_expired: bool, expire_at_s: Option<u64>, info: Option<Bytes> },
+/// The connections that a command is for.
+pub(crate) enum Selection {
+    /// Those of users (empty = the anonymous user). `client`: only the one of this client id; empty = all.
+    Users { users: Vec<String>, client: String },
+    /// One, whoever its user is.
+    Client(OwnerId),
+}
+
+/// What a [`ConnectionCommand`] does with each connection.
+pub(crate) enum ConnectionAction {
+    Subscribe {
+        channel: String,
+        subscription: ServerSubscription,
+    },
+    Unsubscribe {
+        channel: String,
+    },
+    Disconnect {
+        why: Disconnect,
+        /// Client ids of connections that are left alone.
+        except: HashSet<String>,
+    },
+    Refresh {
+        is_expired: bool,
+        expire_at_s: Option<u64>,
+        info: Option<Bytes>,
+    },
+    /// Push data, JSON, as a message.
+    Send(Bytes),
+}
+
+impl ConnectionAction {
+    /// What the thread that asks backends has to forget before: what would let the connections in again. The channel
+    /// (None = any), and whether other connections of the user share it; None = nothing.
+    pub(crate) fn forgets(&self) -> Option<(Option<&str>, bool)> {
+        match self {
+            ConnectionAction::Unsubscribe { channel } => {
+                Some((Some(channel.as_str()).filter(|channel| !channel.is_empty()), true))
+            }
+            ConnectionAction::Disconnect { .. } => Some((None, false)),
+            ConnectionAction::Subscribe { .. } | ConnectionAction::Refresh { .. } | ConnectionAction::Send(_) => None,
+        }
+    }
 }
 
 /// Questions about a shard.
 pub(crate) enum Inspection {
     /// Channels at home on this shard that match a pattern (None = all), with the number of their subscribers.
     Channels { pattern: Option<Arc<Glob>>, reply: oneshot::Sender<Vec<(ChannelName, u64)>> },
+    /// A question about connections; boxed, because messages are moved.
+    Connections(Box<ConnectionQuestion>),
     /// Whether the shard serves its mailbox: it replies.
     Turn { reply: oneshot::Sender<()> },
     /// The number of channels at home on this shard that have subscribers.

@@ -1,9 +1,11 @@
 //! What every thread of a node uses: mailboxes, handles of shards, clock, metrics, random numbers.
 
+pub(crate) mod audience;
 pub(crate) mod ban_metrics;
 pub(crate) mod clock;
 pub(crate) mod connected_users;
 pub(crate) mod connection_guard;
+pub(crate) mod connection_query;
 pub(crate) mod consumer_metrics;
 pub(crate) mod here;
 pub(crate) mod hook_mailbox;
@@ -15,6 +17,7 @@ pub(crate) mod mailbox;
 pub(crate) mod memory;
 pub(crate) mod meters;
 pub(crate) mod metrics;
+pub(crate) mod pacer;
 pub(crate) mod poller;
 pub(crate) mod process;
 pub(crate) mod programs;

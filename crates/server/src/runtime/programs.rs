@@ -11,11 +11,11 @@ const NAME_MAX: usize = 32;
 pub(crate) const UNKNOWN: u8 = 0;
 
 /// Name and version of a program.
-type Label = (Box<str>, Box<str>);
+pub(crate) type ProgramLabel = (Box<str>, Box<str>);
 
 /// Open connections by program. One thread at a time counts, any thread reads.
 #[derive(Debug, Default)]
-pub(crate) struct Programs(Mutex<Vec<(Label, u64)>>);
+pub(crate) struct Programs(Mutex<Vec<(ProgramLabel, u64)>>);
 
 impl Programs {
     /// Counts a client that has named its program. Returns the number of the program.
@@ -47,8 +47,20 @@ impl Programs {
         }
     }
 
+    /// Name and version of a program; None = the client has not named it.
+    pub(crate) fn label(&self, number: u8) -> Option<ProgramLabel> {
+        let programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        programs.get(usize::from(number).checked_sub(1)?).map(|(label, _)| label.clone())
+    }
+
+    /// The numbers of the programs whose name and version fit.
+    pub(crate) fn numbers(&self, fits: impl Fn(&str, &str) -> bool) -> Vec<u8> {
+        let programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (1..).zip(programs.iter()).filter(|(_, ((name, version), _))| fits(name, version)).map(|(n, _)| n).collect()
+    }
+
     /// Adds the open connections of this shard to `counts`.
-    pub(crate) fn add_to(&self, counts: &mut BTreeMap<Label, u64>) {
+    pub(crate) fn add_to(&self, counts: &mut BTreeMap<ProgramLabel, u64>) {
         for (label, open) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             *counts.entry(label.clone()).or_default() += open;
         }
@@ -67,7 +79,7 @@ fn label_text(word: &str) -> Box<str> {
 mod tests {
     use super::*;
 
-    fn counts(programs: &Programs) -> BTreeMap<Label, u64> {
+    fn counts(programs: &Programs) -> BTreeMap<ProgramLabel, u64> {
         let mut counts = BTreeMap::new();
         programs.add_to(&mut counts);
         counts

@@ -6,12 +6,13 @@ use bytes::Bytes;
 use touchline_engine::Delivery;
 use touchline_engine::hub::DeliveryForm;
 use touchline_engine::request::ChannelEvent;
-use touchline_protocol::publication::{Delta, EncodedPush};
+use touchline_protocol::publication::{Delta, EncodedPush, Exclusion};
 use touchline_protocol::{Disconnect, Publication, Wire};
 use touchline_registry::OwnerId;
 
 use super::budget::ANSWERS_AHEAD;
 use super::connections::{Connection, ConnectionStage, Connections};
+use super::excluded::ExcludedSlots;
 use super::outbox::{NEVER, Outbox, Written};
 use super::queue::{OutputKind, Queue};
 use super::read::CLOSE_TENTHS;
@@ -21,19 +22,27 @@ use crate::runtime::registry_mailbox::RegistryMessage;
 
 /// Notes an event for every recipient on this shard.
 pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
-    let Shard { hub, connections, outbox, metrics, minute_stats, node, .. } = shard;
+    let Shard { hub, connections, users, outbox, metrics, minute_stats, node, id, .. } = shard;
     // The last subscriber may have left while the event was under way.
     let Some(channel) = hub.find(&delivery.channel) else { return };
     let expires_us = expiry_us(&delivery.event, &node.clock);
     let held_max = node.settings.client.queue_max_size;
+    let excluded =
+        exclusion(&delivery.event).map(|it| ExcludedSlots::of(it, (*id, node.shards.len()), users, connections));
     let mut notes =
         Notes { connections, outbox, held_max, accepted_us, expires_us, made: None, others: Vec::new(), delivered: 0 };
     match &delivery.event {
         ChannelEvent::Publication { publication, previous } => {
             let tags = || publication.tags();
-            hub.for_each_recipient(channel, previous.is_some(), tags, |slot, form| {
+            let to = |slot, form| {
                 notes.note(slot, form, |wire| publication.framed(wire, delta(form, previous.as_deref())));
-            });
+            };
+            match excluded {
+                None => hub.for_each_recipient(channel, previous.is_some(), tags, to),
+                Some(slots) => {
+                    hub.for_each_recipient_but(channel, previous.is_some(), tags, |slot| slots.contains(slot), to)
+                }
+            }
         }
         ChannelEvent::Membership(push) => {
             hub.membership_subscribers(channel)
@@ -77,6 +86,14 @@ fn expiry_us(event: &ChannelEvent, clock: &Clock) -> u64 {
             .elapsed_us()
             .saturating_add(publication.expires_ms.saturating_sub(clock.now_ms()).saturating_mul(1_000)),
         _ => NEVER,
+    }
+}
+
+/// Who does not get an event; None = everybody does.
+fn exclusion(event: &ChannelEvent) -> Option<&Exclusion> {
+    match event {
+        ChannelEvent::Publication { publication, .. } => publication.exclusion.as_deref(),
+        ChannelEvent::Membership(_) | ChannelEvent::Broken => None,
     }
 }
 

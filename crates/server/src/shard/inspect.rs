@@ -1,4 +1,4 @@
-//! The server API's part of a shard: commands for the connections of a user or of one client, and inspections.
+//! The server API's part of a shard: commands for one client, and inspections.
 
 use touchline_engine::Response;
 use touchline_engine::directory::{message_push, numbered};
@@ -7,23 +7,10 @@ use touchline_registry::OwnerId;
 
 use super::connections::ConnectionStage;
 use super::state::Shard;
-use crate::runtime::mailbox::{ClientCommand, Inspection, UserAction, UserCommand};
+use crate::runtime::mailbox::{ClientCommand, Inspection};
 use crate::runtime::registry_mailbox::RegistryMessage;
 
 impl Shard {
-    /// Runs a command for the connections of one user. The reply is the first error, if there is one.
-    pub(super) fn run_user_command(&mut self, command: UserCommand) {
-        let mut result = Ok(());
-        for slot in self.users.connections_of(&command.user, &self.connections) {
-            let Some(client) = self.connections.get(slot).map(|c| c.session.client_id()) else { continue };
-            if command.client.is_empty() || *command.client == *client {
-                let done = self.run_action(slot, &client, &command.action);
-                result = result.and(done);
-            }
-        }
-        let _ = command.reply.send(result);
-    }
-
     /// Runs a command for one client. Its slot may have another occupant by now.
     pub(super) fn run_client_command(&mut self, owner: OwnerId, slot: u32, command: ClientCommand) {
         let is_there =
@@ -52,7 +39,7 @@ impl Shard {
     }
 
     /// Pushes a message to one client, JSON. A client that is still connecting gets it after its connect reply.
-    fn push(&mut self, slot: u32, message: &[u8]) {
+    pub(super) fn push(&mut self, slot: u32, message: &[u8]) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if connection.session.is_holding() {
             let frame = message_push(message).framed(connection.wire);
@@ -60,30 +47,6 @@ impl Shard {
         } else {
             self.with_session(slot, |session, context| session.message(message, context));
         }
-    }
-
-    /// Runs an action on one connection of a user.
-    fn run_action(&mut self, slot: u32, client: &str, action: &UserAction) -> Result<(), Error> {
-        let mut result = Ok(());
-        match action {
-            UserAction::Subscribe { channel, subscription } => self.with_session(slot, |session, context| {
-                result = session.server_subscribe(channel, subscription.clone(), context);
-            }),
-            UserAction::Unsubscribe { channel } => {
-                self.with_session(slot, |session, context| session.server_unsubscribe(channel, context));
-            }
-            UserAction::Disconnect { why, except } => {
-                if !except.iter().any(|id| id == client) {
-                    self.disconnect(slot, why.clone());
-                }
-            }
-            UserAction::Refresh { is_expired, expire_at_s, info } => {
-                self.with_session(slot, |session, context| {
-                    session.server_refresh(*is_expired, *expire_at_s, info.clone(), context)
-                });
-            }
-        }
-        result
     }
 
     /// Replies to an inspection of this shard.
@@ -94,6 +57,7 @@ impl Shard {
                 let matching = self.channels.active().filter(|(name, _)| fits(name));
                 let _ = reply.send(matching.map(|(name, subscribers)| (name.clone(), subscribers)).collect());
             }
+            Inspection::Connections(question) => self.tell_connected(*question),
             Inspection::Turn { reply } => {
                 let _ = reply.send(());
             }

@@ -7,12 +7,16 @@
 
 mod accept;
 pub(crate) mod acceptor;
+mod audience;
 mod backends;
 mod bans;
 mod budget;
+mod commands;
+mod connected;
 mod connections;
 mod deliver;
 mod due;
+mod excluded;
 mod hooks;
 mod input;
 mod inspect;
@@ -26,6 +30,7 @@ mod read;
 mod room;
 pub(crate) mod services;
 pub(crate) mod state;
+mod stepwise;
 mod turn;
 mod unauthenticated;
 mod users;

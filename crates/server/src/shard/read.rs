@@ -105,6 +105,7 @@ impl Shard {
         if self.node.session.limits.as_ref().is_some_and(RateLimits::need_addresses) {
             session.set_address(negotiated.admission.address);
         }
+        self.note_address(slot, &socket, negotiated.admission.client);
         let RequestFields { forwarded, user } = negotiated.fields;
         if let Some(user) = user {
             session.certify(user);
@@ -550,6 +551,9 @@ impl Shard {
         self.settle_session(slot);
         if !self.address_slots.is_empty() {
             self.address_slots.remove(&slot);
+        }
+        if !self.told_addresses.is_empty() {
+            self.told_addresses.remove(&slot);
         }
         if !self.forwarded.is_empty() {
             self.forwarded.remove(&slot);

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -11,12 +12,14 @@ use touchline_engine::tracker::Tracker;
 use touchline_engine::wheel::Wheel;
 use touchline_engine::{Channels, Effects, Hub, ShardId};
 use touchline_protocol::stream::ChannelName;
+use touchline_registry::HashSeed;
 
 use super::acceptor::{Acceptor, BoundListener};
 use super::connections::Connections;
 use super::minute_stats::{Audience, MinuteStats};
 use super::outbox::Outbox;
 use super::services::Services;
+use super::stepwise::StepwiseWork;
 use super::unauthenticated::Unauthenticated;
 use super::users::Users;
 use super::waiting::WaitingRequests;
@@ -58,6 +61,9 @@ pub(crate) struct Shard {
     pub(super) unauthenticated_max: usize,
     /// The counted slot of each connection at its address, by slot of the connection, where addresses are limited.
     pub(super) address_slots: HashMap<u32, AddressSlot>,
+    /// The addresses of clients that the socket of their connection does not tell, by slot: proxies have told them, or
+    /// the connection is a stream of HTTP/2.
+    pub(super) told_addresses: HashMap<u32, IpAddr>,
     /// The header fields of each connection that hooks pass on, by slot, where some hook does.
     pub(super) forwarded: HashMap<u32, ForwardedHeaders>,
     pub(super) hub: Hub,
@@ -95,6 +101,7 @@ pub(crate) struct Shard {
     /// A probe of all connections that is under way.
     pub(super) probe_progress: Option<ProbeProgress>,
     pub(super) ban_sweep: BanSweep,
+    pub(super) stepwise: StepwiseWork,
 }
 
 /// A drain under way: the shard disconnects some connections at each tick.
@@ -125,6 +132,16 @@ pub(super) struct BanSweep {
     pub(super) not_before_ms: u64,
 }
 
+/// The channels of a shard that has none yet, as the settings want them.
+fn no_channels(node: &Node, seed: u64, hash_seed: HashSeed) -> Channels {
+    let limit = node.settings.node.channel_limit.div_ceil(node.shards.len().max(1));
+    let namespaces = Arc::clone(&node.session.namespaces);
+    let channels = Channels::new(namespaces, node.shards.len(), seed, hash_seed).limited(limit);
+    let channels = if node.store().is_some() { channels.with_store() } else { channels };
+    let channels = if node.stats().is_some() { channels.counting_audiences() } else { channels };
+    if node.cluster.is_some() { channels.in_cluster() } else { channels }
+}
+
 impl Shard {
     /// An empty shard. `seed` must be random.
     ///
@@ -144,23 +161,15 @@ impl Shard {
         let no_random_numbers = || io::Error::other("the system has no random numbers");
         let random = secure.bytes().map(u64::from_ne_bytes).ok_or_else(no_random_numbers)?;
         let hash_seed = random::hash_seed().ok_or_else(no_random_numbers)?;
-        let limit = node.settings.node.channel_limit.div_ceil(node.shards.len().max(1));
-        let namespaces = Arc::clone(&node.session.namespaces);
-        let channels = Channels::new(namespaces, node.shards.len(), seed, hash_seed).limited(limit);
-        let channels = if node.store().is_some() { channels.with_store() } else { channels };
         let unauthenticated_max = match node.settings.client.unauthenticated_connection_limit {
             0 => usize::MAX,
             limit => limit.div_ceil(node.shards.len()),
         };
-        let part = || Arc::from(format!("{}/{id}", node.id));
-        let minute_stats = node.stats().map(|_| Box::new(MinuteStats::new(part(), now_ms)));
+        let minute_stats = node.stats().map(|_| Box::new(MinuteStats::new(format!("{}/{id}", node.id).into(), now_ms)));
         let mut hub = Hub::new(hash_seed);
-        let channels = if minute_stats.is_some() {
+        if minute_stats.is_some() {
             hub.note_leavers();
-            channels.counting_audiences()
-        } else {
-            channels
-        };
+        }
         Ok(Shard {
             id,
             metrics: Arc::clone(&node.shards[usize::from(id)].metrics),
@@ -173,9 +182,10 @@ impl Shard {
             unauthenticated: Unauthenticated::default(),
             unauthenticated_max,
             address_slots: HashMap::new(),
+            told_addresses: HashMap::new(),
             forwarded: HashMap::new(),
             hub,
-            channels: if node.cluster.is_some() { channels.in_cluster() } else { channels },
+            channels: no_channels(&node, seed, hash_seed),
             waiting: HashMap::new(),
             outbox: Outbox::default(),
             wheel: Wheel::new(TICK_MS, WHEEL_TICKS, now_ms),
@@ -196,6 +206,7 @@ impl Shard {
             drain: None,
             probe_progress: None,
             ban_sweep: BanSweep::default(),
+            stepwise: StepwiseWork::default(),
             services,
             node,
         })
@@ -213,6 +224,7 @@ impl Shard {
         if !self.isolated(|shard| work(shard, slot)) && !self.isolated(|shard| shard.remove(slot)) {
             self.settle_session(slot);
             self.address_slots.remove(&slot);
+            self.told_addresses.remove(&slot);
             self.forwarded.remove(&slot);
             self.connections.forget(slot);
         }

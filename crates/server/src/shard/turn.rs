@@ -55,6 +55,8 @@ impl Runnable for Shard {
         self.accept();
         self.serve_mailbox();
         self.continue_sweep();
+        self.continue_commands();
+        self.continue_audience();
         if is_tick_due || self.has_work() && self.is_behind_ticks() {
             self.tick();
         }
@@ -126,6 +128,8 @@ impl Shard {
             || !self.sliced.is_empty()
             || self.has_ready_listener()
             || self.ban_sweep.next.is_some()
+            || self.stepwise.commands.is_due()
+            || self.stepwise.audience_counts.is_any()
     }
 
     fn begin_turn(&mut self) {
@@ -133,6 +137,7 @@ impl Shard {
         self.now_ms = self.node.clock.unix_ms(self.now_us);
         self.inline_runs_left = INLINE_RUNS_PER_TURN_MAX;
         self.made = 0;
+        self.stepwise.commands.begin_turn();
     }
 
     fn serve_mailbox(&mut self) {
@@ -223,7 +228,8 @@ impl Shard {
             Message::Introduced { socket, remote, side, is_for_lines } => {
                 self.serve_introduced(socket, remote, side, is_for_lines)
             }
-            Message::User(command) => self.run_user_command(*command),
+            Message::Command(command) => self.run_command(*command),
+            Message::CountAudience(question) => self.begin_audience(*question),
             Message::Client { owner, slot, command } => {
                 self.guarded(slot, |shard, slot| shard.run_client_command(owner, slot, command))
             }
@@ -236,6 +242,7 @@ impl Shard {
                 let slots: Vec<u32> = self.connections.slots().collect();
                 let each_tick = slots.len().div_ceil((over_ms / TICK_MS).max(1) as usize).max(1);
                 let patient_until_us = self.now_us.saturating_add(patience_ms * 1_000);
+                self.stepwise.commands.end_paced();
                 self.drain = Some(Drain { slots, each_tick, patient_until_us, done: Some(done) });
             }
         }
@@ -278,6 +285,7 @@ impl Shard {
         self.drain_some();
         self.continue_probe();
         self.begin_sweep();
+        self.stepwise.commands.tick();
         self.relieve_http();
         let now_ms = self.now_ms;
         if let Some((minute_stats, mut audience)) = self.minute_stats() {

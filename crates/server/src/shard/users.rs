@@ -74,10 +74,15 @@ impl Users {
         }
     }
 
+    /// The slot of one connection of the user, from which its others are linked; [`NONE`] = the user has none.
+    pub(super) fn first_of(&self, user: &str, connections: &Connections) -> u32 {
+        let is_it = |&head: &u32| connections.get(head).is_some_and(|c| c.session.user() == user);
+        self.first.find(self.hasher.hash_one(user), is_it).copied().unwrap_or(NONE)
+    }
+
     /// The slots of the user's connections.
     pub(super) fn connections_of(&self, user: &str, connections: &Connections) -> Vec<u32> {
-        let is_it = |&head: &u32| connections.get(head).is_some_and(|c| c.session.user() == user);
-        let mut next = self.first.find(self.hasher.hash_one(user), is_it).copied().unwrap_or(NONE);
+        let mut next = self.first_of(user, connections);
         let mut slots = Vec::new();
         while next != NONE {
             slots.push(next);

@@ -192,7 +192,7 @@ fn errors_stand_in_the_answer_with_their_numbers() {
     }
     let malformed = caller.runtime.block_on(caller.send(PUBLISH, b"\x0a\xff".to_vec())).expect_err("no message");
     assert_eq!(malformed.code(), Code::Internal, "as of every server of gRPC");
-    let unknown = "/centrifugal.centrifugo.api.CentrifugoApi/Connections";
+    let unknown = "/centrifugal.centrifugo.api.CentrifugoApi/DeviceList";
     let unknown = caller.runtime.block_on(caller.send(unknown, Vec::new())).expect_err("no method");
     assert_eq!(unknown.code(), Code::Unimplemented);
 }

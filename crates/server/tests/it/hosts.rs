@@ -51,6 +51,10 @@ fn a_page_whose_name_was_pointed_here_is_kept_out() {
         }
         let absolute = format!("GET http://{host}/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         assert!(server.raw(absolute.as_bytes()).starts_with("HTTP/1.1 421 "), "{host}");
+        let of_api =
+            format!("POST /api/info HTTP/1.1\r\nHost: {host}\r\nX-Request-ID: r-7\r\nConnection: close\r\n\r\n");
+        let answer = server.raw(of_api.as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 421 ") && answer.contains("x-request-id: r-7\r\n"), "{host}: {answer}");
     }
     for host in ["localhost".to_owned(), format!("LOCALHOST:{port}"), format!("127.0.0.1:{port}"), "[::1]".to_owned()] {
         let request = format!("GET /health HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");

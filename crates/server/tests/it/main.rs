@@ -3,14 +3,18 @@
 mod addresses;
 mod api_answers;
 mod api_keys;
+mod api_page;
 mod backend;
 mod bad_input;
 mod bans;
 mod bans_of_nodes;
+mod commands;
+mod connected;
 mod consumers;
 mod drain;
 mod edge;
 mod embedding;
+mod exclusion;
 mod generated;
 #[cfg(feature = "grpc")]
 mod grpc;

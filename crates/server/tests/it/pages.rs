@@ -8,7 +8,7 @@ use touchline_protocol::{Disconnect, Error, Unsubscribe};
 use touchline_server::{COMMON_ERRORS, OperationDescription, operation_groups, operations};
 
 /// Tells this test to write the page instead of comparing it.
-const WRITE_DOCS: &str = "TOUCHLINE_WRITE_DOCS";
+pub(crate) const WRITE_DOCS: &str = "TOUCHLINE_WRITE_DOCS";
 
 #[test]
 fn the_tables_of_the_server_api_are_up_to_date() {

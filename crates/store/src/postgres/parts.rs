@@ -152,10 +152,11 @@ impl Items<'_> {
     async fn append_all(&self, all: &[&Append], epochs: &[i64]) -> Result<Vec<Row>, tokio_postgres::Error> {
         let texts = |of: fn(&Append) -> &str| all.iter().map(|append| of(append)).collect::<Vec<&str>>();
         let numbers = |of: fn(&Append) -> u64| all.iter().map(|append| signed(of(append))).collect::<Vec<i64>>();
+        let objects: Vec<_> = all.iter().map(|append| append.object()).collect();
         let parameters: [&(dyn ToSql + Sync); 11] = [
             &texts(|a| &a.channel),
             &numbers(|a| a.time_ms),
-            &texts(|a| std::str::from_utf8(a.object()).unwrap_or_default()),
+            &objects.iter().map(|object| std::str::from_utf8(object).unwrap_or_default()).collect::<Vec<&str>>(),
             &texts(|a| &a.key),
             // Stored as a signed number: a version beyond 63 bits counts as no version.
             &all.iter().map(|append| append.version as i64).collect::<Vec<i64>>(),

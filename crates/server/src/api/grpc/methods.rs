@@ -1,19 +1,12 @@
 //! The methods of both API services, each with its operation.
 
 use hyper::Request;
-use prost::Message;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tonic::Status;
-use touchline_protocol::Error;
 
 use super::call::GrpcCall;
+use super::json_calls::through_json;
 use super::publishing;
 use super::unary::{refuse, unary};
-use crate::api::operation::OperationError;
-use crate::api::reply::{ApiReply, ErrorMode};
-use crate::api::serve::serve;
-use crate::api::version::V1;
 use crate::proto::{centrifugo_api as centrifugo, touchline_api as touchline};
 use crate::transport::http::Routed;
 use crate::transport::http::body::RequestBody;
@@ -74,6 +67,8 @@ methods! {
     "RPC" RpcRequest RpcResponse "rpc";
     "Refresh" RefreshRequest RefreshResponse "refresh";
     "Channels" ChannelsRequest ChannelsResponse "channels";
+    "Connections" ConnectionsRequest ConnectionsResponse "connections";
+    "GetUserStatus" GetUserStatusRequest GetUserStatusResponse "get_user_status";
     "BlockUser" BlockUserRequest BlockUserResponse "block_user";
     "UnblockUser" UnblockUserRequest UnblockUserResponse "unblock_user";
     "RevokeToken" RevokeTokenRequest RevokeTokenResponse "revoke_token";
@@ -103,36 +98,6 @@ methods! {
     "StatsAudience" StatsAudienceRequest StatsAudienceResponse "stats_audience";
     "StatsTop" StatsTopRequest StatsTopResponse "stats_top";
     "StatsEvents" StatsEventsRequest StatsEventsResponse "stats_events";
-}
-
-/// Runs an operation whose request and reply are written as JSON: its cost is not that of these.
-async fn through_json<Q, A>(call: GrpcCall<'_>, operation: &'static str, message: Q) -> Result<A, Status>
-where
-    Q: Message + Serialize,
-    A: Message + DeserializeOwned,
-{
-    let node = &call.origin.node;
-    let reply = match serde_json::to_vec(&message) {
-        // The packages of the services name the version: their messages are those of version 1.
-        Ok(params) => {
-            let reply = serve(node, &call.caller.rights, operation, &params, V1.number).await;
-            reply.map_err(|malformed| malformed.field)
-        }
-        Err(_) => Err(None),
-    };
-    let reply = reply.unwrap_or_else(|field| {
-        // A field of the type `bytes` holds no JSON, or JSON of another shape.
-        node.metrics_here().count_error(Error::BAD_REQUEST.code);
-        ApiReply::of_refusal(OperationError { field: field.or(Some("bytes")), ..Error::BAD_REQUEST.into() })
-    });
-    if let Some(refusal) = &reply.refusal {
-        call.log_refusal(operation, refusal);
-    }
-    let json = reply.into_body(ErrorMode::Inside);
-    serde_json::from_slice(&json).map_err(|error| {
-        tracing::error!(operation, %error, "the answer of an operation has no form in gRPC");
-        Status::internal("the answer has no form in gRPC")
-    })
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 mod call;
 mod health;
+mod json_calls;
 mod methods;
 mod publishing;
 mod reflection;

@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use tonic::Status;
 
 use super::call::GrpcCall;
+use super::json_calls::through_json;
 use crate::api::json::ErrorJson;
 use crate::api::operation::{Operation, OperationError};
 use crate::api::operations::publish::{self, BroadcastOperation, ChannelOutcome, PublishOperation, PublishReply};
@@ -15,9 +16,13 @@ use crate::proto::centrifugo_api::{
 
 /// Publishes into one channel. The time that it takes is measured.
 pub(super) async fn publish(call: GrpcCall<'_>, message: PublishRequest) -> Result<PublishResponse, Status> {
+    if message.dry_run {
+        // It asks the other nodes.
+        return Box::pin(through_json(call, PublishOperation::NAME, message)).await;
+    }
     let node = &*call.origin.node;
     let started_us = node.clock.elapsed_us();
-    let PublishRequest { channel, data, b64data, skip_history, tags, idempotency_key, .. } = message;
+    let PublishRequest { channel, data, b64data, skip_history, tags, idempotency_key, exclude_client, .. } = message;
     let request = json(&data).map(|data| publish::PublishRequest {
         channel,
         data,
@@ -28,6 +33,9 @@ pub(super) async fn publish(call: GrpcCall<'_>, message: PublishRequest) -> Resu
         version: message.version,
         version_epoch: message.version_epoch,
         expires_in: message.expires_in,
+        exclude_client,
+        exclude_user: message.exclude_user,
+        dry_run: false,
     });
     let outcome = run_alone::<PublishOperation>(node, &call.caller.rights, request).await;
     node.metrics_here().publish_latency.observe_us(node.clock.elapsed_us().saturating_sub(started_us));
@@ -42,7 +50,7 @@ pub(super) async fn publish(call: GrpcCall<'_>, message: PublishRequest) -> Resu
 
 /// Publishes into many channels.
 pub(super) async fn broadcast(call: GrpcCall<'_>, message: BroadcastRequest) -> Result<BroadcastResponse, Status> {
-    let BroadcastRequest { channels, data, b64data, skip_history, tags, idempotency_key, .. } = message;
+    let BroadcastRequest { channels, data, b64data, skip_history, tags, idempotency_key, exclude_client, .. } = message;
     let request = json(&data).map(|data| publish::BroadcastRequest {
         channels,
         data,
@@ -53,6 +61,8 @@ pub(super) async fn broadcast(call: GrpcCall<'_>, message: BroadcastRequest) -> 
         version: message.version,
         version_epoch: message.version_epoch,
         expires_in: message.expires_in,
+        exclude_client,
+        exclude_user: message.exclude_user,
     });
     Ok(match run_alone::<BroadcastOperation>(&call.origin.node, &call.caller.rights, request).await {
         Ok(reply) => {
@@ -81,8 +91,10 @@ fn json(data: &Bytes) -> Result<Option<&RawValue>, OperationError> {
     Ok(Some(json).filter(|json| json.get() != "null"))
 }
 
-fn published(PublishReply { offset, epoch }: PublishReply) -> PublishResponse {
-    PublishResponse { error: None, result: Some(PublishResult { offset, epoch: epoch.as_str().to_owned() }) }
+/// The answer to a request that has published something.
+fn published(PublishReply { offset, epoch, .. }: PublishReply) -> PublishResponse {
+    let result = PublishResult { offset, epoch: epoch.as_str().to_owned(), audience: None };
+    PublishResponse { error: None, result: Some(result) }
 }
 
 impl From<OperationError> for Error {

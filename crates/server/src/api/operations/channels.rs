@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::value::RawValue;
 use touchline_protocol::Error;
 
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError};
+use crate::api::operation::{Operation, OperationError, OtherNodes};
 use crate::api::params::{nullable, nullable_fields};
 use crate::net::glob::{Glob, PATTERN_MAX};
 use crate::node::Node;
@@ -25,7 +24,16 @@ pub(crate) struct ChannelsRequest {
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(max = PATTERN_MAX))]
     pattern: String,
+    /// How many names at most, in their order; absent = all of them, in no order.
+    #[schemars(range(min = 1, max = LIMIT_MAX))]
+    limit: Option<usize>,
+    /// The cursor of the page before: the last name that was told.
+    #[serde(deserialize_with = "nullable")]
+    cursor: String,
 }
+
+/// Channels of one page.
+const LIMIT_MAX: usize = 1_000;
 
 /// Channels that have subscribers, each once.
 #[derive(Serialize, JsonSchema)]
@@ -34,6 +42,35 @@ pub(crate) struct ChannelsReply {
     #[serde(serialize_with = "as_object")]
     #[schemars(with = "BTreeMap<String, ClientCount>")]
     channels: Vec<(Box<str>, ClientCount)>,
+    /// Where the next page begins; absent = that was all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    cursor: Option<Box<str>>,
+    /// The ids of nodes that did not answer in time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing_nodes: Vec<Box<str>>,
+    #[serde(skip)]
+    page: Option<ChannelsPage>,
+}
+
+/// The page that is asked for.
+#[derive(Debug, Clone)]
+struct ChannelsPage {
+    /// The names behind this one.
+    after: Box<str>,
+    limit: usize,
+}
+
+impl ChannelsReply {
+    /// Puts the names in order, and leaves those of the page.
+    fn cut(&mut self, page: &ChannelsPage) {
+        self.channels.retain(|(name, _)| **name > *page.after);
+        self.channels.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        if self.channels.len() > page.limit {
+            self.channels.truncate(page.limit);
+            self.cursor = self.channels.last().map(|(name, _)| name.clone());
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -52,6 +89,8 @@ fn as_object<S: Serializer>(channels: &[(Box<str>, ClientCount)], serializer: S)
 #[derive(Deserialize)]
 struct ChannelsOfNode {
     channels: BTreeMap<Box<str>, ClientCount>,
+    #[serde(default)]
+    cursor: Option<Box<str>>,
 }
 
 /// `channels`.
@@ -60,7 +99,8 @@ pub(crate) struct ChannelsOperation;
 impl Operation for ChannelsOperation {
     const NAME: &'static str = "channels";
     const SUMMARY: &'static str = "Lists channels that have subscribers, with the number of these";
-    const RESULT: &'static str = "`channels`: name → `{num_clients}`";
+    const RESULT: &'static str =
+        "`channels`: name → `{num_clients}`; of a page `cursor` (none: that was all); `missing_nodes`";
     const EXAMPLE: &'static str = r#"{"pattern": "news*"}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"channels": {"news": {"num_clients": 2}}}"#;
     const ERRORS: &'static [Error] = &[];
@@ -76,36 +116,62 @@ impl Operation for ChannelsOperation {
             "" => None,
             pattern => Some(Arc::new(Glob::parse(pattern).ok_or(OperationError::bad("pattern"))?)),
         };
+        let page = match request.limit {
+            None if request.cursor.is_empty() => None,
+            None => return Err(OperationError::bad("limit")),
+            Some(limit @ 1..=LIMIT_MAX) => Some(ChannelsPage { after: request.cursor.into(), limit }),
+            Some(_) => return Err(OperationError::bad("limit")),
+        };
         let inspection = |reply| Inspection::Channels { pattern: pattern.clone(), reply };
         let found = node.inspect(inspection).await.into_iter().flatten();
         let channels = found.map(|(name, num_clients)| ((*name).into(), ClientCount { num_clients })).collect();
-        Ok(ChannelsReply { channels })
+        let mut reply = ChannelsReply { channels, cursor: None, missing_nodes: Vec::new(), page };
+        if let Some(page) = reply.page.clone() {
+            reply.cut(&page);
+        }
+        Ok(reply)
     }
 
-    fn merge(reply: &mut ChannelsReply, others: &[&RawValue]) {
+    fn merge(reply: &mut ChannelsReply, others: &OtherNodes<'_>) {
         let mut all: BTreeMap<Box<str>, ClientCount> = reply.channels.drain(..).collect();
-        for other in others.iter().filter_map(|json| serde_json::from_str::<ChannelsOfNode>(json.get()).ok()) {
-            for (name, count) in other.channels {
+        let parts = others.results.iter().filter_map(|(_, json)| serde_json::from_str(json.get()).ok());
+        for ChannelsOfNode { channels, cursor } in parts {
+            for (name, count) in channels {
                 all.entry(name).or_insert(ClientCount { num_clients: 0 }).num_clients += count.num_clients;
+            }
+            // A node that has more behind its last name has told every name before it.
+            if reply.cursor.is_none() {
+                reply.cursor = cursor;
             }
         }
         reply.channels = all.into_iter().collect();
+        if let Some(page) = reply.page.clone() {
+            let has_more = reply.cursor.take().is_some();
+            reply.cut(&page);
+            if has_more {
+                reply.cursor = reply.channels.last().map(|(name, _)| name.clone());
+            }
+        }
+        reply.missing_nodes = others.missing.clone();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::value::RawValue;
+
     use super::*;
 
     #[test]
     fn the_counts_of_all_nodes_are_added_in_the_order_of_names() {
         let own = [("b", 1), ("a", 2)];
         let channels = own.map(|(name, num_clients)| (name.into(), ClientCount { num_clients })).into();
-        let mut reply = ChannelsReply { channels };
+        let mut reply = ChannelsReply { channels, cursor: None, missing_nodes: Vec::new(), page: None };
         let written = |reply: &ChannelsReply| serde_json::to_string(reply).expect("JSON");
         assert_eq!(written(&reply), r#"{"channels":{"b":{"num_clients":1},"a":{"num_clients":2}}}"#);
         let others = [r#"{"channels":{"b":{"num_clients":3},"c":{"num_clients":4}}}"#, "{}", "[1]"];
-        let others = others.map(|json| serde_json::from_str::<&RawValue>(json).expect("JSON"));
+        let results = others.map(|json| (None, serde_json::from_str::<&RawValue>(json).expect("JSON"))).into();
+        let others = OtherNodes { results, ..OtherNodes::default() };
         ChannelsOperation::merge(&mut reply, &others);
         let expected = r#"{"channels":{"a":{"num_clients":2},"b":{"num_clients":4},"c":{"num_clients":4}}}"#;
         assert_eq!(written(&reply), expected);

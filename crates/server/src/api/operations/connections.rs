@@ -1,12 +1,10 @@
-//! `subscribe`, `unsubscribe`, `disconnect`, `refresh`: commands to the connections of a user.
-//!
-//! `user` always selects (empty = the anonymous user); `client` and `session` narrow within that user.
+//! `subscribe`, `unsubscribe`, `disconnect`, `refresh`: commands to connections. Whom they are for: [`Targets`].
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use touchline_engine::claims::Overrides;
-use touchline_engine::directory::{client_from_text, client_text};
+use touchline_engine::directory::client_from_text;
 use touchline_engine::request::ClientPosition;
 use touchline_engine::session::ServerSubscription;
 use touchline_protocol::data::{object, object_or_default};
@@ -15,76 +13,55 @@ use touchline_protocol::websocket::CLOSE_REASON_MAX;
 use touchline_protocol::{Disconnect, Error};
 
 use crate::api::description::OperationScope;
-use crate::api::json::EmptyReply;
-use crate::api::operation::{Operation, OperationError};
-use crate::api::params::{channel_options, nullable, nullable_fields, payload, plain};
+use crate::api::operation::{Operation, OperationError, OtherNodes};
+use crate::api::params::{channel_options, nullable, nullable_fields, payload};
+use crate::api::targets::{CommandReply, Targets, USERS_MAX};
 use crate::auth::NamedChannels;
 use crate::node::Node;
-use crate::runtime::mailbox::UserAction;
+use crate::runtime::mailbox::ConnectionAction;
+use crate::runtime::pacer::PACE_MAX;
 
-/// The connections that an operation applies to.
-struct Selection {
-    user: String,
-    client: String,
-    session: String,
+/// The fields of the result.
+const COMMAND_RESULT: &str = "with `users`, `rate`, or `client` or `session` without `user`: `connections`, `nodes` \
+    with the connections of each, `missing_nodes`";
+
+/// Whom a request is for.
+macro_rules! targets {
+    ($request:expr) => {
+        Targets {
+            user: $request.user.as_deref(),
+            users: $request.users.as_deref(),
+            client: &$request.client,
+            session: &$request.session,
+            rate: $request.rate,
+        }
+    };
 }
 
-impl Selection {
-    /// # Errors
-    /// 107 for texts with control characters.
-    fn of(user: String, client: String, session: String) -> Result<Self, OperationError> {
-        for (field, text) in [("user", &user), ("client", &client), ("session", &session)] {
-            plain(field, [text])?;
-        }
-        Ok(Selection { user, client, session })
-    }
-
-    /// Sends a command to the selected connections of this node.
-    ///
-    /// # Errors
-    /// The error of a connection that refuses the command.
-    async fn command(self, node: &Node, action: UserAction) -> Result<EmptyReply, OperationError> {
-        let Selection { user, mut client, session } = self;
-        if !session.is_empty() {
-            // The session of a connection is its signed client id, and only its own node can verify the signature.
-            let Some(owner) = node.signer.open(&session).map(client_text) else { return Ok(EmptyReply {}) };
-            if !client.is_empty() && client != owner {
-                return Ok(EmptyReply {});
-            }
-            client = owner;
-        }
-        // Before the connections end: they may come back at once.
-        match &action {
-            UserAction::Unsubscribe { channel } => {
-                node.forget_hook_answers(&user, Some(channel.as_str()).filter(|channel| !channel.is_empty()), true);
-            }
-            UserAction::Disconnect { .. } => node.forget_hook_answers(&user, None, false),
-            UserAction::Subscribe { .. } | UserAction::Refresh { .. } => {}
-        }
-        node.command_user(&user, &client, action).await?;
-        Ok(EmptyReply {})
-    }
-}
-
-/// Subscribes the user's connections to a channel.
+/// Subscribes connections to a channel.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["channel"]), transform = nullable_fields)]
 pub(crate) struct SubscribeRequest<'a> {
-    /// The user; empty = the anonymous user.
-    #[serde(deserialize_with = "nullable")]
-    user: String,
+    /// The user; empty = the anonymous user. Absent beside `client` or `session`: whoever the user is; else anonymous.
+    user: Option<String>,
+    /// Several users, 1,000 at most, in place of `user`.
+    #[schemars(extend("items" = {"type": "string"}, "minItems" = 1, "maxItems" = USERS_MAX))]
+    users: Option<Vec<String>>,
     /// The channel.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1))]
     channel: String,
-    /// Only this connection of the user, by its client id; empty = all.
+    /// Only this connection, by its client id; empty = all.
     #[serde(deserialize_with = "nullable")]
     client: String,
-    /// Only this connection of the user, by its session; empty = all.
+    /// Only this connection, by its session; empty = all.
     #[serde(deserialize_with = "nullable")]
     session: String,
+    /// Connections a second on each node; absent = at once. With it the answer comes before the work is done.
+    #[schemars(range(min = 1, max = PACE_MAX))]
+    rate: Option<u32>,
     /// What others are shown of the subscription (`chan_info`).
     #[serde(borrow)]
     info: Option<&'a RawValue>,
@@ -127,23 +104,32 @@ pub(crate) struct SubscribeOperation;
 
 impl Operation for SubscribeOperation {
     const NAME: &'static str = "subscribe";
-    const SUMMARY: &'static str = "Subscribes the connections of a user to a channel";
+    const SUMMARY: &'static str = "Subscribes the connections of a user to a channel, or other connections";
     const EXAMPLE: &'static str = r#"{"user": "42", "channel": "news"}"#;
-    const ERRORS: &'static [Error] = &[Error::UNKNOWN_CHANNEL, Error::LIMIT_EXCEEDED];
+    const RESULT: &'static str = COMMAND_RESULT;
+    const ERRORS: &'static [Error] = &[Error::UNKNOWN_CHANNEL, Error::LIMIT_EXCEEDED, Error::TOO_MANY_REQUESTS];
     const SCOPE: OperationScope = OperationScope::Broadcast;
     const IS_IDEMPOTENT: bool = true;
     const NUMBER: Option<usize> = Some(11);
 
     // Boxed, because it is large: the requests of the other operations would be moved with as many bytes.
     type Request<'a> = Box<SubscribeRequest<'a>>;
-    type Reply = EmptyReply;
+    type Reply = CommandReply;
 
     fn channels<'r>(request: &'r Box<SubscribeRequest<'_>>) -> NamedChannels<'r> {
         NamedChannels::One(&request.channel)
     }
 
-    async fn run<'a>(node: &'a Node, request: Box<SubscribeRequest<'a>>) -> Result<EmptyReply, OperationError> {
-        let selection = Selection::of(request.user, request.client, request.session)?;
+    fn is_gathered(request: &Box<SubscribeRequest<'_>>) -> bool {
+        targets!(request).is_gathered()
+    }
+
+    fn merge(reply: &mut CommandReply, others: &OtherNodes<'_>) {
+        reply.merge(others);
+    }
+
+    async fn run<'a>(node: &'a Node, request: Box<SubscribeRequest<'a>>) -> Result<CommandReply, OperationError> {
+        let targets = targets!(request).check()?;
         channel_options(node, "channel", &request.channel)?;
         let subscription = ServerSubscription {
             info: payload(("info", "b64info"), request.info, &request.b64info)?,
@@ -154,29 +140,34 @@ impl Operation for SubscribeOperation {
                 .map(|since| ClientPosition { offset: Offset(since.offset), epoch: since.epoch.into() }),
             expire_at_s: u32::try_from(request.expire_at).map_err(|_| OperationError::bad("expire_at"))?,
         };
-        let action = UserAction::Subscribe { channel: request.channel, subscription };
-        selection.command(node, action).await
+        let action = ConnectionAction::Subscribe { channel: request.channel, subscription };
+        targets.command(node, action).await
     }
 }
 
-/// Ends the user's subscriptions to a channel; without a channel, all of them.
+/// Ends subscriptions of connections to a channel; without a channel, all of them.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct UnsubscribeRequest {
-    /// The user; empty = the anonymous user.
-    #[serde(deserialize_with = "nullable")]
-    user: String,
+    /// The user; empty = the anonymous user. Absent beside `client` or `session`: whoever the user is; else anonymous.
+    user: Option<String>,
+    /// Several users, 1,000 at most, in place of `user`.
+    #[schemars(extend("items" = {"type": "string"}, "minItems" = 1, "maxItems" = USERS_MAX))]
+    users: Option<Vec<String>>,
     /// The channel; empty = all.
     #[serde(deserialize_with = "nullable")]
     channel: String,
-    /// Only this connection of the user, by its client id; empty = all.
+    /// Only this connection, by its client id; empty = all.
     #[serde(deserialize_with = "nullable")]
     client: String,
-    /// Only this connection of the user, by its session; empty = all.
+    /// Only this connection, by its session; empty = all.
     #[serde(deserialize_with = "nullable")]
     session: String,
+    /// Connections a second on each node; absent = at once. With it the answer comes before the work is done.
+    #[schemars(range(min = 1, max = PACE_MAX))]
+    rate: Option<u32>,
 }
 
 /// `unsubscribe`.
@@ -186,41 +177,55 @@ impl Operation for UnsubscribeOperation {
     const NAME: &'static str = "unsubscribe";
     const SUMMARY: &'static str = "Ends subscriptions of a user's connections to a channel; without a channel, to all";
     const EXAMPLE: &'static str = r#"{"user": "42", "channel": "news"}"#;
-    const ERRORS: &'static [Error] = &[];
+    const RESULT: &'static str = COMMAND_RESULT;
+    const ERRORS: &'static [Error] = &[Error::TOO_MANY_REQUESTS];
     const SCOPE: OperationScope = OperationScope::Broadcast;
     const IS_IDEMPOTENT: bool = true;
     const NUMBER: Option<usize> = Some(2);
 
     type Request<'a> = UnsubscribeRequest;
-    type Reply = EmptyReply;
+    type Reply = CommandReply;
 
     fn channels<'r>(request: &'r UnsubscribeRequest) -> NamedChannels<'r> {
         // Without a channel it is about all of them, which a key that is limited to channels may not use.
         NamedChannels::One(&request.channel)
     }
 
-    async fn run(node: &Node, request: UnsubscribeRequest) -> Result<EmptyReply, OperationError> {
-        let selection = Selection::of(request.user, request.client, request.session)?;
-        let action = UserAction::Unsubscribe { channel: request.channel };
-        selection.command(node, action).await
+    fn is_gathered(request: &UnsubscribeRequest) -> bool {
+        targets!(request).is_gathered()
+    }
+
+    fn merge(reply: &mut CommandReply, others: &OtherNodes<'_>) {
+        reply.merge(others);
+    }
+
+    async fn run(node: &Node, request: UnsubscribeRequest) -> Result<CommandReply, OperationError> {
+        let targets = targets!(request).check()?;
+        let action = ConnectionAction::Unsubscribe { channel: request.channel };
+        targets.command(node, action).await
     }
 }
 
-/// Ends the user's connections.
+/// Ends connections.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct DisconnectRequest {
-    /// The user; empty = the anonymous user.
-    #[serde(deserialize_with = "nullable")]
-    user: String,
-    /// Only this connection of the user, by its client id; empty = all.
+    /// The user; empty = the anonymous user. Absent beside `client` or `session`: whoever the user is; else anonymous.
+    user: Option<String>,
+    /// Several users, 1,000 at most, in place of `user`.
+    #[schemars(extend("items" = {"type": "string"}, "minItems" = 1, "maxItems" = USERS_MAX))]
+    users: Option<Vec<String>>,
+    /// Only this connection, by its client id; empty = all.
     #[serde(deserialize_with = "nullable")]
     client: String,
-    /// Only this connection of the user, by its session; empty = all.
+    /// Only this connection, by its session; empty = all.
     #[serde(deserialize_with = "nullable")]
     session: String,
+    /// Connections a second on each node; absent = at once. With it the answer comes before the work is done.
+    #[schemars(range(min = 1, max = PACE_MAX))]
+    rate: Option<u32>,
     /// Client ids of connections that are not ended.
     #[serde(deserialize_with = "nullable")]
     whitelist: Vec<String>,
@@ -250,16 +255,25 @@ impl Operation for DisconnectOperation {
     const SUMMARY: &'static str =
         "Ends the connections of a user, with 3503 unless `disconnect` says another code and reason";
     const EXAMPLE: &'static str = r#"{"user": "42"}"#;
-    const ERRORS: &'static [Error] = &[];
+    const RESULT: &'static str = COMMAND_RESULT;
+    const ERRORS: &'static [Error] = &[Error::TOO_MANY_REQUESTS];
     const SCOPE: OperationScope = OperationScope::Broadcast;
     const IS_IDEMPOTENT: bool = true;
     const NUMBER: Option<usize> = Some(3);
 
     type Request<'a> = DisconnectRequest;
-    type Reply = EmptyReply;
+    type Reply = CommandReply;
 
-    async fn run(node: &Node, request: DisconnectRequest) -> Result<EmptyReply, OperationError> {
-        let selection = Selection::of(request.user, request.client, request.session)?;
+    fn is_gathered(request: &DisconnectRequest) -> bool {
+        targets!(request).is_gathered()
+    }
+
+    fn merge(reply: &mut CommandReply, others: &OtherNodes<'_>) {
+        reply.merge(others);
+    }
+
+    async fn run(node: &Node, request: DisconnectRequest) -> Result<CommandReply, OperationError> {
+        let targets = targets!(request).check()?;
         let why = match request.disconnect {
             None => Disconnect::FORCE_NO_RECONNECT,
             Some(why) if !(3000..5000).contains(&why.code) || why.reason.len() > CLOSE_REASON_MAX => {
@@ -267,8 +281,8 @@ impl Operation for DisconnectOperation {
             }
             Some(why) => Disconnect { code: why.code, reason: why.reason.into() },
         };
-        let action = UserAction::Disconnect { why, except: request.whitelist };
-        selection.command(node, action).await
+        let action = ConnectionAction::Disconnect { why, except: request.whitelist.into_iter().collect() };
+        targets.command(node, action).await
     }
 }
 
@@ -314,21 +328,26 @@ impl Operation for ClientUserOperation {
     }
 }
 
-/// Prolongs the user's connections, or ends them as expired; `info` replaces what other clients see of them.
+/// Prolongs connections, or ends them as expired; `info` replaces what other clients see of them.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct RefreshRequest<'a> {
-    /// The user; empty = the anonymous user.
-    #[serde(deserialize_with = "nullable")]
-    user: String,
-    /// Only this connection of the user, by its client id; empty = all.
+    /// The user; empty = the anonymous user. Absent beside `client` or `session`: whoever the user is; else anonymous.
+    user: Option<String>,
+    /// Several users, 1,000 at most, in place of `user`.
+    #[schemars(extend("items" = {"type": "string"}, "minItems" = 1, "maxItems" = USERS_MAX))]
+    users: Option<Vec<String>>,
+    /// Only this connection, by its client id; empty = all.
     #[serde(deserialize_with = "nullable")]
     client: String,
-    /// Only this connection of the user, by its session; empty = all.
+    /// Only this connection, by its session; empty = all.
     #[serde(deserialize_with = "nullable")]
     session: String,
+    /// Connections a second on each node; absent = at once. With it the answer comes before the work is done.
+    #[schemars(range(min = 1, max = PACE_MAX))]
+    rate: Option<u32>,
     /// End the connections as expired.
     #[serde(deserialize_with = "nullable")]
     expired: bool,
@@ -348,22 +367,31 @@ impl Operation for RefreshOperation {
     const NAME: &'static str = "refresh";
     const SUMMARY: &'static str = "Prolongs the connections of a user, or ends them as expired";
     const EXAMPLE: &'static str = r#"{"user": "42"}"#;
-    const ERRORS: &'static [Error] = &[];
+    const RESULT: &'static str = COMMAND_RESULT;
+    const ERRORS: &'static [Error] = &[Error::TOO_MANY_REQUESTS];
     const SCOPE: OperationScope = OperationScope::Broadcast;
     const IS_IDEMPOTENT: bool = true;
     const NUMBER: Option<usize> = Some(12);
 
     type Request<'a> = RefreshRequest<'a>;
-    type Reply = EmptyReply;
+    type Reply = CommandReply;
 
-    async fn run<'a>(node: &'a Node, request: RefreshRequest<'a>) -> Result<EmptyReply, OperationError> {
-        let selection = Selection::of(request.user, request.client, request.session)?;
+    fn is_gathered(request: &RefreshRequest<'_>) -> bool {
+        targets!(request).is_gathered()
+    }
+
+    fn merge(reply: &mut CommandReply, others: &OtherNodes<'_>) {
+        reply.merge(others);
+    }
+
+    async fn run<'a>(node: &'a Node, request: RefreshRequest<'a>) -> Result<CommandReply, OperationError> {
+        let targets = targets!(request).check()?;
         let at = u64::try_from(request.expire_at).map_err(|_| OperationError::bad("expire_at"))?;
-        let action = UserAction::Refresh {
+        let action = ConnectionAction::Refresh {
             is_expired: request.expired,
             expire_at_s: (at > 0).then_some(at),
             info: payload(("info", "info"), request.info, "")?,
         };
-        selection.command(node, action).await
+        targets.command(node, action).await
     }
 }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use touchline_protocol::Error;
 
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError};
+use crate::api::operation::{Operation, OperationError, OtherNodes};
 use crate::node::Node;
 use crate::runtime::mailbox::Inspection;
 use crate::runtime::process;
@@ -40,6 +40,9 @@ pub(crate) struct InfoReply {
     /// The nodes.
     #[schemars(with = "Vec<OwnInfo>")]
     nodes: Vec<NodeInfo>,
+    /// The ids of nodes that did not answer in time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing_nodes: Vec<Box<str>>,
 }
 
 #[derive(Serialize)]
@@ -125,7 +128,7 @@ impl Operation for InfoOperation {
     const NAME: &'static str = "info";
     const SUMMARY: &'static str = "Tells of each node what it holds and what it has counted";
     const RESULT: &'static str = "`nodes`: each with `uid`, `name`, `version`, `num_clients`, `num_users`, `num_subs`, \
-                                  `num_channels`, `uptime`, `metrics`, `process`";
+                                  `num_channels`, `uptime`, `metrics`, `process`; `missing_nodes`";
     const EXAMPLE: &'static str = "{}";
     const REPLY_EXAMPLE: &'static str = r#"{
         "nodes": [{
@@ -160,11 +163,12 @@ impl Operation for InfoOperation {
                 rss: process::resident(),
             },
         };
-        Ok(InfoReply { nodes: vec![NodeInfo::Own(Box::new(own))] })
+        Ok(InfoReply { nodes: vec![NodeInfo::Own(Box::new(own))], missing_nodes: Vec::new() })
     }
 
-    fn merge(reply: &mut InfoReply, others: &[&RawValue]) {
-        let read = others.iter().filter_map(|json| serde_json::from_str::<InfoOfNode>(json.get()).ok());
+    fn merge(reply: &mut InfoReply, others: &OtherNodes<'_>) {
+        let read = others.results.iter().filter_map(|(_, json)| serde_json::from_str::<InfoOfNode>(json.get()).ok());
+        reply.missing_nodes = others.missing.clone();
         reply.nodes.extend(read.flat_map(|of_node| of_node.nodes).map(NodeInfo::Other));
     }
 }
@@ -175,9 +179,10 @@ mod tests {
 
     #[test]
     fn nodes_of_another_version_keep_their_fields() {
-        let mut reply = InfoReply { nodes: Vec::new() };
+        let mut reply = InfoReply { nodes: Vec::new(), missing_nodes: Vec::new() };
         let others = [r#"{"nodes":[{"uid":"b","later":[1.50]}]}"#, "{}", r#"{"nodes":[{"uid":"c"}]}"#];
-        let others = others.map(|json| serde_json::from_str::<&RawValue>(json).expect("JSON"));
+        let results = others.map(|json| (None, serde_json::from_str::<&RawValue>(json).expect("JSON"))).into();
+        let others = OtherNodes { results, ..OtherNodes::default() };
         InfoOperation::merge(&mut reply, &others);
         let written = serde_json::to_string(&reply).expect("JSON");
         assert_eq!(written, r#"{"nodes":[{"uid":"b","later":[1.50]},{"uid":"c"}]}"#);

@@ -4,11 +4,15 @@
 pub(super) mod bans;
 pub(super) mod channel_directory;
 pub(super) mod channels;
+pub(super) mod connected;
 pub(super) mod connections;
+mod dry_run;
 pub(super) mod history;
 pub(super) mod info;
 pub(super) mod presence;
 pub(super) mod publish;
 pub(super) mod registry;
 pub(super) mod rpc;
+pub(super) mod send;
 pub(super) mod stats;
+pub(super) mod user_status;

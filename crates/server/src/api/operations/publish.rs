@@ -3,21 +3,27 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use touchline_engine::directory::client_from_text;
 use touchline_engine::request::Publish;
 use touchline_engine::{ChannelRequest, Response};
 use touchline_protocol::Error;
-use touchline_protocol::publication::{Content, Tags};
+use touchline_protocol::fact::NAME_LEN_MAX;
+use touchline_protocol::publication::{Content, Exclusion, Tags};
 use touchline_protocol::stream::{Epoch, StreamPosition};
 
+use super::dry_run::Audience;
 use crate::api::description::OperationScope;
 use crate::api::json::ErrorJson;
-use crate::api::operation::{Operation, OperationError, yield_sometimes};
+use crate::api::operation::{Operation, OperationError, OtherNodes, yield_sometimes};
 use crate::api::params::{any_json, channel_options, nullable, nullable_fields, payload, plain};
 use crate::auth::NamedChannels;
 use crate::node::Node;
 
 /// Channels that one broadcast reaches.
 const CHANNELS_MAX: usize = 10_000;
+
+// A user that is left out fits into the head of a stored publication.
+const _: () = assert!(NAME_LEN_MAX < u16::MAX as usize / 2);
 
 /// The fields of a payload.
 const PAYLOAD: (&str, &str) = ("data", "b64data");
@@ -59,6 +65,17 @@ pub(crate) struct PublishRequest<'a> {
     /// Seconds until nobody is given the publication any more; 0 = it does not expire.
     #[serde(deserialize_with = "nullable")]
     pub(in crate::api) expires_in: u64,
+    /// A client that does not get the publication while it is delivered, by its client id; empty = none.
+    #[serde(deserialize_with = "nullable")]
+    #[schemars(extend("format" = "uuid"))]
+    pub(in crate::api) exclude_client: String,
+    /// A user whose connections do not get the publication while it is delivered; empty = none.
+    #[serde(deserialize_with = "nullable")]
+    #[schemars(length(max = NAME_LEN_MAX))]
+    pub(in crate::api) exclude_user: String,
+    /// Publish nothing, and count who would get the publication: `audience`.
+    #[serde(deserialize_with = "nullable")]
+    pub(in crate::api) dry_run: bool,
 }
 
 /// Publishes the same into many channels.
@@ -101,6 +118,14 @@ pub(crate) struct BroadcastRequest<'a> {
     /// Seconds until nobody is given the publication any more; 0 = it does not expire.
     #[serde(deserialize_with = "nullable")]
     pub(in crate::api) expires_in: u64,
+    /// A client that does not get the publication while it is delivered, by its client id; empty = none.
+    #[serde(deserialize_with = "nullable")]
+    #[schemars(extend("format" = "uuid"))]
+    pub(in crate::api) exclude_client: String,
+    /// A user whose connections do not get the publication while it is delivered; empty = none.
+    #[serde(deserialize_with = "nullable")]
+    #[schemars(length(max = NAME_LEN_MAX))]
+    pub(in crate::api) exclude_user: String,
 }
 
 /// The position of a publication; empty in a channel without history.
@@ -113,6 +138,10 @@ pub(crate) struct PublishReply {
     #[serde(skip_serializing_if = "is_empty", serialize_with = "text")]
     #[schemars(with = "String")]
     pub(in crate::api) epoch: Epoch,
+    /// Who would get the publication, for a request with `dry_run`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Audience")]
+    pub(in crate::api) audience: Option<Box<Audience>>,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -129,7 +158,11 @@ fn text<S: serde::Serializer>(epoch: &Epoch, serializer: S) -> Result<S::Ok, S::
 
 impl From<Option<StreamPosition>> for PublishReply {
     fn from(position: Option<StreamPosition>) -> Self {
-        position.map_or_else(PublishReply::default, |at| PublishReply { offset: at.offset.0, epoch: at.epoch })
+        position.map_or_else(PublishReply::default, |at| PublishReply {
+            offset: at.offset.0,
+            epoch: at.epoch,
+            audience: None,
+        })
     }
 }
 
@@ -139,7 +172,7 @@ pub(crate) struct PublishOperation;
 impl Operation for PublishOperation {
     const NAME: &'static str = "publish";
     const SUMMARY: &'static str = "Publishes into a channel; with an `idempotency_key` it may be repeated";
-    const RESULT: &'static str = "`offset`, `epoch` in a channel with history";
+    const RESULT: &'static str = "`offset`, `epoch` in a channel with history; with `dry_run`: `audience`";
     const EXAMPLE: &'static str = r#"{"channel": "news", "data": {"headline": "Kick-off"}}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"offset": 1, "epoch": "aXk3bQpz"}"#;
     const ERRORS: &'static [Error] = PUBLISH_ERRORS;
@@ -154,8 +187,20 @@ impl Operation for PublishOperation {
         NamedChannels::One(&request.channel)
     }
 
+    fn is_gathered(request: &PublishRequest<'_>) -> bool {
+        request.dry_run
+    }
+
+    fn merge(reply: &mut PublishReply, others: &OtherNodes<'_>) {
+        reply.audience.iter_mut().for_each(|audience| audience.merge(others));
+    }
+
     async fn run<'a>(node: &'a Node, request: PublishRequest<'a>) -> Result<PublishReply, OperationError> {
+        let is_dry_run = request.dry_run;
         let (channel, publish) = Self::checked(node, request)?;
+        if is_dry_run {
+            return Box::pin(dry_run(node, &channel, publish)).await;
+        }
         publish_one(node, ("channel", &channel), publish).await
     }
 }
@@ -171,9 +216,11 @@ impl PublishOperation {
         request: PublishRequest<'_>,
     ) -> Result<(String, Publish), OperationError> {
         check_keys(node, &request.idempotency_key, &request.version_epoch)?;
+        let exclusion = exclusion(&request.exclude_client, &request.exclude_user)?;
         let data = payload(PAYLOAD, request.data, &request.b64data)?.ok_or(OperationError::bad("data"))?;
         let publish = Publish {
             content: Content { data, tags: request.tags, info: None, expires_ms: expiry(node, request.expires_in) },
+            exclusion,
             skip_history: request.skip_history,
             idempotency_key: request.idempotency_key.into(),
             version: request.version,
@@ -243,12 +290,14 @@ impl Operation for BroadcastOperation {
             return Err(OperationError::bad("channels"));
         }
         check_keys(node, &request.idempotency_key, &request.version_epoch)?;
+        let exclusion = exclusion(&request.exclude_client, &request.exclude_user)?;
         let data = payload(PAYLOAD, request.data, &request.b64data)?.ok_or(OperationError::bad("data"))?;
         let expires_ms = expiry(node, request.expires_in);
         let mut responses = Vec::with_capacity(request.channels.len());
         for (index, channel) in request.channels.iter().enumerate() {
             let publish = Publish {
                 content: Content { data: data.clone(), tags: request.tags.clone(), info: None, expires_ms },
+                exclusion: exclusion.clone(),
                 skip_history: request.skip_history,
                 idempotency_key: request.idempotency_key.as_str().into(),
                 version: request.version,
@@ -280,6 +329,32 @@ fn check_keys(node: &Node, idempotency_key: &str, version_epoch: &str) -> Result
         plain(field, [text])?;
     }
     Ok(())
+}
+
+/// Who does not get a publication.
+///
+/// # Errors
+/// 107 for a client that is no client id, and for a user that is too long or has control characters.
+fn exclusion(client: &str, user: &str) -> Result<Option<Box<Exclusion>>, OperationError> {
+    if client.is_empty() && user.is_empty() {
+        return Ok(None);
+    }
+    if !client.is_empty() && client_from_text(client).is_none() {
+        return Err(OperationError::bad("exclude_client"));
+    }
+    plain("exclude_user", [user])?;
+    if user.len() > NAME_LEN_MAX {
+        return Err(OperationError::bad("exclude_user"));
+    }
+    Ok(Exclusion::of(client, user).map(Box::new))
+}
+
+/// Counts who would get a publication.
+async fn dry_run(node: &Node, channel: &str, publish: Publish) -> Result<PublishReply, OperationError> {
+    let options = channel_options(node, "channel", channel)?;
+    let is_kept = options.has_history() && !publish.skip_history;
+    let audience = Audience::here(node, channel, publish, is_kept).await?;
+    Ok(PublishReply { audience: Some(Box::new(audience)), ..PublishReply::default() })
 }
 
 /// The end of a lifetime of so many seconds from now, Unix milliseconds; 0 = it does not end.

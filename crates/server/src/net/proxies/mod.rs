@@ -30,6 +30,11 @@ impl Proxies {
         !peer.is_introduced && self.contains(peer.address)
     }
 
+    /// Whether no proxy is trusted: then each client is at the other end of its own connection.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether this is a proxy's address.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(address)
@@ -41,7 +46,7 @@ impl Proxies {
     /// `X-Forwarded-For` and `Forwarded` are both present and name different clients: a client has written the header
     /// that the proxy does not write, and the node can't know which of the two that is.
     pub(crate) fn client(&self, peer: Remote, headers: &impl Headers) -> Result<Remote, Ambiguous> {
-        if self.0.is_empty() || !self.may_speak(peer) {
+        if self.is_empty() || !self.may_speak(peer) {
             return Ok(peer);
         }
         let listed: Vec<&[u8]> = headers.values(&X_FORWARDED_FOR).collect();

@@ -42,6 +42,12 @@ pub struct Command {
     #[prost(message, optional, tag = "16")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub channels: ::core::option::Option<ChannelsRequest>,
+    #[prost(message, optional, tag = "17")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub connections: ::core::option::Option<ConnectionsRequest>,
+    #[prost(message, optional, tag = "19")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub get_user_status: ::core::option::Option<GetUserStatusRequest>,
     #[prost(message, optional, tag = "21")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub block_user: ::core::option::Option<BlockUserRequest>,
@@ -96,6 +102,10 @@ pub struct Reply {
     pub refresh: ::core::option::Option<RefreshResult>,
     #[prost(message, optional, tag = "16")]
     pub channels: ::core::option::Option<ChannelsResult>,
+    #[prost(message, optional, tag = "17")]
+    pub connections: ::core::option::Option<ConnectionsResult>,
+    #[prost(message, optional, tag = "19")]
+    pub get_user_status: ::core::option::Option<GetUserStatusResult>,
     #[prost(message, optional, tag = "21")]
     pub block_user: ::core::option::Option<BlockUserResult>,
     #[prost(message, optional, tag = "22")]
@@ -161,9 +171,21 @@ pub struct PublishRequest {
     #[prost(uint64, tag = "100")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub expires_in: u64,
+    /// A client that does not get the publication while it is delivered; empty = none.
+    #[prost(string, tag = "101")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub exclude_client: ::prost::alloc::string::String,
+    /// A user whose connections do not get the publication while it is delivered; empty = none.
+    #[prost(string, tag = "102")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub exclude_user: ::prost::alloc::string::String,
+    /// Publish nothing, and count who would get the publication.
+    #[prost(bool, tag = "103")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub dry_run: bool,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PublishResponse {
     #[prost(message, optional, tag = "1")]
     pub error: ::core::option::Option<Error>,
@@ -171,12 +193,49 @@ pub struct PublishResponse {
     pub result: ::core::option::Option<PublishResult>,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PublishResult {
     #[prost(uint64, tag = "1")]
     pub offset: u64,
     #[prost(string, tag = "2")]
     pub epoch: ::prost::alloc::string::String,
+    /// Of a request with `dry_run`.
+    #[prost(message, optional, tag = "100")]
+    pub audience: ::core::option::Option<Audience>,
+}
+/// Who would get a publication.
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Audience {
+    /// By node.
+    #[prost(btree_map = "string, message", tag = "1")]
+    pub nodes: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, NodeAudience>,
+    /// Nodes that have not answered in time, have refused, or are of an earlier version.
+    #[prost(string, repeated, tag = "2")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// Who would get a publication, of one node.
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NodeAudience {
+    /// Subscribers that would get it.
+    #[prost(uint64, tag = "1")]
+    pub clients: u64,
+    /// Bytes that would be sent to them.
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    /// Of these bytes those to clients that get JSON.
+    #[prost(uint64, tag = "3")]
+    pub json_bytes: u64,
+    /// Of these bytes those to clients that get Protobuf.
+    #[prost(uint64, tag = "4")]
+    pub protobuf_bytes: u64,
+    /// Subscribers whose filter leaves it out.
+    #[prost(uint64, tag = "5")]
+    pub filtered: u64,
+    /// Subscribers that `exclude_client` or `exclude_user` leaves out.
+    #[prost(uint64, tag = "6")]
+    pub excluded: u64,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -214,6 +273,14 @@ pub struct BroadcastRequest {
     #[prost(uint64, tag = "100")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub expires_in: u64,
+    /// A client that does not get the publication while it is delivered; empty = none.
+    #[prost(string, tag = "101")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub exclude_client: ::prost::alloc::string::String,
+    /// A user whose connections do not get the publication while it is delivered; empty = none.
+    #[prost(string, tag = "102")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub exclude_user: ::prost::alloc::string::String,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -267,9 +334,17 @@ pub struct SubscribeRequest {
     #[prost(string, tag = "11")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub session: ::prost::alloc::string::String,
+    /// Several users, 1,000 at most, in place of `user`. An empty `user` beside `client` or `session` is whoever the user is.
+    #[prost(string, repeated, tag = "100")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub users: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Connections a second on each node; 0 = at once. With it the answer comes before the work is done.
+    #[prost(uint32, tag = "101")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub rate: u32,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SubscribeResponse {
     #[prost(message, optional, tag = "1")]
     pub error: ::core::option::Option<Error>,
@@ -302,8 +377,17 @@ pub struct SubscribeOptionOverride {
     pub force_push_join_leave: ::core::option::Option<BoolValue>,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SubscribeResult {
+    /// Connections on all nodes that have answered; 0 for a request that names one user and has no rate.
+    #[prost(uint64, tag = "100")]
+    pub connections: u64,
+    /// The connections of each node that has answered.
+    #[prost(btree_map = "string, uint64", tag = "101")]
+    pub nodes: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, u64>,
+    /// Nodes that have not answered in time, have refused, or are of an earlier version.
+    #[prost(string, repeated, tag = "102")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -320,9 +404,17 @@ pub struct UnsubscribeRequest {
     #[prost(string, tag = "4")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub session: ::prost::alloc::string::String,
+    /// Several users, 1,000 at most, in place of `user`. An empty `user` beside `client` or `session` is whoever the user is.
+    #[prost(string, repeated, tag = "100")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub users: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Connections a second on each node; 0 = at once. With it the answer comes before the work is done.
+    #[prost(uint32, tag = "101")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub rate: u32,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct UnsubscribeResponse {
     #[prost(message, optional, tag = "1")]
     pub error: ::core::option::Option<Error>,
@@ -330,8 +422,17 @@ pub struct UnsubscribeResponse {
     pub result: ::core::option::Option<UnsubscribeResult>,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct UnsubscribeResult {
+    /// Connections on all nodes that have answered; 0 for a request that names one user and has no rate.
+    #[prost(uint64, tag = "100")]
+    pub connections: u64,
+    /// The connections of each node that has answered.
+    #[prost(btree_map = "string, uint64", tag = "101")]
+    pub nodes: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, u64>,
+    /// Nodes that have not answered in time, have refused, or are of an earlier version.
+    #[prost(string, repeated, tag = "102")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -361,9 +462,17 @@ pub struct DisconnectRequest {
     #[prost(string, tag = "5")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub session: ::prost::alloc::string::String,
+    /// Several users, 1,000 at most, in place of `user`. An empty `user` beside `client` or `session` is whoever the user is.
+    #[prost(string, repeated, tag = "100")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub users: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Connections a second on each node; 0 = at once. With it the answer comes before the work is done.
+    #[prost(uint32, tag = "101")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub rate: u32,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DisconnectResponse {
     #[prost(message, optional, tag = "1")]
     pub error: ::core::option::Option<Error>,
@@ -371,8 +480,17 @@ pub struct DisconnectResponse {
     pub result: ::core::option::Option<DisconnectResult>,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DisconnectResult {
+    /// Connections on all nodes that have answered; 0 for a request that names one user and has no rate.
+    #[prost(uint64, tag = "100")]
+    pub connections: u64,
+    /// The connections of each node that has answered.
+    #[prost(btree_map = "string, uint64", tag = "101")]
+    pub nodes: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, u64>,
+    /// Nodes that have not answered in time, have refused, or are of an earlier version.
+    #[prost(string, repeated, tag = "102")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -536,6 +654,8 @@ pub struct InfoResponse {
 pub struct InfoResult {
     #[prost(message, repeated, tag = "1")]
     pub nodes: ::prost::alloc::vec::Vec<NodeResult>,
+    #[prost(string, repeated, tag = "100")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -585,9 +705,17 @@ pub struct RefreshRequest {
     #[prost(string, tag = "6")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub session: ::prost::alloc::string::String,
+    /// Several users, 1,000 at most, in place of `user`. An empty `user` beside `client` or `session` is whoever the user is.
+    #[prost(string, repeated, tag = "100")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub users: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Connections a second on each node; 0 = at once. With it the answer comes before the work is done.
+    #[prost(uint32, tag = "101")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub rate: u32,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RefreshResponse {
     #[prost(message, optional, tag = "1")]
     pub error: ::core::option::Option<Error>,
@@ -595,8 +723,17 @@ pub struct RefreshResponse {
     pub result: ::core::option::Option<RefreshResult>,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RefreshResult {
+    /// Connections on all nodes that have answered; 0 for a request that names one user and has no rate.
+    #[prost(uint64, tag = "100")]
+    pub connections: u64,
+    /// The connections of each node that has answered.
+    #[prost(btree_map = "string, uint64", tag = "101")]
+    pub nodes: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, u64>,
+    /// Nodes that have not answered in time, have refused, or are of an earlier version.
+    #[prost(string, repeated, tag = "102")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -644,6 +781,12 @@ pub struct ChannelsRequest {
     #[prost(string, tag = "1")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub pattern: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "100")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub limit: u32,
+    #[prost(string, tag = "101")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub cursor: ::prost::alloc::string::String,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -658,12 +801,186 @@ pub struct ChannelsResponse {
 pub struct ChannelsResult {
     #[prost(btree_map = "string, message", tag = "1")]
     pub channels: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, ChannelInfo>,
+    #[prost(string, tag = "100")]
+    pub cursor: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "101")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ChannelInfo {
     #[prost(uint32, tag = "1")]
     pub num_clients: u32,
+}
+/// An empty `user` is absent: `users` with an empty text selects anonymous connections.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ConnectionsRequest {
+    #[prost(string, tag = "1")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub user: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "3")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub label_filter: ::core::option::Option<FilterNode>,
+    #[prost(string, repeated, tag = "100")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub users: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, tag = "101")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub client: ::prost::alloc::string::String,
+    #[prost(string, tag = "102")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub session: ::prost::alloc::string::String,
+    #[prost(string, tag = "103")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub channel: ::prost::alloc::string::String,
+    #[prost(string, tag = "104")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub program: ::prost::alloc::string::String,
+    #[prost(string, tag = "105")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub version: ::prost::alloc::string::String,
+    #[prost(string, tag = "106")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub transport: ::prost::alloc::string::String,
+    #[prost(string, tag = "107")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub address: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "108")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub limit: u32,
+    #[prost(string, tag = "109")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub cursor: ::prost::alloc::string::String,
+}
+/// A comparison of a label, or several that are combined by `op`: `and`, `or`, `not`.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FilterNode {
+    #[prost(string, tag = "1")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub op: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub key: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub cmp: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub val: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "5")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub vals: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "6")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub nodes: ::prost::alloc::vec::Vec<FilterNode>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ConnectionsResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<ConnectionsResult>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ConnectionsResult {
+    #[prost(btree_map = "string, message", tag = "1")]
+    pub connections: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, ConnectionInfo>,
+    #[prost(string, tag = "100")]
+    pub cursor: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "101")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "102")]
+    pub new_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ConnectionInfo {
+    #[prost(string, tag = "1")]
+    pub app_name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub app_version: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub transport: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub protocol: ::prost::alloc::string::String,
+    #[prost(string, tag = "8")]
+    pub user: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "9")]
+    pub state: ::core::option::Option<ConnectionState>,
+    #[prost(int64, tag = "10")]
+    pub connected_at_ms: i64,
+    #[prost(int64, tag = "11")]
+    pub ping_pong_latency_ms: i64,
+    #[prost(btree_map = "string, string", tag = "12")]
+    pub labels: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
+    #[prost(string, tag = "100")]
+    pub address: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "101")]
+    pub queued_bytes: u64,
+    #[prost(string, tag = "102")]
+    pub node: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ConnectionState {
+    #[prost(btree_map = "string, message", tag = "1")]
+    pub channels: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, ChannelContext>,
+    #[prost(message, optional, tag = "2")]
+    pub connection_token: ::core::option::Option<ConnectionTokenInfo>,
+    #[prost(bytes = "bytes", tag = "4")]
+    #[serde(deserialize_with = "crate::proto::json::read")]
+    pub meta: ::prost::bytes::Bytes,
+    #[prost(uint64, tag = "100")]
+    pub channels_truncated: u64,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ChannelContext {
+    #[prost(bool, tag = "100")]
+    pub server_side: bool,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ConnectionTokenInfo {
+    #[prost(int64, tag = "2")]
+    pub issued_at: i64,
+}
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetUserStatusRequest {
+    #[prost(string, repeated, tag = "1")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub users: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetUserStatusResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<GetUserStatusResult>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetUserStatusResult {
+    #[prost(message, repeated, tag = "1")]
+    pub statuses: ::prost::alloc::vec::Vec<UserStatus>,
+    #[prost(string, repeated, tag = "100")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UserStatus {
+    #[prost(string, tag = "1")]
+    pub user: ::prost::alloc::string::String,
+    #[prost(int64, tag = "3")]
+    pub online: i64,
+    #[prost(bool, tag = "100")]
+    pub is_online: bool,
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

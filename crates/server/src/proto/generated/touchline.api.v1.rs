@@ -549,9 +549,29 @@ pub struct SendRequest {
     #[prost(uint64, tag = "5")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub store_for: u64,
+    /// In place of `scope` with `name` or `group`: the user whose connections get the message.
+    #[prost(string, tag = "6")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub user: ::prost::alloc::string::String,
+    /// Several users, 1,000 at most, in place of `user`.
+    #[prost(string, repeated, tag = "7")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub users: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Only this connection, by its client id; empty = all.
+    #[prost(string, tag = "8")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub client: ::prost::alloc::string::String,
+    /// Only this connection, by its session; empty = all.
+    #[prost(string, tag = "9")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub session: ::prost::alloc::string::String,
+    /// Connections a second on each node; 0 = at once. With it the answer comes before the work is done.
+    #[prost(uint32, tag = "10")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub rate: u32,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SendResult {
     #[prost(uint64, tag = "1")]
     pub sent: u64,
@@ -559,9 +579,15 @@ pub struct SendResult {
     pub id: ::prost::alloc::string::String,
     #[prost(uint64, tag = "3")]
     pub expires_at: u64,
+    /// Of a message to connections: how many of each node that has answered.
+    #[prost(btree_map = "string, uint64", tag = "4")]
+    pub nodes: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, u64>,
+    /// Nodes that have not answered in time, have refused, or are of an earlier version.
+    #[prost(string, repeated, tag = "5")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SendResponse {
     #[prost(message, optional, tag = "1")]
     pub error: ::core::option::Option<Error>,

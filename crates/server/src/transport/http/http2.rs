@@ -78,7 +78,8 @@ pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix:
         service_fn(move |request: Request<Incoming>| {
             let under_way = UnderWay::begin(&origin, &timer, &requests);
             let origin = Rc::clone(&origin);
-            async move { Ok::<_, Infallible>(answer::<R>(&origin, request, under_way).await) }
+            // Boxed, because the future is large, and is moved several times before it is first polled.
+            Box::pin(async move { Ok::<_, Infallible>(answer::<R>(&origin, request, under_way).await) })
         })
     };
     let gauge = BufferGauge::new(Rc::clone(&origin), Rc::clone(&timer));

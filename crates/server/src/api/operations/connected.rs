@@ -1,0 +1,353 @@
+//! `connections`: who is connected, found by user, client, session or channel, or by a scan of every node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use touchline_config::Networks;
+use touchline_engine::directory::{client_from_text, client_text};
+use touchline_protocol::Error;
+use touchline_protocol::data::object;
+use touchline_protocol::encode::{ObjectWriter, list, text};
+use touchline_protocol::filter::{Filter, FilterNode};
+
+use crate::api::connection_cursor::{CURSOR_SIZE_MAX, ConnectionCursor, ConnectionPlace};
+use crate::api::connection_page::{ConnectionPage, page};
+use crate::api::description::OperationScope;
+use crate::api::json::WriteJson;
+use crate::api::operation::{Operation, OperationError, OtherNodes};
+use crate::api::params::{nullable, nullable_fields};
+use crate::api::shapes::{ConnectionInfoShape, FilterNodeShape};
+use crate::auth::NamedChannels;
+use crate::net::transport::Transport;
+use crate::node::Node;
+use crate::runtime::connection_query::{ConnectionFilter, ConnectionQuery, ConnectionRow, ConnectionSelection};
+
+/// Users that one request names.
+pub(super) const USERS_MAX: usize = 1_000;
+/// Connections of one page.
+const LIMIT_MAX: usize = 1_000;
+const LIMIT_DEFAULT: usize = 100;
+
+/// Asks who is connected. At most one of `user`, `users`, `client`, `session` and `channel` selects; the other fields
+/// narrow.
+#[derive(Deserialize, Serialize, Default, JsonSchema)]
+#[serde(default)]
+#[serde(expecting = "an object")]
+#[schemars(transform = nullable_fields)]
+pub(crate) struct ConnectionsRequest {
+    /// The connections of this user; empty = of the anonymous user.
+    user: Option<String>,
+    /// The connections of these users.
+    #[schemars(length(min = 1, max = USERS_MAX))]
+    users: Option<Vec<String>>,
+    /// The connection of this client id.
+    #[serde(deserialize_with = "nullable")]
+    client: String,
+    /// The connection of this session, as its client got it.
+    #[serde(deserialize_with = "nullable")]
+    session: String,
+    /// The connections that are subscribed to this channel.
+    #[serde(deserialize_with = "nullable")]
+    channel: String,
+    /// Only those of programs of this name, as `app_name` tells it.
+    #[serde(deserialize_with = "nullable")]
+    program: String,
+    /// Only those of programs of this version, as `app_version` tells it.
+    #[serde(deserialize_with = "nullable")]
+    version: String,
+    /// Only those over this transport.
+    #[serde(deserialize_with = "nullable")]
+    #[schemars(extend("enum" = Transport::ALL.map(Transport::as_str)))]
+    transport: String,
+    /// Only those from this address or network.
+    #[serde(deserialize_with = "nullable")]
+    address: String,
+    /// Only those whose labels fit, as a filter of tags.
+    #[serde(deserialize_with = "object")]
+    #[schemars(with = "Option<FilterNodeShape>")]
+    label_filter: Option<FilterNode>,
+    /// How many at most; absent = 100.
+    #[serde(skip_serializing)]
+    #[schemars(range(min = 1, max = LIMIT_MAX))]
+    limit: Option<usize>,
+    /// The cursor of the page before.
+    #[serde(skip_serializing, deserialize_with = "nullable")]
+    #[schemars(length(max = CURSOR_SIZE_MAX))]
+    cursor: String,
+}
+
+impl ConnectionsRequest {
+    /// # Errors
+    /// 107 when several fields select, or one names nothing that can be.
+    fn selection(&self, node: &Node) -> Result<ConnectionSelection, OperationError> {
+        let given = [
+            ("user", self.user.is_some()),
+            ("users", self.users.is_some()),
+            ("client", !self.client.is_empty()),
+            ("session", !self.session.is_empty()),
+            ("channel", !self.channel.is_empty()),
+        ];
+        let mut given = given.into_iter().filter(|(_, is_given)| *is_given).map(|(field, _)| field);
+        let selecting = given.next();
+        if let Some(another) = given.next() {
+            return Err(OperationError::bad(another));
+        }
+        Ok(match selecting {
+            Some("user") => ConnectionSelection::Users(self.user.iter().map(|user| user.as_str().into()).collect()),
+            Some("users") => {
+                let users = self.users.as_deref().unwrap_or_default();
+                if users.is_empty() || users.len() > USERS_MAX {
+                    return Err(OperationError::bad("users"));
+                }
+                ConnectionSelection::Users(users.iter().map(|user| user.as_str().into()).collect())
+            }
+            Some("client") => {
+                ConnectionSelection::Client(client_from_text(&self.client).ok_or(OperationError::bad("client"))?)
+            }
+            // Only the node that has signed it can tell whose it is; on the others it selects nothing.
+            Some("session") => match node.signer.open(&self.session).map(client_text) {
+                Some(client) => ConnectionSelection::Client(client_from_text(&client).ok_or(Error::INTERNAL)?),
+                None => ConnectionSelection::Users([].into()),
+            },
+            Some(_) => ConnectionSelection::Channel(self.channel.as_str().into()),
+            None => ConnectionSelection::All,
+        })
+    }
+
+    /// # Errors
+    /// 107 for what is no transport, address or filter.
+    fn filter(&self, node: &Node) -> Result<ConnectionFilter, OperationError> {
+        let some = |text: &str| Some(text).filter(|text| !text.is_empty()).map(Box::from);
+        let transport = |text: &str| {
+            let known = Transport::ALL.into_iter().find(|transport| transport.as_str() == text);
+            known.ok_or(OperationError::bad("transport"))
+        };
+        let networks = |text: &str| Networks::parse(&[text.to_owned()]).map_err(|_| OperationError::bad("address"));
+        let limits = node.session.namespaces.filter_limits();
+        let labels = |wanted: &FilterNode| Filter::check(wanted, limits).ok_or(OperationError::bad("label_filter"));
+        Ok(ConnectionFilter {
+            program: some(&self.program),
+            version: some(&self.version),
+            transport: some(&self.transport).as_deref().map(transport).transpose()?,
+            networks: some(&self.address).as_deref().map(networks).transpose()?,
+            labels: self.label_filter.as_ref().map(labels).transpose()?,
+        })
+    }
+}
+
+/// Connections of all nodes.
+pub(crate) struct ConnectionsReply {
+    /// By node: of this one first.
+    rows: Vec<ConnectionRow>,
+    limit: usize,
+    /// The cursor of the request; None = it has none.
+    earlier: Option<ConnectionCursor>,
+    cursor: ConnectionCursor,
+    missing: Vec<Box<str>>,
+    /// Nodes whose part begins with this page though it is not the first one.
+    new: Vec<Box<str>>,
+}
+
+/// A page of connections.
+#[derive(JsonSchema)]
+#[schemars(rename = "ConnectionsReply")]
+#[expect(dead_code, reason = "no value of this type is made: the schema comes from it")]
+struct ConnectionsShape {
+    /// The connections, by client id.
+    connections: BTreeMap<String, ConnectionInfoShape>,
+    /// Where the next page begins; absent = that was all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+    /// The ids of nodes that did not answer in time, or cannot answer now: they keep their place in the cursor.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing_nodes: Vec<String>,
+    /// The ids of nodes that have come since the page before: their part begins with this page.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    new_nodes: Vec<String>,
+}
+
+impl JsonSchema for ConnectionsReply {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        ConnectionsShape::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        ConnectionsShape::json_schema(generator)
+    }
+}
+
+impl WriteJson for ConnectionsReply {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = ObjectWriter::open(out);
+        let mut connections = ObjectWriter::open(object.key("connections"));
+        for row in &self.rows {
+            connections.text_key(&client_text(row.client)).extend_from_slice(&row.json);
+        }
+        connections.close();
+        object.text("cursor", &self.cursor.text().unwrap_or_default());
+        for (name, nodes) in [("missing_nodes", &self.missing), ("new_nodes", &self.new)] {
+            if !nodes.is_empty() {
+                list(object.key(name), nodes, |out, node| text(out, node));
+            }
+        }
+        object.close();
+    }
+}
+
+/// The part of another node.
+#[derive(Deserialize)]
+struct PartOfNode<'a> {
+    #[serde(borrow)]
+    connections: BTreeMap<&'a str, &'a RawValue>,
+    #[serde(default)]
+    cursor: String,
+}
+
+impl ConnectionsReply {
+    /// Adds the part of a node, as much of it as there is room for. `next`: where its next page begins.
+    fn add(&mut self, node: &str, rows: Vec<ConnectionRow>, next: Option<ConnectionPlace>) {
+        let before = self.earlier.as_ref().map(|earlier| earlier.place(node));
+        if before == Some(None) {
+            self.new.push(node.into());
+        }
+        let room = self.limit.saturating_sub(self.rows.len());
+        let place = match (rows.len() > room, room.checked_sub(1).and_then(|last| rows.get(last))) {
+            (false, _) => next,
+            (true, Some(last)) => Some(ConnectionPlace::behind(last.client)),
+            (true, None) => before.flatten().unwrap_or(Some(ConnectionPlace(0, 0))),
+        };
+        self.cursor.set(node, place);
+        self.rows.extend(rows.into_iter().take(room));
+    }
+
+    /// Notes a node that has not told its part. `comes_back`: it may tell it later, so it keeps its place.
+    fn miss(&mut self, node: &str, comes_back: bool) {
+        let place = self.earlier.as_ref().and_then(|earlier| earlier.place(node));
+        // What has told all before is not missed.
+        if place == Some(None) {
+            return self.cursor.set(node, None);
+        }
+        if comes_back {
+            self.cursor.set(node, Some(place.flatten().unwrap_or(ConnectionPlace(0, 0))));
+        }
+        self.missing.push(node.into());
+    }
+}
+
+/// `connections`.
+pub(crate) struct ConnectionsOperation;
+
+impl Operation for ConnectionsOperation {
+    const NAME: &'static str = "connections";
+    const SUMMARY: &'static str = "Lists connections: of users, of a client, of a channel, or all, page by page";
+    const RESULT: &'static str = "`connections`: client id → `{user, transport, protocol, app_name, app_version, \
+                                  state, connected_at_ms, ping_pong_latency_ms, labels, address, queued_bytes, node}`; \
+                                  `cursor` (none: that was all), `missing_nodes`, `new_nodes`";
+    const EXAMPLE: &'static str = r#"{"user": "42"}"#;
+    const REPLY_EXAMPLE: &'static str = r#"{"connections": {"5b23579a-9066-444b-bfc3-000100000000": {
+        "app_name": "js", "transport": "websocket", "protocol": "json", "user": "42",
+        "state": {"channels": {"news": {}}, "connection_token": {"issued_at": 1795359600}},
+        "connected_at_ms": 1795359601300, "ping_pong_latency_ms": 23, "address": "192.0.2.7", "queued_bytes": 0,
+        "node": "a"}}}"#;
+    const ERRORS: &'static [Error] = &[Error::TOO_MANY_REQUESTS];
+    const SCOPE: OperationScope = OperationScope::Gather;
+    const IS_IDEMPOTENT: bool = true;
+
+    // Boxed, because it is large: the requests of the other operations would be moved with as many bytes.
+    type Request<'a> = Box<ConnectionsRequest>;
+    type Reply = ConnectionsReply;
+
+    fn channels<'r>(request: &'r Box<ConnectionsRequest>) -> NamedChannels<'r> {
+        // Without a channel it is about all of them, which a key that is limited to channels may not use.
+        NamedChannels::One(&request.channel)
+    }
+
+    async fn run(node: &Node, request: Box<ConnectionsRequest>) -> Result<ConnectionsReply, OperationError> {
+        let limit = request.limit.unwrap_or(LIMIT_DEFAULT);
+        if !(1..=LIMIT_MAX).contains(&limit) {
+            return Err(OperationError::bad("limit"));
+        }
+        let query = ConnectionQuery { selection: request.selection(node)?, filter: request.filter(node)? };
+        let list = ConnectionCursor::of(&serde_json::to_vec(&request).unwrap_or_default());
+        let read = || list.read(&request.cursor).ok_or(OperationError::bad("cursor"));
+        let earlier = (!request.cursor.is_empty()).then(read).transpose()?;
+        let place = earlier.as_ref().and_then(|earlier| earlier.place(&node.id));
+        // Of a scan each node tells a share, else most of it would be thrown away.
+        let nodes = node.node_count().saturating_sub(earlier.as_ref().map_or(0, ConnectionCursor::finished));
+        let rows_max = match query.selection {
+            ConnectionSelection::All => limit.div_ceil(nodes.max(1)),
+            _ => limit,
+        };
+        let ConnectionPage { rows, next } = match place.unwrap_or(Some(ConnectionPlace(0, 0))) {
+            Some(place) => page(node, &Arc::new(query), place, rows_max).await?,
+            None => ConnectionPage { rows: Vec::new(), next: None },
+        };
+        let (missing, new) = (Vec::new(), Vec::new());
+        let mut reply = ConnectionsReply { rows: Vec::new(), limit, earlier, cursor: list, missing, new };
+        reply.add(&node.id, rows, next);
+        Ok(reply)
+    }
+
+    fn merge(reply: &mut ConnectionsReply, others: &OtherNodes<'_>) {
+        let list = reply.cursor.emptied();
+        for (node, json) in &others.results {
+            let (Some(node), Ok(part)) = (node, serde_json::from_str::<PartOfNode<'_>>(json.get())) else { continue };
+            let own = list.read(&part.cursor).and_then(|cursor| cursor.place(node)).flatten();
+            let row = |(client, json): (&str, &RawValue)| {
+                Some(ConnectionRow { client: client_from_text(client)?, json: json.get().as_bytes().to_vec() })
+            };
+            let mut rows: Vec<ConnectionRow> = part.connections.into_iter().filter_map(row).collect();
+            rows.sort_unstable_by_key(|row| ConnectionPlace::of(row.client));
+            reply.add(node, rows, own);
+        }
+        for node in &others.missing {
+            reply.miss(node, others.may_come_back);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use touchline_registry::OwnerId;
+
+    use super::*;
+    use crate::runtime::registry_mailbox::client_id_suffix;
+
+    fn row(slot: u32) -> ConnectionRow {
+        let mut id = [7; 16];
+        id[10..].copy_from_slice(&client_id_suffix(1, slot));
+        ConnectionRow { client: OwnerId(id), json: b"{}".to_vec() }
+    }
+
+    fn reply(earlier: Option<ConnectionCursor>) -> ConnectionsReply {
+        let (rows, missing, new) = (Vec::new(), Vec::new(), Vec::new());
+        ConnectionsReply { rows, limit: 3, earlier, cursor: ConnectionCursor::of(b"{}"), missing, new }
+    }
+
+    #[test]
+    fn a_page_has_its_limit_and_what_did_not_fit_keeps_its_place() {
+        let mut first = reply(None);
+        first.add("a", vec![row(4), row(9)], None);
+        first.add("b", vec![row(5), row(6)], None);
+        first.add("c", vec![row(7)], None);
+        first.miss("d", true);
+        first.miss("e", false);
+        assert_eq!((first.rows.len(), &first.new), (3, &Vec::new()));
+        assert_eq!(first.missing, ["d", "e"].map(Box::from));
+        let places = ["a", "b", "c", "d", "e"].map(|node| first.cursor.place(node));
+        let start = Some(Some(ConnectionPlace(0, 0)));
+        assert_eq!(places, [Some(None), Some(Some(ConnectionPlace(1, 6))), start, start, None]);
+        // The next page: who has told all is not missed, who has come is named.
+        let mut second = reply(Some(first.cursor));
+        second.add("b", vec![row(6)], Some(ConnectionPlace(1, 512)));
+        second.add("new", vec![row(1)], None);
+        second.miss("a", true);
+        second.miss("d", true);
+        assert_eq!((second.missing.as_slice(), second.new.as_slice()), (&["d".into()][..], &["new".into()][..]));
+        let places = ["a", "b", "d", "new"].map(|node| second.cursor.place(node));
+        assert_eq!(places, [Some(None), Some(Some(ConnectionPlace(1, 512))), start, Some(None)]);
+    }
+}

@@ -1,0 +1,96 @@
+//! `get_user_status`: which users are online.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use touchline_protocol::Error;
+
+use super::connected::USERS_MAX;
+use crate::api::connection_page::are_online;
+use crate::api::description::OperationScope;
+use crate::api::operation::{Operation, OperationError, OtherNodes};
+use crate::api::params::{nullable, nullable_fields};
+use crate::node::Node;
+
+/// Asks which users are online.
+#[derive(Deserialize, Default, JsonSchema)]
+#[serde(default)]
+#[serde(expecting = "an object")]
+#[schemars(extend("required" = ["users"]), transform = nullable_fields)]
+pub(crate) struct GetUserStatusRequest {
+    /// The users.
+    #[serde(deserialize_with = "nullable")]
+    #[schemars(length(min = 1, max = USERS_MAX))]
+    users: Vec<Box<str>>,
+}
+
+/// The status of each user.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct GetUserStatusReply {
+    /// In the order of the request.
+    statuses: Vec<UserStatus>,
+    /// The ids of nodes that did not answer in time: who is connected to them alone is told as not online.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing_nodes: Vec<Box<str>>,
+}
+
+/// The status of a user.
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct UserStatus {
+    /// The user.
+    user: Box<str>,
+    /// The time of the answer, Unix seconds, while the user is online; absent = it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    online: Option<u64>,
+    /// Whether the user has a connection to any node.
+    is_online: bool,
+}
+
+/// The part of another node.
+#[derive(Deserialize)]
+struct StatusesOfNode {
+    statuses: Vec<UserStatus>,
+}
+
+/// `get_user_status`.
+pub(crate) struct GetUserStatusOperation;
+
+impl Operation for GetUserStatusOperation {
+    const NAME: &'static str = "get_user_status";
+    const SUMMARY: &'static str = "Tells which users are online, on any node";
+    const RESULT: &'static str = "`statuses`, in the order of `users`: each with `user`, `is_online`, `online` (the \
+                                  time of the answer, Unix seconds) while the user is; `missing_nodes`";
+    const EXAMPLE: &'static str = r#"{"users": ["42", "43"]}"#;
+    const REPLY_EXAMPLE: &'static str = r#"{"statuses": [
+        {"user": "42", "online": 1795359600, "is_online": true}, {"user": "43", "is_online": false}]}"#;
+    const ERRORS: &'static [Error] = &[];
+    const SCOPE: OperationScope = OperationScope::Gather;
+    const IS_IDEMPOTENT: bool = true;
+
+    type Request<'a> = GetUserStatusRequest;
+    type Reply = GetUserStatusReply;
+
+    async fn run(node: &Node, request: GetUserStatusRequest) -> Result<GetUserStatusReply, OperationError> {
+        let users = request.users;
+        if users.is_empty() || users.len() > USERS_MAX {
+            return Err(OperationError::bad("users"));
+        }
+        let online = are_online(node, &users).await;
+        let now_s = node.clock.now_ms() / 1_000;
+        let status =
+            |(user, is_online): (Box<str>, bool)| UserStatus { user, online: is_online.then_some(now_s), is_online };
+        let statuses = users.into_iter().zip(online).map(status).collect();
+        Ok(GetUserStatusReply { statuses, missing_nodes: Vec::new() })
+    }
+
+    fn merge(reply: &mut GetUserStatusReply, others: &OtherNodes<'_>) {
+        for (_, json) in &others.results {
+            let Ok(part) = serde_json::from_str::<StatusesOfNode>(json.get()) else { continue };
+            for (own, other) in reply.statuses.iter_mut().zip(part.statuses) {
+                own.is_online |= other.is_online;
+                own.online = own.online.or(other.online);
+            }
+        }
+        reply.missing_nodes = others.missing.clone();
+    }
+}
