@@ -53,6 +53,7 @@ export function config(port, change = {}, address = '127.0.0.1') {
     ...(change.cluster && { cluster: change.cluster }),
     ...(change.store && { store: change.store }),
     ...(change.events && { events: change.events }),
+    ...(change.consumers && { consumers: change.consumers }),
     health: { enabled: true },
     prometheus: { enabled: true },
     log: { level: 'warn' },

@@ -31,7 +31,8 @@
 //! 1. `handle.rs`: what a node can ask of the cluster.
 //! 2. `events.rs`: what the cluster reports to its node.
 //! 3. `connection.rs`: the thread between the two: commands, the state of the connection, streams.
-//! 4. `members.rs`: which nodes there are and which of them live; pure. Histories begin in `history.rs`, shared
+//! 4. `consumer/`: a stream that applications publish commands into, on a connection of its own.
+//! 5. `members.rs`: which nodes there are and which of them live; pure. Histories begin in `history.rs`, shared
 //!    facts in `fact_bucket.rs`.
 //!
 //! # What never happens
@@ -44,6 +45,7 @@
 mod bucket_follower;
 mod command;
 mod connection;
+pub mod consumer;
 mod errors;
 mod events;
 mod fact_bucket;

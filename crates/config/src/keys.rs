@@ -10,7 +10,7 @@ pub use touchline_engine::setting::{Key, ValueKind};
 use touchline_engine::{ChannelOptions, ProviderOptions};
 
 use crate::configuration::Configuration;
-use crate::settings::{ApiKeySettings, EventsSettings};
+use crate::settings::{ApiKeySettings, ConsumerSettings, EventsSettings};
 
 /// Keys by their whole path.
 pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| Configuration::default().keys());
@@ -35,15 +35,18 @@ pub static API_KEY_OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| ApiKeySettings
 
 /// Options of a backend that is told what happens, in each of `events`.
 pub static EVENT_OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| EventsSettings::default().keys());
+/// Options of a consumer, in each of `consumers`.
+pub static CONSUMER_OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| ConsumerSettings::default().keys());
 
 /// The lists of named tables, and the options of their tables.
-pub static LISTS: [(&str, &LazyLock<Vec<Key>>); 8] = [
+pub static LISTS: [(&str, &LazyLock<Vec<Key>>); 9] = [
     (NAMESPACES, &OPTIONS),
     (SCOPES, &SCOPE_OPTIONS),
     (PROXIES, &PROXY_OPTIONS),
     (RPC_NAMESPACES, &RPC_OPTIONS),
     (EVENTS, &EVENT_OPTIONS),
     (API_KEYS, &API_KEY_OPTIONS),
+    (CONSUMERS, &CONSUMER_OPTIONS),
     (TOKEN_PROVIDERS, &PROVIDER_OPTIONS),
     (SUBSCRIPTION_TOKEN_PROVIDERS, &PROVIDER_OPTIONS),
 ];
@@ -52,6 +55,8 @@ pub static LISTS: [(&str, &LazyLock<Vec<Key>>); 8] = [
 pub const EVENTS: &str = "events";
 /// The list of keys of the server API.
 pub const API_KEYS: &str = "http_api.keys";
+/// The list of consumers.
+pub const CONSUMERS: &str = "consumers";
 /// The list of issuers of connection tokens.
 pub const TOKEN_PROVIDERS: &str = "client.token.jwks.providers";
 /// The list of issuers of subscription tokens, where these have settings of their own.

@@ -55,6 +55,7 @@ mod probes;
 mod redact;
 mod schema;
 mod settings;
+mod table_name;
 #[cfg(test)]
 mod tests;
 mod unsupported;
@@ -75,10 +76,12 @@ pub use probes::Probes;
 pub use redact::redact;
 pub use schema::json_schema;
 pub use settings::{
-    ApiJwksSettings, ApiKeySettings, AutocertSettings, ClientAuth, ClientUser, ClusterSettings, EmulationSettings,
-    EndpointSettings, EventsSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings,
-    InternalTlsSettings, LogSettings, NamedApiKey, NamedEvents, NodeSettings, Page, PrimarySettings, RegistrySettings,
-    SecuritySettings, Settings, ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings,
-    UniWebSocketSettings, WebSocketSettings, WhenCutOff, resolve,
+    ApiJwksSettings, ApiKeySettings, AutocertSettings, ClientAuth, ClientUser, ClusterSettings, ConsumerSettings,
+    ConsumerSources, ConsumerType, EmulationSettings, EndpointSettings, EventsSettings, GrpcApiSettings,
+    HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings, JetStreamSettings, LogSettings,
+    NamedApiKey, NamedConsumer, NamedEvents, NodeSettings, OutboxSettings, Page, PrimarySettings,
+    PublicationDataSettings, RegistrySettings, SecuritySettings, Settings, ShutdownSettings, StatsSettings,
+    StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings, WhenCutOff, resolve,
 };
+pub use table_name::{BadTableName, TableName};
 pub use touchline_engine::hook::ClientTlsSettings;

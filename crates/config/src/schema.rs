@@ -6,9 +6,9 @@ use touchline_engine::duration::WHOLE_DIGITS;
 use touchline_engine::setting::{Key, ValueKind};
 
 use crate::keys::{
-    API_KEY_OPTIONS, API_KEYS, EVENT_OPTIONS, EVENTS, KEYS, NAMESPACES, OPTIONS, PROVIDER_OPTIONS, PROXIES,
-    PROXY_OPTIONS, RPC_NAMESPACES, RPC_OPTIONS, SCOPE_OPTIONS, SCOPES, SUBSCRIPTION_TOKEN_PROVIDERS, TOKEN_PROVIDERS,
-    WITHOUT_NAMESPACE,
+    API_KEY_OPTIONS, API_KEYS, CONSUMER_OPTIONS, CONSUMERS, EVENT_OPTIONS, EVENTS, KEYS, NAMESPACES, OPTIONS,
+    PROVIDER_OPTIONS, PROXIES, PROXY_OPTIONS, RPC_NAMESPACES, RPC_OPTIONS, SCOPE_OPTIONS, SCOPES,
+    SUBSCRIPTION_TOKEN_PROVIDERS, TOKEN_PROVIDERS, WITHOUT_NAMESPACE,
 };
 use crate::load::environment::variable;
 use crate::load::secrets::{file_key, may_be_in_file};
@@ -47,6 +47,7 @@ pub fn json_schema() -> Json {
         (RPC_NAMESPACES, &RPC_OPTIONS, NAMESPACE_NAME, "Namespaces of methods: a name, and options."),
         (EVENTS, &EVENT_OPTIONS, KEY_NAME, "Backends that are told what happens."),
         (API_KEYS, &API_KEY_OPTIONS, KEY_NAME, "Keys of the server API: a name, and what each may do."),
+        (CONSUMERS, &CONSUMER_OPTIONS, KEY_NAME, "Where commands come from besides requests."),
         (TOKEN_PROVIDERS, &PROVIDER_OPTIONS, KEY_NAME, "Issuers of connection tokens."),
         (SUBSCRIPTION_TOKEN_PROVIDERS, &PROVIDER_OPTIONS, KEY_NAME, "Issuers of subscription tokens."),
     ] {

@@ -68,6 +68,8 @@ pub(crate) enum Scenario {
     Recovery(Recovery),
     /// Publishing over HTTP into a durable channel, beside one that nobody keeps and beside bare syncs.
     Durable(Durable),
+    /// Rows of an outbox in PostgreSQL that become publications, beside a loop that only selects and deletes them.
+    Consumers(ConsumersOptions),
     /// A start on a large database.
     Reopen(Reopen),
     /// Clients that recover right after their server was killed and started again, from disk.
@@ -258,6 +260,15 @@ pub(crate) struct Durable {
     /// For how long, each time.
     #[arg(long, default_value_t = 4)]
     pub(crate) seconds: u64,
+}
+
+/// An outbox in PostgreSQL.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ConsumersOptions {
+    /// Rows, each time.
+    #[arg(long, value_name = "COUNT", default_value_t = 200_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
+    pub(crate) rows: u32,
 }
 
 /// A slow database.

@@ -32,6 +32,10 @@ const JOINING: Duration = Duration::from_secs(3);
 pub(crate) const PLAIN: &str = "lab:c";
 /// Prefix of channels with history.
 pub(crate) const HISTORY: &str = "history:c";
+/// The table that a server of [`ServerUnderTest::start_consuming`] reads.
+pub(crate) const OUTBOX: &str = "outbox";
+/// Rows that it reads in one transaction.
+pub(crate) const OUTBOX_BATCH: u32 = 1_000;
 /// Prefix of channels with history on disk.
 pub(crate) const DURABLE: &str = "durable:c";
 
@@ -99,6 +103,7 @@ struct Setup<'a> {
     postgres: Option<&'a str>,
     is_guarded: bool,
     hook: Option<&'a HookSetup>,
+    is_consuming: bool,
     /// The port of gRPC.
     grpc: Option<SocketAddr>,
     events: Option<&'a EventsSetup<'a>>,
@@ -189,6 +194,14 @@ impl ServerUnderTest {
     /// When it does not start.
     pub(crate) fn start_on_postgres(options: &Options, url: &str) -> Result<Self> {
         ServerUnderTest::launch(options, &Setup { postgres: Some(url), ..Setup::default() })
+    }
+
+    /// The same that reads the table [`OUTBOX`] in the same database.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(crate) fn start_consuming(options: &Options, url: &str) -> Result<Self> {
+        ServerUnderTest::launch(options, &Setup { postgres: Some(url), is_consuming: true, ..Setup::default() })
     }
 
     /// A fresh server with the usual limits for each client.
@@ -445,6 +458,14 @@ fn configured(address: SocketAddr, setup: &Setup<'_>) -> serde_json::Value {
             let url = format!("sqlite:{}", database.0.join("stats.db").display());
             all["store"]["stats"] = json!({"enabled": true, "url": url, "track_rate": 1_000_000});
             all["prometheus"] = json!({"enabled": true});
+        }
+        if setup.is_consuming {
+            all["consumers"] = json!([{"name": "lab", "enabled": true, "type": "postgresql", "postgresql": {
+                "dsn": url,
+                "outbox_table_name": OUTBOX,
+                "partition_select_limit": OUTBOX_BATCH,
+                "partition_poll_interval": "10ms",
+            }}]);
         }
         if let Some(size) = setup.commit_size {
             all["store"]["commit_size"] = json!(size);

@@ -17,6 +17,7 @@ use touchline_store::stats::{Stats, StatsOptions};
 use crate::api::{operations_named, services::ApiServices, user_of};
 use crate::auth::{AccessControl, KeyFetcher};
 use crate::backend::{facts, nats, store};
+use crate::consumers;
 use crate::events::{self, EventsStart};
 use crate::hooks::{Endpoints, HookHandler, WorkerStart};
 use crate::listening::listen_on_each;
@@ -114,6 +115,7 @@ impl Server {
             notes_subscriptions: kinds.has_subscriptions(),
             track: track_limits(&settings.store.stats),
         };
+        let consumers = consumers::prepare(&settings)?;
         let databases = store::opening(&settings, &session.namespaces, &id)?;
         let statistics = store::stats_opening(&settings)?;
         let (shard_handles, shards) = shard_parts(listeners)?;
@@ -145,6 +147,7 @@ impl Server {
             renewal,
             worker,
             teller: teller.map(|teller| EventsStart { primary: databases, ..teller }),
+            consumers,
             services: &ApiServices,
             fetcher,
             addresses,

@@ -67,6 +67,7 @@ mod api;
 mod auth;
 mod backend;
 mod builder;
+mod consumers;
 mod events;
 mod handle;
 mod hooks;
@@ -104,10 +105,11 @@ pub use start_error::StartError;
 pub use tls::{TlsError, read_pem};
 pub use touchline_config::{
     ApiJwksSettings, ApiKeySettings, AutocertSettings, BadNetwork, ClientAuth, ClientTlsSettings, ClientUser,
-    ClusterSettings, EmulationSettings, EndpointSettings, EventsSettings, GrpcApiSettings, HttpApiSettings,
-    HttpServerSettings, HttpStreamSettings, InternalTlsSettings, NamedApiKey, NamedEvents, NodeSettings, Page,
-    PrimarySettings, RegistrySettings, SecuritySettings, Settings, ShutdownSettings, StatsSettings, StoreSettings,
-    TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings, WhenCutOff, is_inline_pem,
+    ClusterSettings, ConsumerSettings, ConsumerSources, ConsumerType, EmulationSettings, EndpointSettings,
+    EventsSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings,
+    JetStreamSettings, NamedApiKey, NamedConsumer, NamedEvents, NodeSettings, OutboxSettings, Page, PrimarySettings,
+    PublicationDataSettings, RegistrySettings, SecuritySettings, Settings, ShutdownSettings, StatsSettings,
+    StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings, WhenCutOff, is_inline_pem,
 };
 pub use touchline_engine::directory::{ConflictPolicy, ScopeOptions};
 pub use touchline_engine::hook::{

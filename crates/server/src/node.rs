@@ -34,6 +34,7 @@ use crate::net::proxies::Proxies;
 use crate::net::remote::Remote;
 use crate::runtime::clock::Clock;
 use crate::runtime::connected_users::ConnectedUsers;
+use crate::runtime::consumer_metrics::ConsumerMetrics;
 use crate::runtime::event_mailbox::EventMailbox;
 use crate::runtime::here::here;
 use crate::runtime::hook_mailbox::{HookMailbox, HookMessage};
@@ -106,6 +107,8 @@ pub(crate) struct Node {
     pub(crate) events: Option<EventMailbox>,
     /// Header fields of clients' requests that backends are sent.
     pub(crate) kept_fields: KeptFields,
+    /// The consumers that run, in the order of the settings.
+    pub(crate) consumers: Vec<Arc<ConsumerMetrics>>,
     /// Who may connect and call the server API.
     pub(crate) access: AccessControl,
     /// The connection to the other nodes; None = the node runs alone.
@@ -155,6 +158,7 @@ impl Node {
             if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         let buffer_slice = buffer_max_size / shards.len().max(1);
         Node {
+            consumers: ConsumerMetrics::of(&settings.consumers),
             settings,
             session,
             clock,

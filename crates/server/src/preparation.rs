@@ -12,6 +12,7 @@ use touchline_engine::ClientSettings;
 use crate::api::operations_named;
 use crate::auth::{ApiAccess, KeySets, TokenVerifier, check_token_keys};
 use crate::backend::nats;
+use crate::consumers;
 use crate::events;
 use crate::hooks::Endpoints;
 use crate::net::origin::Origins;
@@ -117,6 +118,7 @@ pub(crate) fn prepare(settings: &Settings) -> Result<Ports, Vec<StartError>> {
     if settings.cluster.is_on() {
         faults.extend(cluster(settings).err());
     }
+    faults.extend(consumers::prepare(settings).err());
     let ports = ports_of(settings, &mut faults);
     ports.filter(|_| faults.is_empty()).ok_or(faults)
 }

@@ -17,6 +17,7 @@ use touchline_engine::directory::Directory;
 
 use crate::auth::KeyFetcher;
 use crate::backend::nats;
+use crate::consumers::{PreparedConsumer, RunningConsumers};
 use crate::events::{self, EventsStart};
 use crate::handle::ServerHandle;
 use crate::hooks::{self, WorkerStart};
@@ -49,6 +50,8 @@ pub struct Server {
     pub(crate) worker: Option<WorkerStart>,
     /// What the thread that tells what happens begins with; None = nothing is told.
     pub(crate) teller: Option<EventsStart>,
+    /// The consumers that are switched on.
+    pub(crate) consumers: Vec<PreparedConsumer>,
     pub(crate) shards: Vec<ShardParts>,
     /// What the shards ask of the floors above them.
     pub(crate) services: Services,
@@ -109,6 +112,7 @@ impl Server {
             renewal,
             worker,
             teller,
+            consumers,
             services,
             addresses,
             fetcher,
@@ -142,6 +146,7 @@ impl Server {
         if let Some(renewal) = renewal {
             renewal.start().map_err(|source| StartError::System { what: "a thread", source })?;
         }
+        let consumers = RunningConsumers::start(&node, consumers)?;
         Ok(Running {
             handle: ServerHandle::new(&node),
             node,
@@ -149,6 +154,7 @@ impl Server {
             registry_actor: Some(registry_actor),
             worker,
             teller,
+            consumers,
             _fetcher: fetcher,
             addresses,
         })
@@ -165,6 +171,8 @@ pub struct Running {
     worker: Option<JoinHandle<()>>,
     /// The thread that tells what happens.
     teller: Option<JoinHandle<()>>,
+    /// The thread that reads tables and streams; None = no consumer is switched on.
+    consumers: Option<RunningConsumers>,
     /// The thread that fetches keys, which ends with this; None = there are none to fetch.
     _fetcher: Option<KeyFetcher>,
     addresses: Addresses,
@@ -206,6 +214,9 @@ impl Running {
         let settings = &self.node.settings.shutdown;
         let until = Instant::now() + settings.timeout;
         self.node.draining.send_replace(true);
+        if let Some(mut consumers) = self.consumers.take() {
+            consumers.stop(until);
+        }
         let over_ms = settings.spread.min(settings.timeout).as_millis() as u64;
         // The rest is for the close frames of those whose backend has not answered by then.
         let patience_ms = settings.timeout.as_millis() as u64 / 10 * 9;

@@ -139,6 +139,14 @@ pub enum StartError {
     /// Events can't be told.
     #[error("{0}")]
     Events(String),
+    /// A consumer that is switched on can't be used.
+    #[error("consumers[{name}]: {reason}")]
+    Consumer {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// The server API is to be served over gRPC, which this program can't.
     #[cfg(not(feature = "grpc"))]
     #[error("{key}: this program was built without the feature `grpc`: build it with, or use HTTP")]

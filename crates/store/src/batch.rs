@@ -13,6 +13,7 @@ use crate::inbox::{InboxMessage, OnQueued};
 use crate::metrics::StoreMetrics;
 use crate::publication::{Append, OnAppended, StoredHistory};
 use crate::refusal::StoreRefusal;
+use crate::row_appends::RowAppends;
 use crate::runs::KnownRuns;
 use crate::tfidf::Weights;
 
@@ -46,6 +47,8 @@ pub(crate) enum WriteRequest {
         change: FactChange,
         done: OnDone,
     },
+    /// Appends publications, each together with the deletion of its row in an outbox: a transaction of its own.
+    AppendRows(RowAppends),
     /// Begins a new run if `lost` is still the current one. Offsets of the channel from `first` on are of the new run.
     BeginRun {
         channel: ChannelName,
@@ -279,6 +282,7 @@ impl WriteRequest {
             WriteRequest::Make(HistoryLoad { channel, id: load, .. }) => {
                 events(StoreEvent::Loaded { channel, load, history: None })
             }
+            WriteRequest::AppendRows(rows) => (rows.done)(Err(refusal.into())),
             WriteRequest::BeginRun { .. } | WriteRequest::Close => {}
         }
     }

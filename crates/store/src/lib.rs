@@ -18,6 +18,7 @@
 //! | know why a database does not open, or refuses a request | [`OpenError`], [`StoreRefusal`] |
 //! | change a schema, copy a database | [`Schema`], [`migrate`], [`copies`] |
 //! | count audiences and events | [`stats`] |
+//! | carry out what applications leave in a table | [`outbox`], [`Store::append_rows`] |
 //!
 //! ```
 //! use std::sync::{Arc, mpsc};
@@ -85,11 +86,13 @@ mod inbox;
 pub mod ledger;
 mod metrics;
 pub mod migrate;
+pub mod outbox;
 mod panics;
 mod postgres;
 mod primary;
 mod publication;
 mod refusal;
+mod row_appends;
 mod rows;
 mod runs;
 mod schema;
@@ -111,6 +114,7 @@ pub use postgres::PostgresError;
 pub use primary::Store;
 pub use publication::{Append, KeptPublication, OnAppended, StoredHistory};
 pub use refusal::StoreRefusal;
+pub use row_appends::{OnRowsAppended, RowAppends, RowsRefusal};
 pub use rows::NewerRow;
 pub use runs::KnownRuns;
 pub use schema::Schema;

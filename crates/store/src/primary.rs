@@ -15,6 +15,7 @@ use crate::metrics::StoreMetrics;
 use crate::postgres::{PostgresAddress, PostgresPrimary};
 use crate::publication::{Append, DURATION_MAX_MS};
 use crate::refusal::StoreRefusal;
+use crate::row_appends::{RowAppends, RowsRefusal};
 use crate::settings::{DatabaseUrl, PrimaryOptions};
 use crate::sqlite::SqlitePrimary;
 use crate::tfidf;
@@ -69,6 +70,25 @@ impl Store {
         }
         self.metrics.waiting.fetch_add(1, Relaxed);
         self.write(WriteRequest::Append(append));
+    }
+
+    /// Whether [`Store::append_rows`] can succeed: the database is PostgreSQL.
+    pub fn takes_rows(&self) -> bool {
+        matches!(self.primary, Primary::Postgres(_))
+    }
+
+    /// Stores publications, each in the transaction that deletes its row of an outbox: a row that is there is deleted
+    /// and its publication stored, once; of a row that is not, nothing is stored. Their `done` is not called.
+    pub fn append_rows(&self, rows: RowAppends) {
+        if let Primary::Sqlite(_) = &self.primary {
+            return (rows.done)(Err(RowsRefusal::OtherDatabase));
+        }
+        let bad: Vec<i64> =
+            rows.rows.iter().filter(|(_, append)| append.checked_object().is_none()).map(|(id, _)| *id).collect();
+        if !bad.is_empty() {
+            return (rows.done)(Err(RowsRefusal::Invalid(bad)));
+        }
+        self.write(WriteRequest::AppendRows(rows));
     }
 
     /// Reads the history of a channel after an offset, at most the last `size` publications; [`StoreEvent::Loaded`]

@@ -34,6 +34,7 @@ const FLOORS: &[&str] = &[
     "transport",
     "shard",
     "api",
+    "consumers",
     "trial",
     "action_trial",
     "preparation",

@@ -6,7 +6,7 @@ use std::time::Duration;
 use touchline_engine::{ChannelOptions, ClientSettings};
 
 use super::names::{is_field_name, is_namespace_name};
-use super::{api_keys, doubts, events, hooks, limits, paths, tokens};
+use super::{api_keys, consumers, doubts, events, hooks, limits, paths, tokens};
 use crate::finding::Finding;
 use crate::keys::{NAMESPACES, WITHOUT_NAMESPACE};
 use crate::probes::Probes;
@@ -26,6 +26,7 @@ pub(crate) fn check(settings: &Settings, probes: &Probes, findings: &mut Vec<Fin
     doubts::check(settings, findings);
     hooks::check(settings, findings);
     events::check(settings, findings);
+    consumers::check(settings, findings);
     limits::check(settings, findings);
 }
 

@@ -1,14 +1,15 @@
 //! Environment variables: `TOUCHLINE_<SECTION>_<KEY>`, and `CENTRIFUGO_…` by the same rule for those who come from
 //! there.
 //!
-//! An option of a namespace that the file names is `TOUCHLINE_CHANNEL_NAMESPACES_<NAME>_<OPTION>`.
+//! An option of a namespace that the file names is `TOUCHLINE_CHANNEL_NAMESPACES_<NAME>_<OPTION>`, and one of a
+//! consumer `TOUCHLINE_CONSUMERS_<NAME>_<OPTION>`.
 
 use super::secrets::{file_key, may_be_in_file};
 use super::tree::{ConfigNode, ConfigValue, Location};
 use crate::finding::Finding;
 use crate::keys::{
-    API_KEYS, EVENTS, KEYS, Key, LISTS, NAMESPACES, OPTIONS, SUBSCRIPTION_TOKEN_PROVIDERS, TOKEN_PROVIDERS,
-    WITHOUT_NAMESPACE,
+    API_KEYS, CONSUMER_OPTIONS, CONSUMERS, EVENTS, KEYS, Key, LISTS, NAMESPACES, OPTIONS, SUBSCRIPTION_TOKEN_PROVIDERS,
+    TOKEN_PROVIDERS, WITHOUT_NAMESPACE,
 };
 use crate::nearest::nearest;
 use crate::unsupported::{UNSUPPORTED, UNSUPPORTED_OPTIONS};
@@ -27,8 +28,9 @@ pub(crate) fn apply(variables: &[(String, String)], tree: &mut ConfigNode, findi
             .filter(|(name, _)| name != FILE)
             .filter_map(|(name, value)| Some((name.as_str(), name.strip_prefix(prefix)?, value.as_str())))
             .collect();
-        // The list of namespaces comes before the options of its entries.
-        mine.sort_by_key(|(_, suffix, _)| (suffix.len() != variable(NAMESPACES).len(), *suffix));
+        // A list comes before the options of its entries.
+        let is_list = |suffix: &str| LISTS.iter().any(|(list, _)| suffix == variable(list));
+        mine.sort_by_key(|(_, suffix, _)| (!is_list(suffix), *suffix));
         for (name, suffix, value) in mine {
             apply_one(name, suffix, value, tree, findings);
         }
@@ -60,7 +62,7 @@ fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut ConfigNode, findi
             Some(node @ ConfigNode { value: ConfigValue::Table(_), .. }) => set_all(tree, &section, node),
             _ => findings.push(Finding::error(format!("{section}: expected a JSON object"), Some(&location))),
         }
-    } else if let Some((item, option)) = namespace_option(suffix, tree) {
+    } else if let Some((item, option)) = item_option(suffix, tree) {
         item.set(&option, node);
     } else {
         let known = KEYS.iter().map(|key| key.path.as_str());
@@ -72,7 +74,7 @@ fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut ConfigNode, findi
 
 /// Whether the items of a list have secrets.
 fn needs_secrets(list: &str) -> bool {
-    [API_KEYS, EVENTS, TOKEN_PROVIDERS, SUBSCRIPTION_TOKEN_PROVIDERS].contains(&list)
+    [API_KEYS, CONSUMERS, EVENTS, SUBSCRIPTION_TOKEN_PROVIDERS, TOKEN_PROVIDERS].contains(&list)
 }
 
 /// The variable of a key, without its prefix.
@@ -139,14 +141,25 @@ fn option_path(end: &str) -> Option<String> {
     Some(format!("{path}.{}", inner.to_ascii_lowercase()))
 }
 
-/// The entry of `channel.namespaces` and the option that a variable names.
-fn namespace_option<'t>(suffix: &str, tree: &'t mut ConfigNode) -> Option<(&'t mut ConfigNode, String)> {
-    let rest = suffix.strip_prefix(variable(NAMESPACES).as_str())?.strip_prefix('_')?;
-    tree.list_mut(NAMESPACES)?.iter_mut().find_map(|item| {
+/// The entry of `channel.namespaces` or of `consumers`, and the option, that a variable names.
+fn item_option<'t>(suffix: &str, tree: &'t mut ConfigNode) -> Option<(&'t mut ConfigNode, String)> {
+    let of_list = |list| suffix.strip_prefix(variable(list).as_str())?.strip_prefix('_');
+    let (list, rest, option_path): (_, _, fn(&str) -> Option<String>) = match of_list(NAMESPACES) {
+        Some(rest) => (NAMESPACES, rest, option_path),
+        None => (CONSUMERS, of_list(CONSUMERS)?, consumer_option),
+    };
+    tree.list_mut(list)?.iter_mut().find_map(|item| {
         let option = rest.strip_prefix(variable(item.text("name")?).as_str())?.strip_prefix('_')?;
         let path = if option == "NAME" { "name".to_owned() } else { option_path(option)? };
         Some((item, path))
     })
+}
+
+/// The option of a consumer, by the end of a variable's name.
+fn consumer_option(end: &str) -> Option<String> {
+    let paths = CONSUMER_OPTIONS.iter().map(|key| key.path.clone());
+    let files = CONSUMER_OPTIONS.iter().filter(|key| may_be_in_file(key)).map(|key| file_key(&key.path));
+    paths.chain(files).find(|path| variable(path) == end)
 }
 
 /// A JSON list of tables, or names separated by spaces: of those, what is known so far keeps its options.

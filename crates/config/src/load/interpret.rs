@@ -15,13 +15,13 @@ use crate::configuration::Configuration;
 use crate::finding::{Finding, Severity};
 use crate::item_path::item_path;
 use crate::keys::{
-    self, API_KEY_OPTIONS, API_KEYS, EVENT_OPTIONS, EVENTS, KEYS, Key, LISTS, NAMESPACES, OPTIONS, PROVIDER_OPTIONS,
-    PROXIES, PROXY_OPTIONS, RPC_NAMESPACES, RPC_OPTIONS, SCOPE_OPTIONS, SCOPES, TOKEN_PROVIDERS, ValueKind,
-    WITHOUT_NAMESPACE,
+    self, API_KEY_OPTIONS, API_KEYS, CONSUMER_OPTIONS, CONSUMERS, EVENT_OPTIONS, EVENTS, KEYS, Key, LISTS, NAMESPACES,
+    OPTIONS, PROVIDER_OPTIONS, PROXIES, PROXY_OPTIONS, RPC_NAMESPACES, RPC_OPTIONS, SCOPE_OPTIONS, SCOPES,
+    TOKEN_PROVIDERS, ValueKind, WITHOUT_NAMESPACE,
 };
 use crate::nearest::nearest;
 use crate::pem::is_inline_pem;
-use crate::settings::{ApiKeySettings, EventsSettings, NamedApiKey, NamedEvents};
+use crate::settings::{ApiKeySettings, ConsumerSettings, EventsSettings, NamedApiKey, NamedConsumer, NamedEvents};
 use crate::unsupported::{self, Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
 
 /// Durations above this are questioned.
@@ -80,6 +80,7 @@ impl ConfigReader<'_> {
             RPC_NAMESPACES => self.read_rpc_namespaces(node),
             API_KEYS => self.read_api_keys(node),
             EVENTS => self.read_events(node),
+            CONSUMERS => self.read_consumers(node),
             _ => self.read_providers(list, node),
         }
     }
@@ -139,6 +140,15 @@ impl ConfigReader<'_> {
             let mut options = EventsSettings::default();
             self.read_options(&path, &EVENT_OPTIONS, &mut options, fields(item));
             self.configuration.settings.events.push(NamedEvents { name, options });
+        }
+    }
+
+    fn read_consumers(&mut self, node: &ConfigNode) {
+        for (index, (name, item)) in self.named_tables(CONSUMERS, node).into_iter().enumerate() {
+            let path = item_path(CONSUMERS, index, &name);
+            let mut options = ConsumerSettings::default();
+            self.read_options(&path, &CONSUMER_OPTIONS, &mut options, fields(item));
+            self.configuration.settings.consumers.push(NamedConsumer { name, options });
         }
     }
 

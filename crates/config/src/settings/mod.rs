@@ -3,6 +3,7 @@
 mod addresses;
 mod backends;
 mod cluster;
+mod consumers;
 mod events;
 mod http;
 mod node;
@@ -14,6 +15,10 @@ mod transports;
 
 pub use self::addresses::resolve;
 pub use self::cluster::ClusterSettings;
+pub use self::consumers::{
+    ConsumerSettings, ConsumerSources, ConsumerType, JetStreamSettings, NamedConsumer, OutboxSettings,
+    PublicationDataSettings,
+};
 pub use self::events::{EventsSettings, NamedEvents};
 pub use self::http::{
     ApiJwksSettings, ApiKeySettings, EndpointSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings,

@@ -6,6 +6,7 @@ use touchline_engine::hook::{HooksSettings, NamedProxy, RpcSettings};
 use touchline_engine::{ChannelSettings, ClientSettings, settings};
 
 use super::cluster::ClusterSettings;
+use super::consumers::NamedConsumer;
 use super::events::NamedEvents;
 use super::http::{EndpointSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings};
 use super::process::{NodeSettings, RegistrySettings, ShutdownSettings};
@@ -66,6 +67,8 @@ settings! {
         plain proxies: Vec<NamedProxy> = Vec::new();
         /// Backends that are told what happens.
         plain events: Vec<NamedEvents> = Vec::new();
+        /// Where commands come from besides requests.
+        plain consumers: Vec<NamedConsumer> = Vec::new();
         /// Bans: who is not let in, whatever else permits it.
         section security: SecuritySettings = SecuritySettings::default();
         /// The cluster: how nodes find each other.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::pages::{fill, is_up_to_date};
-use crate::keys::{EVENT_OPTIONS, KEYS, Key, OPTIONS, SCOPE_OPTIONS};
+use crate::keys::{CONSUMER_OPTIONS, EVENT_OPTIONS, KEYS, Key, OPTIONS, SCOPE_OPTIONS};
 use crate::limits::{FIXED, LIMITS, NO_FIXED, NO_LIMITS};
 
 /// The prose of the page.
@@ -24,7 +24,9 @@ fn keys() -> impl Iterator<Item = (String, &'static Key)> {
     let options = OPTIONS.iter().map(|key| (format!("channel.{}", key.path), key));
     let scopes = SCOPE_OPTIONS.iter().map(|key| (format!("scope.{}", key.path), key));
     let events = EVENT_OPTIONS.iter().map(|key| (format!("events.{}", key.path), key));
-    KEYS.iter().map(|key| (key.path.clone(), key)).chain(options).chain(scopes).chain(events)
+    let consumers = CONSUMER_OPTIONS.iter().map(|key| (format!("consumer.{}", key.path), key));
+    let of_lists = events.chain(consumers);
+    KEYS.iter().map(|key| (key.path.clone(), key)).chain(options).chain(scopes).chain(of_lists)
 }
 
 /// Whether a key is called as limits are.
@@ -99,7 +101,7 @@ fn reference() -> String {
 }
 
 /// A table of the limits of the server, one of those of namespaces, one of those of scopes, one of those of
-/// endpoints of events.
+/// endpoints of events, one of those of consumers.
 fn settable_limits() -> String {
     let mut text = String::new();
     for (heading, of) in [
@@ -107,6 +109,7 @@ fn settable_limits() -> String {
         ("\n### Of a namespace of channels\n", LimitSource::Namespace),
         ("\n### Of a scope of the registry\n", LimitSource::Scope),
         ("\n### Of an endpoint of events\n", LimitSource::Events),
+        ("\n### Of a consumer\n", LimitSource::Consumer),
     ] {
         text.push_str(heading);
         text.push_str("\n| key | default | what it protects | what the client is told |\n|---|---|---|---|\n");
@@ -142,6 +145,7 @@ enum LimitSource {
     Namespace,
     Scope,
     Events,
+    Consumer,
 }
 
 impl LimitSource {
@@ -150,6 +154,7 @@ impl LimitSource {
             Some(("channel", name)) if name == key.path => LimitSource::Namespace,
             Some(("scope", name)) if name == key.path => LimitSource::Scope,
             Some(("events", name)) if name == key.path => LimitSource::Events,
+            Some(("consumer", name)) if name == key.path => LimitSource::Consumer,
             _ => LimitSource::Server,
         }
     }

@@ -1,6 +1,7 @@
 //! Configurations as people write them.
 
 mod centrifugo;
+mod consumers;
 mod limits;
 mod pages;
 mod rate_limits;

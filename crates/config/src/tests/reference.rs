@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::pages::{fill, is_up_to_date};
 use crate::keys::{
-    API_KEY_OPTIONS, EVENT_OPTIONS, KEYS, Key, OPTIONS, PROVIDER_OPTIONS, PROXY_OPTIONS, RPC_OPTIONS, SCOPE_OPTIONS,
-    ValueKind,
+    API_KEY_OPTIONS, CONSUMER_OPTIONS, EVENT_OPTIONS, KEYS, Key, OPTIONS, PROVIDER_OPTIONS, PROXY_OPTIONS, RPC_OPTIONS,
+    SCOPE_OPTIONS, ValueKind,
 };
 use crate::unsupported::{Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
 
@@ -27,6 +27,7 @@ fn reference() -> String {
         ("@providers@", table(&PROVIDER_OPTIONS)),
         ("@api-keys@", table(&API_KEY_OPTIONS)),
         ("@events@", table(&EVENT_OPTIONS)),
+        ("@consumers@", table(&CONSUMER_OPTIONS)),
         (
             "@left-out@",
             unsupported(

@@ -6,8 +6,8 @@ use touchline_engine::setting::{SettingsTable, WrittenValue};
 use touchline_engine::{ChannelOptions, ProviderOptions};
 
 use crate::keys::{
-    API_KEY_OPTIONS, EVENT_OPTIONS, KEYS, Key, OPTIONS, PROVIDER_OPTIONS, PROXY_OPTIONS, RPC_OPTIONS, SCOPE_OPTIONS,
-    ValueKind,
+    API_KEY_OPTIONS, CONSUMER_OPTIONS, EVENT_OPTIONS, KEYS, Key, OPTIONS, PROVIDER_OPTIONS, PROXY_OPTIONS, RPC_OPTIONS,
+    SCOPE_OPTIONS, ValueKind,
 };
 use crate::*;
 
@@ -68,6 +68,7 @@ fn the_documented_defaults_are_the_real_ones() {
     each_key_sets_its_own_field(&mut ProviderOptions::default(), PROVIDER_OPTIONS.len());
     each_key_sets_its_own_field(&mut ApiKeySettings::default(), API_KEY_OPTIONS.len());
     each_key_sets_its_own_field(&mut EventsSettings::default(), EVENT_OPTIONS.len());
+    each_key_sets_its_own_field(&mut ConsumerSettings::default(), CONSUMER_OPTIONS.len());
 }
 
 #[test]

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use touchline_protocol::encode;
 use touchline_protocol::publication::Exclusion;
 use touchline_protocol::stored::{self, Unreadable};
 use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset, Retention, RunId};
 
 use super::remembered_refusals::RefusedSubscribes;
 use crate::namespace::{ChannelOptions, WATCH_CHANNEL_PREFIX};
-use crate::request::{Response, WaitingRequest};
+use crate::request::{Publish, Response, WaitingRequest};
 
 /// What gives a channel its order, and keeps its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +117,7 @@ pub enum Submitted {
 }
 
 /// A publication for the store.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct DurablePublication {
     /// As it is to come back.
     pub payload: Vec<u8>,
@@ -133,6 +134,16 @@ pub struct DurablePublication {
 }
 
 impl DurablePublication {
+    /// The payload of a publication that was published at `time_ms`, Unix milliseconds.
+    pub fn encode(publish: &Publish, time_ms: u64) -> Vec<u8> {
+        let size = publish.content.data.len() + OBJECT_OVERHEAD;
+        let write = |out: &mut Vec<u8>| encode::publication(out, &publish.content, None);
+        match &publish.exclusion {
+            None => stored::encode_publication(time_ms, size, write),
+            Some(exclusion) => stored::encode_excluding(exclusion, time_ms, size, write),
+        }
+    }
+
     /// The payload of a publication, out of what a store keeps of it.
     pub fn payload(time_ms: u64, object: &[u8]) -> Bytes {
         if let Some((object, exclusion)) = Exclusion::take_from(object) {
@@ -142,6 +153,9 @@ impl DurablePublication {
         stored::encode_publication(time_ms, object.len(), |out| out.extend_from_slice(object)).into()
     }
 }
+
+/// Bytes that a publication's object has besides its data, at most.
+const OBJECT_OVERHEAD: usize = 64;
 
 /// What a home knows about the log backends.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use touchline_protocol::stored::{self, StoredPayload};
 use touchline_protocol::stream::{ChannelName, Epoch, LoadId, Offset};
-use touchline_protocol::{Error, Publication, encode};
+use touchline_protocol::{Error, Publication};
 
 use super::backend::{BackendCommand, DurablePublication, LogBackend, Submitted};
 use super::cache::{AheadQuery, Backlog, Verification};
@@ -24,8 +24,6 @@ use crate::history::HistoryRing;
 use crate::namespace::ChannelOptions;
 use crate::request::{Appended, BackendEvent, ChannelEvent, ChannelRequest, Loaded, Publish, Response, WaitingRequest};
 
-/// Bytes that a publication's object has besides its data, at most.
-const OBJECT_OVERHEAD: usize = 64;
 /// How long requests are refused at once after a load has failed, milliseconds.
 pub(super) const LOAD_RETRY_MS: u64 = 200;
 
@@ -168,12 +166,7 @@ impl Channels {
         publish: &Publish,
         now_ms: u64,
     ) -> Submitted {
-        let size = publish.content.data.len() + OBJECT_OVERHEAD;
-        let write = |out: &mut Vec<u8>| encode::publication(out, &publish.content, None);
-        let payload = match &publish.exclusion {
-            None => stored::encode_publication(now_ms, size, write),
-            Some(exclusion) => stored::encode_excluding(exclusion, now_ms, size, write),
-        };
+        let payload = DurablePublication::encode(publish, now_ms);
         let key = publish.idempotency_key.clone();
         if options.has_history() && !publish.skip_history {
             if backend == LogBackend::Cluster {

@@ -6,6 +6,7 @@ mod bare;
 mod bytes;
 mod channels;
 mod connections;
+mod consumers;
 mod durable;
 mod events;
 mod fanout;
@@ -80,6 +81,7 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Grpc(grpc) => grpc::grpc(grpc, options, results)?,
             Scenario::Recovery(recovery) => recovery::recovery(recovery, options, results)?,
             Scenario::Durable(durable) => durable::durable(durable, options, results)?,
+            Scenario::Consumers(arguments) => consumers::consumers(arguments, options, results)?,
             Scenario::Reopen(reopen) => durable::reopen(reopen, options, results)?,
             Scenario::Cold(recovery) => recovery::cold(recovery, options, results)?,
             Scenario::Bytes => bytes::bytes(options, results)?,

@@ -29,6 +29,7 @@ mod reply;
 mod request_id;
 mod router;
 mod scrape;
+mod sequence;
 mod serve;
 pub(crate) mod services;
 mod shapes;
@@ -50,8 +51,14 @@ pub use description::{COMMON_ERRORS, OperationDescription, OperationScope};
 pub use documents::DOCUMENTS;
 pub use field_kind::FieldKind;
 pub use scrape::{MetricDescription, metrics};
+pub(crate) use sequence::{CallFailure, OperationCall, durable_publication, run_in_order};
 pub(crate) use table::operations_named;
 pub use table::{BATCH, operation_groups, operations};
+
+/// Whether the node can serve, as the readiness probe tells.
+pub(crate) fn is_ready(node: &Node) -> bool {
+    readiness::health(node).status().is_success()
+}
 
 /// The metrics of a node as OpenMetrics. None = a part cannot be written.
 pub(crate) fn open_metrics(node: &Node) -> Option<String> {

@@ -56,6 +56,11 @@ pub(super) fn health(node: &Node) -> HttpResponse {
         // Each of them has answered 410.
         information.insert("events_not_sent".to_owned(), off.into());
     }
+    let stuck: Vec<&str> = node.consumers.iter().filter(|one| one.is_stuck()).map(|one| one.name()).collect();
+    if !stuck.is_empty() {
+        // Clients are served all the same, and another node would not fare better.
+        information.insert("consumers_stuck".to_owned(), stuck.into());
+    }
     let others = node.nodes_with_other_facts.lock().unwrap_or_else(PoisonError::into_inner);
     if !others.is_empty() {
         // Nodes are so while the place is changed on one after the other: each of them can serve.

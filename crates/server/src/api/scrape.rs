@@ -16,6 +16,7 @@ use super::metrics_text::text_format;
 use crate::auth::KeySets;
 use crate::node::Node;
 use crate::runtime::ban_metrics::BanCollector;
+use crate::runtime::consumer_metrics::{ConsumerCollector, ConsumerMetrics};
 use crate::runtime::event_metrics::{EventCollector, EventMetrics};
 use crate::runtime::hook_metrics::{CallOutcome, HookCollector, HookMetrics};
 use crate::runtime::key_metrics::{CallerCollector, KeySetCollector, KeySetFigures};
@@ -42,6 +43,8 @@ pub(super) struct Scrape {
     bans: BanCollector,
     /// None = no rate is switched on.
     limits: Option<LimitCollector>,
+    /// Empty = no consumer runs.
+    consumers: ConsumerCollector,
     http_buffered_bytes: usize,
 }
 
@@ -71,6 +74,7 @@ impl Scrape {
                 metrics: Arc::clone(&tables.metrics),
                 sizes: tables.sizes(node.clock.elapsed_us() * 1_000),
             }),
+            consumers: ConsumerCollector(node.consumers.clone()),
             http_buffered_bytes: node.shards.iter().map(|shard| shard.http_buffered()).sum(),
         }
     }
@@ -100,6 +104,7 @@ impl Scrape {
             key_sets: KeySetCollector([("client.token".to_owned(), KeySetFigures::default())].into()),
             bans: BanCollector::nothing(),
             limits: Some(LimitCollector { metrics: Arc::new(limits), sizes: TableSizes::default() }),
+            consumers: ConsumerCollector(vec![Arc::new(ConsumerMetrics::new("shop"))]),
             http_buffered_bytes: 0,
         }
     }
@@ -131,6 +136,9 @@ impl Scrape {
         registry.register_collector(Box::new(self.bans));
         if let Some(limits) = self.limits {
             registry.register_collector(Box::new(limits));
+        }
+        if !self.consumers.0.is_empty() {
+            registry.register_collector(Box::new(self.consumers));
         }
         let buffered = ConstGauge::new(self.http_buffered_bytes as i64);
         registry.register("http_buffered_bytes", "Bytes held for requests and streams of HTTP", buffered);

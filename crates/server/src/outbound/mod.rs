@@ -11,3 +11,4 @@ pub(crate) use address::{basic_authorization, shown_address};
 pub(crate) use client::{HttpClient, discard};
 #[cfg(feature = "grpc")]
 pub(crate) use grpc::{GrpcClient, GrpcError};
+pub(crate) use tls::config as tls_config;

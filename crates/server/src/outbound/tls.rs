@@ -14,7 +14,7 @@ use crate::tls::{TlsError, authorities, client_certificate};
 ///
 /// # Errors
 /// When a certificate, a key or an authority of the settings cannot be used.
-pub(super) fn config(section: &str, settings: &ClientTlsSettings) -> Result<ClientConfig, TlsError> {
+pub(crate) fn config(section: &str, settings: &ClientTlsSettings) -> Result<ClientConfig, TlsError> {
     let is_own = settings.enabled;
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;

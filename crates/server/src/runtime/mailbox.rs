@@ -66,6 +66,8 @@ pub(crate) enum Message {
     /// An operation that the program asks for that embeds the server. `reply`: called with the answer; None = the
     /// operation does not have these fields.
     Operate { operation: Box<str>, params: Bytes, reply: Box<dyn FnOnce(Option<Vec<u8>>) + Send> },
+    /// Work of a floor above that begins on the thread that runs the shard, and that the shard does not wait for.
+    Start(Box<dyn FnOnce() + Send>),
     /// A command for one client, if it is still connected. `slot`: where its connection was.
     Client { owner: OwnerId, slot: u32, command: ClientCommand },
     /// One push for many clients, each with its slot; clients that are gone do not get it.

@@ -6,6 +6,7 @@ pub(crate) mod clock;
 pub(crate) mod connected_users;
 pub(crate) mod connection_guard;
 pub(crate) mod connection_query;
+pub(crate) mod consumer_metrics;
 pub(crate) mod event_mailbox;
 pub(crate) mod event_metrics;
 pub(crate) mod here;

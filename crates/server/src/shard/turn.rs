@@ -223,6 +223,7 @@ impl Shard {
             Message::Operate { operation, params, reply } => {
                 self.services.run_operation(&self.node, operation, params, reply);
             }
+            Message::Start(work) => work(),
             Message::Adopt(connection) => self.adopt(*connection),
             Message::Introduced { socket, remote, side, is_for_lines } => {
                 self.serve_introduced(socket, remote, side, is_for_lines)

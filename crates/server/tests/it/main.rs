@@ -10,6 +10,7 @@ mod bans;
 mod bans_of_nodes;
 mod commands;
 mod connected;
+mod consumers;
 mod drain;
 mod durable_events;
 mod edge;

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::failure::PostgresError;
@@ -15,7 +17,7 @@ use super::failure::PostgresError;
 #[derive(Clone)]
 pub(crate) struct PostgresAddress {
     pub(super) config: Config,
-    pub(super) tls: Option<MakeRustlsConnect>,
+    pub(super) tls: Option<NamedTls>,
     /// How long a request may take before the connection is given up.
     pub(crate) timeout: Duration,
 }
@@ -31,8 +33,35 @@ impl PostgresAddress {
     /// Reads `postgres://user:password@host/database?…`. Over the network TLS is required unless the address says
     /// `sslmode=disable`; `tls_ca` holds certificates of authorities (PEM) besides the system's, empty = none.
     pub(crate) fn new(url: &str, tls_ca: &str, timeout: Duration) -> Result<Self, PostgresError> {
+        let address = PostgresAddress::read(url, timeout)?;
+        let tls = match address.config.get_ssl_mode() {
+            SslMode::Require => Some(NamedTls { tls: tls(tls_ca)?, server_name: String::new() }),
+            _ => None,
+        };
+        Ok(PostgresAddress { tls, ..address })
+    }
+
+    /// The same with TLS by a configuration of its own, and the name that the certificate must have (empty = the host);
+    /// None = TLS as of [`PostgresAddress::new`].
+    pub(crate) fn with_tls(
+        url: &str,
+        tls: Option<(ClientConfig, String)>,
+        timeout: Duration,
+    ) -> Result<Self, PostgresError> {
+        let Some((tls, server_name)) = tls else { return PostgresAddress::new(url, "", timeout) };
+        let mut address = PostgresAddress::read(url, timeout)?;
+        address.config.ssl_mode(SslMode::Require);
+        Ok(PostgresAddress { tls: Some(NamedTls { tls: MakeRustlsConnect::new(tls), server_name }), ..address })
+    }
+
+    /// Reads an address, and decides whether it needs TLS.
+    fn read(url: &str, timeout: Duration) -> Result<Self, PostgresError> {
         let mut config: Config = url.parse().map_err(PostgresError::Address)?;
-        config.application_name("touchline").connect_timeout(timeout).keepalives_idle(Duration::from_secs(5));
+        config
+            .application_name("touchline")
+            .connect_timeout(timeout)
+            .keepalives_idle(Duration::from_secs(5))
+            .tcp_user_timeout(timeout);
         let is_local = config.get_hosts().iter().all(|host| match host {
             Host::Tcp(name) => name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback()),
             Host::Unix(_) => true,
@@ -43,11 +72,10 @@ impl PostgresAddress {
             _ => !is_local,
         };
         config.ssl_mode(if wants_tls { SslMode::Require } else { SslMode::Disable });
-        let tls = if wants_tls { Some(tls(tls_ca)?) } else { None };
         if config.get_hosts().is_empty() {
             return Err(PostgresError::NoHost);
         }
-        Ok(PostgresAddress { config, tls, timeout })
+        Ok(PostgresAddress { config, tls: None, timeout })
     }
 
     /// Hosts, ports and the database, for error texts: neither user nor password.
@@ -61,6 +89,28 @@ impl PostgresAddress {
         };
         let hosts: Vec<String> = self.config.get_hosts().iter().enumerate().map(host).collect();
         format!("{}/{}", hosts.join(","), self.config.get_dbname().unwrap_or_default())
+    }
+}
+
+/// TLS to a server that may be known by another name than its host.
+#[derive(Clone)]
+pub(super) struct NamedTls {
+    tls: MakeRustlsConnect,
+    /// Empty = the host of the address.
+    server_name: String,
+}
+
+impl<S> MakeTlsConnect<S> for NamedTls
+where
+    MakeRustlsConnect: MakeTlsConnect<S>,
+{
+    type Stream = <MakeRustlsConnect as MakeTlsConnect<S>>::Stream;
+    type TlsConnect = <MakeRustlsConnect as MakeTlsConnect<S>>::TlsConnect;
+    type Error = <MakeRustlsConnect as MakeTlsConnect<S>>::Error;
+
+    fn make_tls_connect(&mut self, host: &str) -> Result<Self::TlsConnect, Self::Error> {
+        let name = if self.server_name.is_empty() { host } else { &self.server_name };
+        MakeTlsConnect::<S>::make_tls_connect(&mut self.tls, name)
     }
 }
 

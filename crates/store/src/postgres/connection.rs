@@ -13,7 +13,7 @@ use crate::panics::caught_in;
 const LOCK: i64 = 0x746f_7563_686c_696e;
 
 /// Runs a request with a time limit, and catches its panic.
-pub(super) async fn with_timeout<T>(
+pub(crate) async fn with_timeout<T>(
     timeout: Duration,
     work: impl Future<Output = Result<T, PostgresError>>,
 ) -> Result<T, PostgresError> {
@@ -36,6 +36,22 @@ impl PostgresClient {
         address: &PostgresAddress,
         on_notification: impl FnMut(String) + Send + 'static,
     ) -> Result<Self, PostgresError> {
+        let link = PostgresClient::bare(address, on_notification).await?;
+        let settings = format!(
+            // A node that is frozen within a transaction must not keep its locks: other nodes wait for them.
+            "SET synchronous_commit = on; SET statement_timeout = {timeout}; \
+             SET idle_in_transaction_session_timeout = {timeout}; SET client_min_messages = warning",
+            timeout = address.timeout.as_millis()
+        );
+        link.client.batch_execute(&settings).await?;
+        Ok(link)
+    }
+
+    /// The same without settings of the session, which a pooler of transactions would give to others.
+    pub(crate) async fn bare(
+        address: &PostgresAddress,
+        on_notification: impl FnMut(String) + Send + 'static,
+    ) -> Result<Self, PostgresError> {
         let unreachable = |source| PostgresError::Unreachable { address: address.name(), source };
         let client = match &address.tls {
             Some(tls) => {
@@ -51,13 +67,6 @@ impl PostgresClient {
                 client
             }
         };
-        let settings = format!(
-            // A node that is frozen within a transaction must not keep its locks: other nodes wait for them.
-            "SET synchronous_commit = on; SET statement_timeout = {timeout}; \
-             SET idle_in_transaction_session_timeout = {timeout}; SET client_min_messages = warning",
-            timeout = address.timeout.as_millis()
-        );
-        client.batch_execute(&settings).await?;
         Ok(PostgresClient { client })
     }
 

@@ -34,6 +34,12 @@ pub enum PostgresError {
         /// The client's error.
         source: tokio_postgres::Error,
     },
+    /// The table is not there.
+    #[error("there is no table {table} that this user may see: create it, or name it right")]
+    NoTable {
+        /// Its name in the configuration.
+        table: String,
+    },
     /// PostgreSQL did not answer in time.
     #[error("no answer in time; see that the server and the network keep up, or raise the timeout of the database")]
     TimedOut(#[from] tokio::time::error::Elapsed),
@@ -59,6 +65,7 @@ impl PostgresError {
             PostgresError::TimedOut(_) => true,
             PostgresError::Address(_)
             | PostgresError::NoHost
+            | PostgresError::NoTable { .. }
             | PostgresError::Authority(_)
             | PostgresError::Tls(_)
             | PostgresError::Schema(_)

@@ -14,6 +14,7 @@ mod ledger_link;
 mod listener;
 mod parts;
 mod reader;
+mod row_appends;
 mod writer;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +24,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Sender, UnboundedSender, channel, unbounded_channel};
 
 pub(crate) use address::PostgresAddress;
-pub(crate) use connection::PostgresClient;
+pub(crate) use connection::{PostgresClient, with_timeout};
 pub use failure::PostgresError;
 
 use self::facts::FactFollower;

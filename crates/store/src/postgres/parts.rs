@@ -139,8 +139,11 @@ impl Items<'_> {
             WriteRequest::ChangeFact { change, .. } => {
                 return facts::change(client, change).await.map(WriteResult::FactChanged);
             }
-            // A run begins before the transaction does.
-            WriteRequest::Append(_) | WriteRequest::BeginRun { .. } | WriteRequest::Close => {}
+            // A run begins before the transaction does, and rows of outboxes have transactions of their own.
+            WriteRequest::Append(_)
+            | WriteRequest::AppendRows(_)
+            | WriteRequest::BeginRun { .. }
+            | WriteRequest::Close => {}
         }
         Ok(WriteResult::Nothing)
     }
@@ -179,7 +182,10 @@ fn lock_rank(write: &WriteRequest) -> (u8, &str, &str) {
     match write {
         WriteRequest::Describe { .. } | WriteRequest::Forget { .. } => (0, "", ""),
         WriteRequest::QueueMessage(message, _) => (1, &message.scope, &message.name),
-        WriteRequest::DiscardMessages { .. } | WriteRequest::BeginRun { .. } | WriteRequest::Close => (2, "", ""),
+        WriteRequest::DiscardMessages { .. }
+        | WriteRequest::AppendRows(_)
+        | WriteRequest::BeginRun { .. }
+        | WriteRequest::Close => (2, "", ""),
         // All of them take one lock.
         WriteRequest::ChangeFact { .. } => (3, "", ""),
         WriteRequest::Make(HistoryLoad { channel, .. }) | WriteRequest::Remove { channel, .. } => (4, channel, ""),

@@ -38,7 +38,7 @@ const TRIM_STEP_ROWS: u64 = 512;
 /// The advisory lock of the node that empties the outbox: "touchbox" as a number.
 const OUTBOX_LOCK: i64 = 0x746f_7563_6862_6f78;
 /// Begins a transaction in which no new run begins (`touchline.enter`).
-const BEGIN: &str = "BEGIN; SELECT pg_advisory_xact_lock_shared(8390891508474246766)";
+pub(super) const BEGIN: &str = "BEGIN; SELECT pg_advisory_xact_lock_shared(8390891508474246766)";
 const APPEND: &str =
     "SELECT place, \"offset\", epoch, run, is_new FROM touchline.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 
@@ -51,7 +51,7 @@ const BEGIN_AT: &str = "WITH begun AS (UPDATE touchline.channel SET run = (SELEC
 
 /// The writer's task and all it owns.
 pub(super) struct PostgresWriter {
-    address: PostgresAddress,
+    pub(super) address: PostgresAddress,
     /// None at first and after a failure.
     link: Option<(PostgresClient, Statement)>,
     /// The schema was checked.
@@ -59,17 +59,17 @@ pub(super) struct PostgresWriter {
     migrates: bool,
     commit_delay: Duration,
     commit_size: usize,
-    notifier: String,
+    pub(super) notifier: String,
     retention: RetentionOf,
     /// Notified when an application has put publications into the outbox.
     outbox_filled: Arc<Notify>,
-    events: EventSink,
-    metrics: Arc<StoreMetrics>,
+    pub(super) events: EventSink,
+    pub(super) metrics: Arc<StoreMetrics>,
     trim_at: Instant,
     random: RandomState,
     serial: u64,
     lease: Lease,
-    runs: Arc<RunBook>,
+    pub(super) runs: Arc<RunBook>,
 }
 
 impl PostgresWriter {
@@ -117,8 +117,12 @@ impl PostgresWriter {
                 let _ = tokio::time::timeout_at(until, requests.recv_many(&mut batch, room)).await;
             }
             let is_over = batch.iter().any(|write| matches!(write, WriteRequest::Close));
+            let rows = PostgresWriter::rows_of(&mut batch);
             if !batch.is_empty() {
                 self.commit(&mut batch).await;
+            }
+            for rows in rows {
+                self.append_rows(rows).await;
             }
             if is_over {
                 return self.leave().await;
@@ -171,7 +175,7 @@ impl PostgresWriter {
         }
     }
 
-    async fn link(&mut self) -> Result<&(PostgresClient, Statement), PostgresError> {
+    pub(super) async fn link(&mut self) -> Result<&(PostgresClient, Statement), PostgresError> {
         let both = match self.link.take() {
             Some(both) if !both.0.client.is_closed() => both,
             _ => {
@@ -325,13 +329,13 @@ impl PostgresWriter {
         Ok((dones, rows.len() as i64 == limit))
     }
 
-    fn next_epoch(&mut self) -> i64 {
+    pub(super) fn next_epoch(&mut self) -> i64 {
         self.serial += 1;
         self.random.hash_one(self.serial) as i64
     }
 
     /// Notes a failure and drops the connection, since it may be unusable.
-    fn fail(&mut self, error: &PostgresError) {
+    pub(super) fn fail(&mut self, error: &PostgresError) {
         error.note(&self.metrics);
         self.link = None;
         self.trim_at = Instant::now() + TRIM_INTERVAL;

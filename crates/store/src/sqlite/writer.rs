@@ -244,7 +244,10 @@ impl SqliteWriter {
                     WriteResult::FactChanged(self.serial)
                 }
                 // No other process writes to the file, so the run does not change.
-                WriteRequest::BeginRun { .. } | WriteRequest::Close => WriteResult::Nothing,
+                // No outbox is in this file.
+                WriteRequest::AppendRows(_) | WriteRequest::BeginRun { .. } | WriteRequest::Close => {
+                    WriteResult::Nothing
+                }
             };
         }
         self.channels.write_changed(connection)

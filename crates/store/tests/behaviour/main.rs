@@ -8,6 +8,7 @@ mod inbox;
 mod ledger;
 mod nodes;
 mod opening;
+mod outbox;
 #[path = "../../../lab/src/postgres.rs"]
 mod postgres;
 mod runs;

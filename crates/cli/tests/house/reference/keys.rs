@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use touchline_config::keys::{KEYS, LISTS, PROVIDER_OPTIONS, PROXY_OPTIONS, find};
+use touchline_config::keys::{CONSUMER_OPTIONS, KEYS, LISTS, PROVIDER_OPTIONS, PROXY_OPTIONS, find};
 use touchline_config::{ConfigOutcome, Flags, Severity, Sources};
 use touchline_engine::directory::RegistryMethod;
 use touchline_engine::events::EventKind;
@@ -81,9 +81,19 @@ fn is_key(path: &str) -> bool {
             return option == "name" || find(options, option).is_some();
         }
     }
-    // The reference names the keys of a backend, and of an issuer, without its place.
-    let is_of_list = find(&PROXY_OPTIONS, path).is_some() || find(&PROVIDER_OPTIONS, path).is_some();
-    if is_of_list || matches!(path, "grpc.tls.client_ca_pem" | "http.tls.client_ca_pem" | "tls.client_ca_pem") {
+    // The reference names the keys of a backend, of an issuer, and of a consumer, without their place.
+    let lists = [&PROXY_OPTIONS, &PROVIDER_OPTIONS, &CONSUMER_OPTIONS];
+    let is_of_list = lists.iter().any(|options| find(options, path).is_some());
+    if is_of_list
+        || matches!(
+            path,
+            "grpc.tls.client_ca_pem"
+                | "http.tls.client_ca_pem"
+                | "tls.client_ca_pem"
+                | "postgresql.tls.client_ca_pem"
+                | "nats_jetstream.tls.client_ca_pem"
+        )
+    {
         return true;
     }
     let path = path.trim_start_matches('[').trim_end_matches(']');

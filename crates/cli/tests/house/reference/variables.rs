@@ -29,7 +29,9 @@ fn mentions(page: &Page) -> Vec<Mention> {
 /// Whether a configuration takes the variable. A namespace `chat` is there.
 fn is_key(name: &str) -> bool {
     let namespaces = ("TOUCHLINE_CHANNEL_NAMESPACES".to_owned(), "chat".to_owned());
-    let variables = [namespaces, (name.to_owned(), "1".to_owned())].into();
+    let consumers = r#"[{"name": "shop", "type": "postgresql"}]"#;
+    let consumers = ("TOUCHLINE_CONSUMERS".to_owned(), consumers.to_owned());
+    let variables = [namespaces, consumers, (name.to_owned(), "1".to_owned())].into();
     let outcome = touchline_config::read(&Sources { variables, ..Sources::default() }, &Probes::NONE);
     outcome.findings.iter().all(|finding| !finding.text.contains("no key has this name"))
 }
@@ -79,7 +81,12 @@ fn every_variable_that_is_read_is_told_of() {
 
 #[test]
 fn a_variable_that_nobody_reads_is_found() {
-    for name in ["TOUCHLINE_HTTP_API_KEYY", "TOUCHLINE_CHANNEL_NAMESPACES_CHAT_HISTORY_SIZES", "TOUCHLINE_NOTHING"] {
+    for name in [
+        "TOUCHLINE_HTTP_API_KEYY",
+        "TOUCHLINE_CHANNEL_NAMESPACES_CHAT_HISTORY_SIZES",
+        "TOUCHLINE_CONSUMERS_SHOP_DSN",
+        "TOUCHLINE_NOTHING",
+    ] {
         let mentions = mentions(&made_up(&format!("set `{name}=1`")));
         assert_eq!(mentions.len(), 1, "{name}");
         assert!(!is_key(&mentions[0].name) && !read_by_sources().contains(name), "{name}");

@@ -196,6 +196,25 @@ impl Operation for PublishOperation {
     }
 
     async fn run<'a>(node: &'a Node, request: PublishRequest<'a>) -> Result<PublishReply, OperationError> {
+        let is_dry_run = request.dry_run;
+        let (channel, publish) = Self::checked(node, request)?;
+        if is_dry_run {
+            return Box::pin(dry_run(node, &channel, publish)).await;
+        }
+        publish_one(node, ("channel", &channel), publish).await
+    }
+}
+
+impl PublishOperation {
+    /// The channel, which is not looked at, and what is to be published there.
+    ///
+    /// # Errors
+    /// 107 for a field that can't be used.
+    #[inline]
+    pub(in crate::api) fn checked(
+        node: &Node,
+        request: PublishRequest<'_>,
+    ) -> Result<(String, Publish), OperationError> {
         check_keys(node, &request.idempotency_key, &request.version_epoch)?;
         let exclusion = exclusion(&request.exclude_client, &request.exclude_user)?;
         let data = payload(PAYLOAD, request.data, &request.b64data)?.ok_or(OperationError::bad("data"))?;
@@ -207,10 +226,7 @@ impl Operation for PublishOperation {
             version: request.version,
             version_epoch: request.version_epoch.into(),
         };
-        if request.dry_run {
-            return Box::pin(dry_run(node, &request.channel, publish)).await;
-        }
-        publish_one(node, ("channel", &request.channel), publish).await
+        Ok((request.channel, publish))
     }
 }
 

@@ -1,0 +1,168 @@
+//! Operations that come from a consumer instead of a request: one after the other, each as if it had come over HTTP
+//! from a caller who may do everything.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use touchline_engine::channels::DurablePublication;
+use touchline_protocol::Error;
+use touchline_protocol::encode::ObjectWriter;
+
+use super::malformed::MalformedRequest;
+use super::operation::{Operation as _, OperationError, yield_sometimes};
+use super::operations::publish::{BroadcastOperation, PublishOperation, PublishRequest};
+use super::params::object;
+use super::table::Call;
+use super::version::NEWEST;
+use crate::auth::ApiRights;
+use crate::node::Node;
+
+/// An operation, and its fields as a JSON object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OperationCall {
+    /// The name of the operation.
+    pub(crate) operation: &'static str,
+    /// Its fields.
+    pub(crate) params: Bytes,
+}
+
+/// Why an operation was not carried out, or not everywhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CallFailure {
+    /// The same may succeed later.
+    Temporary(Error),
+    /// The same will fail again. The text names the error, and the field if one is at fault; it may repeat a part of
+    /// the request.
+    Final(String),
+}
+
+/// Runs operations on this thread, which must be a shard's, one after the other, up to the first that may succeed
+/// later. The results of those that were tried. `is_wanted`: whether to go on.
+pub(crate) async fn run_in_order(
+    node: &Node,
+    calls: &[OperationCall],
+    is_wanted: impl Fn() -> bool,
+) -> Vec<Result<(), CallFailure>> {
+    let mut results = Vec::with_capacity(calls.len());
+    for (index, call) in calls.iter().enumerate() {
+        if !is_wanted() {
+            break;
+        }
+        let result = run_one(node, call).await;
+        let is_over = matches!(result, Err(CallFailure::Temporary(_)));
+        results.push(result);
+        if is_over {
+            break;
+        }
+        yield_sometimes(index).await;
+    }
+    results
+}
+
+async fn run_one(node: &Node, OperationCall { operation, params }: &OperationCall) -> Result<(), CallFailure> {
+    let call = Call::read(operation, params, NEWEST.number).map_err(malformed)?;
+    let mut answer = Vec::with_capacity(64);
+    let mut writer = ObjectWriter::open(&mut answer);
+    let refusal = call.run(node, &ApiRights::ALL, &mut writer, "result").await;
+    writer.close();
+    match refusal {
+        Some(refusal) => Err(refused(refusal)),
+        None if *operation == BroadcastOperation::NAME => of_channels(&answer),
+        None => Ok(()),
+    }
+}
+
+fn malformed(cause: MalformedRequest) -> CallFailure {
+    let field = cause.field.map_or(String::new(), |field| format!(" ({field})"));
+    CallFailure::Final(format!("{}: {cause}{field}", Error::BAD_REQUEST))
+}
+
+fn refused(refusal: OperationError) -> CallFailure {
+    if refusal.error.temporary {
+        return CallFailure::Temporary(refusal.error);
+    }
+    let field = refusal.field.map_or(String::new(), |field| format!(" ({field})"));
+    CallFailure::Final(format!("{}{field}", refusal.error))
+}
+
+/// What a broadcast came to: a temporary error in one channel repeats all of it.
+fn of_channels(answer: &[u8]) -> Result<(), CallFailure> {
+    #[derive(Deserialize)]
+    struct Answer {
+        result: Responses,
+    }
+    #[derive(Deserialize)]
+    struct Responses {
+        responses: Vec<ChannelResponse>,
+    }
+    #[derive(Deserialize)]
+    struct ChannelResponse {
+        error: Option<ChannelError>,
+    }
+    #[derive(Deserialize)]
+    struct ChannelError {
+        code: u32,
+    }
+    let Ok(answer) = serde_json::from_slice::<Answer>(answer) else {
+        return Err(CallFailure::Temporary(Error::INTERNAL));
+    };
+    let responses = answer.result.responses;
+    let found = |code: u32| Error::ALL.iter().find(|error| error.code == code).copied().unwrap_or(Error::INTERNAL);
+    let errors: Vec<Error> = responses.iter().filter_map(|each| Some(found(each.error.as_ref()?.code))).collect();
+    match errors.iter().find(|error| error.temporary) {
+        Some(error) => Err(CallFailure::Temporary(*error)),
+        None => match errors.first() {
+            Some(error) => {
+                let text = format!("{error} in {} of {} channels", errors.len(), responses.len());
+                Err(CallFailure::Final(text))
+            }
+            None => Ok(()),
+        },
+    }
+}
+
+/// Reads the fields of a `publish` into a durable channel: the channel, and its publication; None = the channel is not
+/// durable, or the publication is not to be kept.
+///
+/// # Errors
+/// As those of `publish`.
+pub(crate) fn durable_publication(
+    node: &Node,
+    params: &[u8],
+) -> Result<Option<(String, DurablePublication)>, CallFailure> {
+    let request: PublishRequest<'_> =
+        object(params).map_err(|cause| malformed(MalformedRequest::of::<PublishOperation>(params, cause)))?;
+    if request.dry_run {
+        return Ok(None);
+    }
+    let (channel, publish) = PublishOperation::checked(node, request).map_err(refused)?;
+    let options = node.session.namespaces.resolve(&channel).map_err(|error| refused(error.into()))?;
+    if !options.durable || !options.has_history() || publish.skip_history {
+        return Ok(None);
+    }
+    let time_ms = node.clock.now_ms();
+    let publication = DurablePublication {
+        payload: DurablePublication::encode(&publish, time_ms),
+        time_ms,
+        idempotency_key: publish.idempotency_key,
+        version: publish.version,
+        version_epoch: publish.version_epoch,
+        retention: options.retention(),
+    };
+    Ok(Some((channel, publication)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broadcast_is_repeated_for_one_temporary_error_and_put_aside_for_others() {
+        let of = |text: &str| of_channels(text.as_bytes());
+        assert_eq!(of(r#"{"result":{"responses":[{"result":{}},{"result":{"offset":1}}]}}"#), Ok(()));
+        let both = r#"{"result":{"responses":[{"error":{"code":102}},{"error":{"code":4009}}]}}"#;
+        assert_eq!(of(both), Err(CallFailure::Temporary(Error::CLUSTER_UNREACHABLE)));
+        let text = of(r#"{"result":{"responses":[{"result":{}},{"error":{"code":102}}]}}"#);
+        assert_eq!(text, Err(CallFailure::Final("102: unknown channel in 1 of 2 channels".into())));
+        assert_eq!(of("{}"), Err(CallFailure::Temporary(Error::INTERNAL)));
+    }
+}

@@ -1,0 +1,31 @@
+//! How long to wait before what has failed is tried again. Pure.
+
+use std::time::Duration;
+
+/// The first delay, without the random part.
+const FIRST_MS: u64 = 10;
+/// The longest delay.
+const LONGEST_MS: u64 = 5_000;
+/// Doublings after which the delay is the longest in any case.
+const DOUBLINGS: u32 = 10;
+const _: () = assert!(FIRST_MS << DOUBLINGS > LONGEST_MS);
+
+/// (10 ms + a random part below 10 ms), doubled with each failure, at most 5 s. `failures`: how many there were, from 1
+/// on; `random`: any number.
+pub(super) fn delay(failures: u32, random: u64) -> Duration {
+    let base = FIRST_MS + random % FIRST_MS;
+    Duration::from_millis((base << failures.saturating_sub(1).min(DOUBLINGS)).min(LONGEST_MS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_doubles_up_to_the_longest() {
+        let ms = |failures, random| delay(failures, random).as_millis();
+        assert_eq!([0, 1, 2, 3].map(|failures| ms(failures, 0)), [10, 10, 20, 40]);
+        assert_eq!((ms(1, 9), ms(1, 10), ms(2, 19)), (19, 10, 38));
+        assert_eq!((ms(10, 0), ms(11, 0), ms(u32::MAX, 9)), (5_000, 5_000, 5_000));
+    }
+}

@@ -1,0 +1,122 @@
+//! Rows of an outbox in PostgreSQL.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use touchline_store::outbox::{ClaimedRows, OutboxLag, OutboxReport, OutboxRow, RowHandler, RowOutcome, RowsHandled};
+
+use super::backoff;
+use super::command::AskedCommand;
+use super::exact::{ExactMode, ExactRows};
+use super::execution::carry_out;
+use super::outcome::EntryOutcome;
+use super::told::Told;
+use crate::node::Node;
+
+/// Carries out the rows of one consumer.
+pub(super) struct OutboxConsumer {
+    node: Arc<Node>,
+    told: Told,
+    /// One for each partition.
+    modes: Vec<ExactMode>,
+}
+
+impl OutboxConsumer {
+    pub(super) fn new(node: Arc<Node>, told: Told, partitions: usize) -> Self {
+        OutboxConsumer { node, told, modes: std::iter::repeat_with(ExactMode::default).take(partitions).collect() }
+    }
+
+    async fn carry_out(&self, claimed: ClaimedRows) -> Vec<RowOutcome> {
+        let ClaimedRows { partition, rows, claim } = claimed;
+        let name = self.told.metrics.name();
+        let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+        let entries = rows.iter().map(asked).collect();
+        let key_of = |index: usize| format!("outbox:{name}:{}", rows[index].id);
+        let exact = self.modes.get(partition as usize).map(|mode| ExactRows { consumer: name, mode, claim, ids });
+        let outcomes = carry_out(&self.node, entries, &key_of, exact.as_ref()).await;
+        rows.iter().zip(outcomes).map(|(row, outcome)| self.tell(row.id as u64, outcome)).collect()
+    }
+
+    fn tell(&self, entry: u64, outcome: EntryOutcome) -> RowOutcome {
+        match outcome {
+            EntryOutcome::Done => {
+                self.told.processed();
+                RowOutcome::Done
+            }
+            EntryOutcome::Gone => {
+                self.told.processed();
+                RowOutcome::Gone
+            }
+            EntryOutcome::PassedOver(why) => {
+                self.told.passed_over(entry, &why);
+                RowOutcome::Done
+            }
+            EntryOutcome::Failed(why) => {
+                self.told.failed(entry, &why);
+                RowOutcome::Failed(why)
+            }
+            EntryOutcome::Retry(why) => {
+                self.told.retried();
+                RowOutcome::Retry(why)
+            }
+            EntryOutcome::Waiting => RowOutcome::Waiting,
+        }
+    }
+
+    fn note_lag(&self, lag: OutboxLag) {
+        let metrics = &self.told.metrics;
+        metrics.waiting.store(lag.rows, Relaxed);
+        metrics.oldest_ms.store(lag.oldest.as_millis() as u64, Relaxed);
+        if metrics.unread.swap(lag.unread, Relaxed) == 0 && lag.unread > 0 {
+            let (consumer, rows) = (metrics.name(), lag.unread);
+            tracing::warn!(consumer, rows, "rows are in partitions that nobody reads: raise num_partitions");
+        }
+    }
+}
+
+/// What a row asks for.
+fn asked(row: &OutboxRow) -> AskedCommand {
+    match &row.payload {
+        Some(payload) => AskedCommand::read(&row.method, payload),
+        None => AskedCommand::Unreadable("the payload is larger than 10 MiB".to_owned()),
+    }
+}
+
+impl RowHandler for OutboxConsumer {
+    fn handle(&self, rows: ClaimedRows) -> RowsHandled<'_> {
+        Box::pin(self.carry_out(rows))
+    }
+
+    fn delay(&self, failures: u32) -> Duration {
+        backoff::delay(failures, fastrand::u64(..))
+    }
+
+    fn report(&self, report: OutboxReport) {
+        let consumer = self.told.metrics.name();
+        match report {
+            OutboxReport::Failing(part, cause) => self.told.failing(part, &cause),
+            OutboxReport::Working(part, is_held) => {
+                self.told.working(part);
+                if let Some(partition) = part {
+                    self.told.metrics.hold(partition, is_held);
+                }
+            }
+            OutboxReport::PutAside(true) => {}
+            OutboxReport::PutAside(false) => {
+                tracing::error!(consumer, "rows that can't be carried out are gone: there is no table for them");
+            }
+            OutboxReport::Lag(lag) => self.note_lag(lag),
+            OutboxReport::StrangeNotification => {
+                tracing::debug!(consumer, "a notification does not hold the number of a partition");
+            }
+            OutboxReport::NoDeadTable(cause) => {
+                tracing::warn!(
+                    consumer,
+                    "rows that can't be carried out will be logged and deleted: dead_table_name can't be made or \
+                     written to: {cause}"
+                );
+            }
+        }
+    }
+}

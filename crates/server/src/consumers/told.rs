@@ -1,0 +1,80 @@
+//! What the log says of a consumer: of entries that are put aside or passed over a bounded number of lines a minute, of
+//! an outage one line for each cause.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::runtime::consumer_metrics::{CommandFate, ConsumerMetrics, ConsumerPart};
+
+/// Lines about single entries in a minute; the metrics count all.
+const LINES_MAX: u32 = 20;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The log and the metrics of one consumer.
+pub(super) struct Told {
+    pub(super) metrics: Arc<ConsumerMetrics>,
+    /// When the minute began, and the lines in it.
+    lines: Mutex<(Instant, u32)>,
+}
+
+impl Told {
+    pub(super) fn new(metrics: Arc<ConsumerMetrics>) -> Self {
+        Told { metrics, lines: Mutex::new((Instant::now(), 0)) }
+    }
+
+    /// Counts an entry that was carried out.
+    pub(super) fn processed(&self) {
+        self.metrics.count(CommandFate::Processed, 1);
+    }
+
+    /// Counts an entry that is tried again.
+    pub(super) fn retried(&self) {
+        self.metrics.count(CommandFate::Retried, 1);
+    }
+
+    /// Tells of an entry that is passed over. `entry`: its number.
+    pub(super) fn passed_over(&self, entry: u64, why: &str) {
+        self.metrics.count(CommandFate::PassedOver, 1);
+        if self.has_line() {
+            tracing::info!(consumer = self.metrics.name(), entry, "passed over: {why}");
+        }
+    }
+
+    /// Tells of an entry that can't be carried out.
+    pub(super) fn failed(&self, entry: u64, why: &str) {
+        self.metrics.count(CommandFate::Failed, 1);
+        if self.has_line() {
+            tracing::error!(consumer = self.metrics.name(), entry, "put aside, since it can't be carried out: {why}");
+        }
+    }
+
+    /// Tells that a part does not get on, once for each cause.
+    pub(super) fn failing(&self, part: ConsumerPart, cause: &str) {
+        if self.metrics.fail(part, cause) {
+            tracing::warn!(consumer = self.metrics.name(), partition = part, "a consumer waits: {cause}");
+        }
+    }
+
+    /// Tells that a part gets on again.
+    pub(super) fn working(&self, part: ConsumerPart) {
+        if self.metrics.work(part) {
+            tracing::info!(consumer = self.metrics.name(), partition = part, "a consumer gets on again");
+        }
+    }
+
+    fn has_line(&self) -> bool {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.0.elapsed() >= MINUTE {
+            *lines = (Instant::now(), 0);
+        }
+        lines.1 += 1;
+        if lines.1 == LINES_MAX {
+            let consumer = self.metrics.name();
+            tracing::warn!(
+                consumer,
+                "more entries in this minute have no line; touchline_consumer_commands counts all"
+            );
+        }
+        lines.1 < LINES_MAX
+    }
+}

@@ -1,0 +1,188 @@
+//! What is known of the consumers: what they have carried out, what waits, and since when one does not get on.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use touchline_config::NamedConsumer;
+
+/// A part of a consumer that fails for so long is stuck.
+const STUCK_AFTER: Duration = Duration::from_secs(10);
+
+/// What became of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CommandFate {
+    /// It was carried out.
+    Processed,
+    /// No consumer carries out its method, so it was passed over.
+    PassedOver,
+    /// It can't be carried out, and was put aside.
+    Failed,
+    /// It has failed, and is tried again.
+    Retried,
+}
+
+impl CommandFate {
+    /// All of them, in the order of their numbers.
+    const ALL: [CommandFate; 4] =
+        [CommandFate::Processed, CommandFate::PassedOver, CommandFate::Failed, CommandFate::Retried];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            CommandFate::Processed => "processed",
+            CommandFate::PassedOver => "passed_over",
+            CommandFate::Failed => "failed",
+            CommandFate::Retried => "retried",
+        }
+    }
+}
+
+/// A part of a consumer: a partition, or with None what watches over all of it.
+pub(crate) type ConsumerPart = Option<u32>;
+
+/// A part that fails.
+#[derive(Debug)]
+struct PartOutage {
+    since: Instant,
+    /// The cause that was logged last.
+    told: String,
+}
+
+/// What is known of one consumer.
+#[derive(Debug, Default)]
+pub(crate) struct ConsumerMetrics {
+    name: String,
+    commands: [AtomicU64; CommandFate::ALL.len()],
+    /// Rows or messages that wait.
+    pub(crate) waiting: AtomicU64,
+    /// How long the oldest of them has waited, milliseconds.
+    pub(crate) oldest_ms: AtomicU64,
+    /// Rows in partitions that nobody reads.
+    pub(crate) unread: AtomicU64,
+    /// Which partitions this node has served last.
+    held: Mutex<BTreeMap<u32, bool>>,
+    outages: Mutex<BTreeMap<ConsumerPart, PartOutage>>,
+}
+
+impl ConsumerMetrics {
+    /// Those of the consumers that run.
+    pub(crate) fn of(consumers: &[NamedConsumer]) -> Vec<Arc<ConsumerMetrics>> {
+        let running = consumers.iter().filter(|consumer| consumer.options.enabled);
+        running.map(|consumer| Arc::new(ConsumerMetrics::new(&consumer.name))).collect()
+    }
+
+    pub(crate) fn new(name: &str) -> Self {
+        ConsumerMetrics { name: name.to_owned(), ..ConsumerMetrics::default() }
+    }
+
+    /// The consumer's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Counts commands.
+    pub(crate) fn count(&self, fate: CommandFate, number: u64) {
+        self.commands[fate as usize].fetch_add(number, Relaxed);
+    }
+
+    /// Notes that a part fails. True = this cause was not logged in this outage.
+    pub(crate) fn fail(&self, part: ConsumerPart, cause: &str) -> bool {
+        let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(outage) = outages.get_mut(&part) {
+            let is_new = outage.told != cause;
+            if is_new {
+                cause.clone_into(&mut outage.told);
+            }
+            return is_new;
+        }
+        outages.insert(part, PartOutage { since: Instant::now(), told: cause.to_owned() });
+        true
+    }
+
+    /// Notes that a part works. True = it failed before.
+    pub(crate) fn work(&self, part: ConsumerPart) -> bool {
+        self.outages.lock().unwrap_or_else(PoisonError::into_inner).remove(&part).is_some()
+    }
+
+    /// Notes whether this node serves a partition.
+    pub(crate) fn hold(&self, partition: u32, is_held: bool) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(partition, is_held);
+    }
+
+    /// Whether a part has failed for long.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
+        outages.values().any(|outage| outage.since.elapsed() >= STUCK_AFTER)
+    }
+
+    /// Partitions that this node has served last.
+    fn partitions(&self) -> usize {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).values().filter(|is_held| **is_held).count()
+    }
+
+    fn gauges(&self) -> [(&'static str, &'static str, u64); 4] {
+        [
+            ("consumer_waiting", "Rows or messages that wait for a consumer", self.waiting.load(Relaxed)),
+            ("consumer_unread", "Rows in partitions that nobody reads", self.unread.load(Relaxed)),
+            ("consumer_partitions", "Partitions that this node has served last", self.partitions() as u64),
+            ("consumer_stuck", "1 while a consumer has not got on for 10 s", u64::from(self.is_stuck())),
+        ]
+    }
+}
+
+/// The metrics of consumers, for a scrape.
+#[derive(Debug)]
+pub(crate) struct ConsumerCollector(pub(crate) Vec<Arc<ConsumerMetrics>>);
+
+impl Collector for ConsumerCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let help = "Commands of consumers by outcome";
+        let mut family = encoder.encode_descriptor("consumer_commands", help, None, MetricType::Counter)?;
+        for consumer in &self.0 {
+            for fate in CommandFate::ALL {
+                let labels = [("consumer", consumer.name()), ("outcome", fate.as_str())];
+                let count = consumer.commands[fate as usize].load(Relaxed);
+                ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let gauges: Vec<_> = self.0.iter().map(|consumer| (consumer.name(), consumer.gauges())).collect();
+        for kind in 0..gauges.first().map_or(0, |(_, all)| all.len()) {
+            let (name, help, _) = gauges[0].1[kind];
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (consumer, all) in &gauges {
+                ConstGauge::new(all[kind].2 as i64).encode(family.encode_family(&[("consumer", *consumer)])?)?;
+            }
+        }
+        let help = "How long the oldest row or message that waits has waited";
+        let mut family = encoder.encode_descriptor("consumer_oldest_seconds", help, None, MetricType::Gauge)?;
+        for consumer in &self.0 {
+            let oldest = ConstGauge::new(consumer.oldest_ms.load(Relaxed) as f64 / 1_000.0);
+            oldest.encode(family.encode_family(&[("consumer", consumer.name())])?)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once_in_an_outage() {
+        let metrics = ConsumerMetrics::new("shop");
+        assert!(!metrics.work(Some(0)), "nothing has failed");
+        assert_eq!(
+            ["away", "away", "full", "full"].map(|cause| metrics.fail(Some(0), cause)),
+            [true, false, true, false]
+        );
+        assert!(metrics.fail(None, "away"), "another part has an outage of its own");
+        assert!(metrics.work(Some(0)) && !metrics.work(Some(0)));
+        assert!(!metrics.is_stuck(), "not yet");
+    }
+}

@@ -1,0 +1,263 @@
+//! One partition: takes its lock, hands its oldest rows over, and deletes those that are done, all in one transaction.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::Type;
+use touchline_config::TableName;
+
+use super::statements::{ALIVE_EVERY_MS, Statements, lock_text};
+use super::types::{
+    ClaimedRows, OutboxOptions, OutboxReport, OutboxRow, RowClaim, RowHandler, RowOutcome, TIMEOUT, stopped,
+};
+use crate::panics::caught_in;
+use crate::postgres::{PostgresAddress, PostgresClient, PostgresError, with_timeout};
+
+/// What a look at the partition came to.
+enum Look {
+    /// Another node holds the partition.
+    Held,
+    /// There was nothing to do.
+    Nothing,
+    /// Rows were done: there may be more.
+    Some,
+    /// A row has to be tried again, and why; whether others were done.
+    Again(String, bool),
+}
+
+/// The connection of a partition.
+struct PartitionLink {
+    client: PostgresClient,
+    /// The table as it stands in a statement, with its schema.
+    table: String,
+    /// The table of dead rows can be written to.
+    has_dead_table: bool,
+}
+
+/// Serves one partition.
+pub(super) struct PartitionLoop {
+    partition: u32,
+    options: Arc<OutboxOptions>,
+    address: PostgresAddress,
+    statements: Arc<Statements>,
+    handler: Arc<dyn RowHandler>,
+    lock_text: String,
+    /// None at first and after a failure.
+    link: Option<PartitionLink>,
+}
+
+impl PartitionLoop {
+    pub(super) fn new(
+        partition: u32,
+        options: Arc<OutboxOptions>,
+        address: PostgresAddress,
+        statements: Arc<Statements>,
+        handler: Arc<dyn RowHandler>,
+    ) -> Self {
+        let lock_text = lock_text(&options.name, partition);
+        PartitionLoop { partition, options, address, statements, handler, lock_text, link: None }
+    }
+
+    /// Serves until `stop` turns true.
+    pub(super) async fn run(mut self, bells: Arc<[Notify]>, mut stop: watch::Receiver<bool>) {
+        let bell = &bells[self.partition as usize];
+        let mut failures = 0;
+        while !*stop.borrow() {
+            let looked = match caught_in(self.look()).await {
+                Ok(looked) => looked,
+                Err(panicked) => Err(panicked.into()),
+            };
+            let working = |is_held| OutboxReport::Working(Some(self.partition), is_held);
+            let pause = match looked {
+                Ok(Look::Some) => {
+                    failures = 0;
+                    self.handler.report(working(true));
+                    continue;
+                }
+                Ok(look @ (Look::Held | Look::Nothing)) => {
+                    failures = 0;
+                    self.handler.report(working(matches!(look, Look::Nothing)));
+                    self.options.poll_interval
+                }
+                Ok(Look::Again(why, has_done_some)) => {
+                    failures = if has_done_some { 1 } else { failures + 1 };
+                    self.handler.report(OutboxReport::Failing(Some(self.partition), why));
+                    self.handler.delay(failures)
+                }
+                Err(error) => {
+                    failures += 1;
+                    self.link = None;
+                    self.handler.report(OutboxReport::Failing(Some(self.partition), error.to_string()));
+                    self.handler.delay(failures)
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                // What fails is not tried more often because more comes.
+                () = bell.notified(), if failures == 0 => {}
+                () = stopped(&mut stop) => {}
+            }
+        }
+    }
+
+    async fn look(&mut self) -> Result<Look, PostgresError> {
+        let mut link = match self.link.take() {
+            Some(link) if !link.client.client.is_closed() => link,
+            _ => self.connect().await?,
+        };
+        let looked = self.serve(&mut link).await?;
+        self.link = Some(link);
+        Ok(looked)
+    }
+
+    async fn connect(&self) -> Result<PartitionLink, PostgresError> {
+        let client = PostgresClient::bare(&self.address, |_| ()).await?;
+        let described = describe(&client, &self.options.table, &self.statements).await?;
+        let Some((table, _)) = described else {
+            return Err(PostgresError::NoTable { table: self.options.table.to_string() });
+        };
+        let has_dead_table = self.make_dead_table(&client).await?;
+        Ok(PartitionLink { client, table, has_dead_table })
+    }
+
+    /// Makes the table of dead rows unless it is there. Returns whether it is.
+    async fn make_dead_table(&self, client: &PostgresClient) -> Result<bool, PostgresError> {
+        if describe(client, &self.options.dead_table, &self.statements).await?.is_some() {
+            return Ok(true);
+        }
+        let made = with_timeout(TIMEOUT, async { Ok(client.client.batch_execute(&self.statements.make_dead).await) });
+        match made.await? {
+            Ok(()) => Ok(true),
+            // Another partition, or another node, makes it at the same time.
+            Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Ok(true),
+            Err(error) if error.code().is_none() => Err(error.into()),
+            Err(error) => {
+                self.handler.report(OutboxReport::NoDeadTable(PostgresError::from(error).to_string()));
+                Ok(false)
+            }
+        }
+    }
+
+    /// One transaction.
+    async fn serve(&self, link: &mut PartitionLink) -> Result<Look, PostgresError> {
+        let begun = with_timeout(TIMEOUT, self.claim(link)).await?;
+        let Some((rows, claim)) = begun else { return Ok(Look::Held) };
+        if rows.is_empty() {
+            with_timeout(TIMEOUT, execute(link, "COMMIT")).await?;
+            return Ok(Look::Nothing);
+        }
+        let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+        let outcomes = self.handle(link, rows, claim).await?;
+        let (mut done, mut bad, mut reasons, mut again) = (Vec::new(), Vec::new(), Vec::new(), None);
+        let mut is_any_gone = false;
+        for (id, outcome) in ids.into_iter().zip(outcomes) {
+            match outcome {
+                RowOutcome::Done => done.push(id),
+                RowOutcome::Failed(why) => {
+                    bad.push(id);
+                    reasons.push(why.replace('\0', ""));
+                }
+                RowOutcome::Retry(why) => again = again.or(Some(why)),
+                RowOutcome::Gone => is_any_gone = true,
+                RowOutcome::Waiting => {}
+            }
+        }
+        with_timeout(TIMEOUT, self.settle(link, &done, (&bad, &reasons))).await?;
+        let has_done_some = is_any_gone || !done.is_empty() || !bad.is_empty();
+        Ok(again.map_or(Look::Some, |why| Look::Again(why, has_done_some)))
+    }
+
+    /// Begins the transaction, takes the lock and reads the oldest rows; None = another node has the lock.
+    async fn claim(&self, link: &PartitionLink) -> Result<Option<(Vec<OutboxRow>, RowClaim)>, PostgresError> {
+        let client = &link.client.client;
+        client.batch_execute(&self.statements.begin).await?;
+        let taken = client.query_typed(self.statements.lock, &[(&self.lock_text, Type::TEXT)]).await;
+        let taken = match taken {
+            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => Vec::new(),
+            taken => taken?,
+        };
+        let Some(held) = taken.first().filter(|row| row.get(0)) else {
+            client.batch_execute("ROLLBACK").await?;
+            return Ok(None);
+        };
+        let claim = RowClaim { table: link.table.clone(), lock: held.get(1), backend: held.get(2) };
+        let (partition, limit) = (self.partition as i32, i64::from(self.options.select_limit));
+        let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
+            [(&partition, Type::INT4), (&limit, Type::INT8)];
+        let rows = client.query_typed(&self.statements.select, &parameters).await?;
+        let row = |row: &tokio_postgres::Row| OutboxRow { id: row.get(0), method: row.get(1), payload: row.get(2) };
+        Ok(Some((rows.iter().map(row).collect(), claim)))
+    }
+
+    /// Hands rows over. Meanwhile the database hears from this node, or it would end the transaction; once it has, the
+    /// rows may be another node's, so what is under way is given up.
+    async fn handle(
+        &self,
+        link: &PartitionLink,
+        rows: Vec<OutboxRow>,
+        claim: RowClaim,
+    ) -> Result<Vec<RowOutcome>, PostgresError> {
+        let mut handled = self.handler.handle(ClaimedRows { partition: self.partition, rows, claim });
+        loop {
+            match tokio::time::timeout(Duration::from_millis(ALIVE_EVERY_MS), &mut handled).await {
+                Ok(outcomes) => return Ok(outcomes),
+                Err(_) => with_timeout(TIMEOUT, execute(link, "SELECT 1")).await?,
+            }
+        }
+    }
+
+    /// Deletes what is done, puts aside what can't be done, and commits.
+    async fn settle(
+        &self,
+        link: &mut PartitionLink,
+        done: &[i64],
+        (bad, reasons): (&[i64], &[String]),
+    ) -> Result<(), PostgresError> {
+        let client = &link.client.client;
+        if !done.is_empty() {
+            client.execute_typed(&self.statements.delete, &[(&done, Type::INT8_ARRAY)]).await?;
+        }
+        if bad.is_empty() {
+            return Ok(client.batch_execute("COMMIT").await?);
+        }
+        let mut is_kept = false;
+        if link.has_dead_table {
+            client.batch_execute("SAVEPOINT bury").await?;
+            let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
+                [(&bad, Type::INT8_ARRAY), (&reasons, Type::TEXT_ARRAY)];
+            match client.execute_typed(&self.statements.bury, &parameters).await {
+                Ok(_) => is_kept = true,
+                Err(error) if error.code().is_none() => return Err(error.into()),
+                Err(error) => {
+                    client.batch_execute("ROLLBACK TO bury").await?;
+                    self.handler.report(OutboxReport::NoDeadTable(PostgresError::from(error).to_string()));
+                    link.has_dead_table = false;
+                }
+            }
+        }
+        if !is_kept {
+            client.execute_typed(&self.statements.delete, &[(&bad, Type::INT8_ARRAY)]).await?;
+        }
+        client.batch_execute("COMMIT").await?;
+        self.handler.report(OutboxReport::PutAside(is_kept));
+        Ok(())
+    }
+}
+
+async fn execute(link: &PartitionLink, statement: &str) -> Result<(), PostgresError> {
+    Ok(link.client.client.batch_execute(statement).await?)
+}
+
+/// The whole name of a table as it stands in a statement, and whether it has `created_at`; None = it is not there.
+pub(super) async fn describe(
+    client: &PostgresClient,
+    table: &TableName,
+    statements: &Statements,
+) -> Result<Option<(String, bool)>, PostgresError> {
+    let quoted = table.quoted();
+    let described = async { Ok(client.client.query_typed(statements.describe, &[(&quoted, Type::TEXT)]).await?) };
+    let rows = with_timeout(TIMEOUT, described).await?;
+    Ok(rows.first().map(|row| (row.get(0), row.get(1))))
+}

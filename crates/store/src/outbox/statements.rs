@@ -1,0 +1,99 @@
+//! The statements of an outbox. Names of tables stand in them quoted; everything else is a parameter.
+
+use super::types::{COUNTED_MAX, OutboxOptions, TIMEOUT};
+
+/// Largest payload of a row, bytes of its text.
+pub(super) const PAYLOAD_MAX: u64 = 10 * 1024 * 1024;
+/// Bytes of payloads of one transaction: a row that begins beyond them is in the next one.
+pub(super) const BATCH_SIZE_MAX: u64 = 64 * 1024 * 1024;
+/// How long the database waits for this node within a transaction, milliseconds: then it ends the connection, and with
+/// it the lock of the partition.
+const IDLE_MS: u64 = 5_000;
+
+/// The statements for one table.
+pub(super) struct Statements {
+    /// Begins a transaction.
+    pub(super) begin: String,
+    /// Takes the lock of a partition, by the text of its key: whether it is held, its number, the process of the
+    /// database.
+    pub(super) lock: &'static str,
+    /// Reads the oldest rows of a partition.
+    pub(super) select: String,
+    /// Deletes rows that are done.
+    pub(super) delete: String,
+    /// Moves rows, each with a reason, into the table of dead rows.
+    pub(super) bury: String,
+    /// Makes the table of dead rows.
+    pub(super) make_dead: String,
+    /// Reads the names of the columns, and the table's whole name.
+    pub(super) describe: &'static str,
+    /// Counts waiting rows and those in partitions that nobody reads.
+    pub(super) count: String,
+    /// Tells how long the oldest row has waited, milliseconds.
+    pub(super) age: String,
+}
+
+/// Milliseconds between two signs of life of this node within a transaction.
+pub(super) const ALIVE_EVERY_MS: u64 = 1_000;
+// One sign may come late.
+const _: () = assert!(ALIVE_EVERY_MS * 3 < IDLE_MS);
+
+impl Statements {
+    pub(super) fn of(options: &OutboxOptions) -> Self {
+        let (table, dead) = (options.table.quoted(), options.dead_table.quoted());
+        Statements {
+            begin: format!(
+                "BEGIN; SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS}; SET LOCAL lock_timeout = {IDLE_MS}; \
+                 SET LOCAL statement_timeout = {timeout}; SET LOCAL synchronous_commit = on",
+                timeout = TIMEOUT.as_millis()
+            ),
+            lock: if options.tries_lock {
+                "SELECT pg_try_advisory_xact_lock(hashtext($1)), hashtext($1)::bigint, pg_backend_pid()"
+            } else {
+                "SELECT pg_advisory_xact_lock(hashtext($1)) IS NOT NULL, hashtext($1)::bigint, pg_backend_pid()"
+            },
+            select: format!(
+                "SELECT id, method, CASE WHEN size <= {PAYLOAD_MAX} THEN payload END FROM ( \
+                     SELECT id, method, payload, octet_length(payload) AS size, \
+                         sum(least(octet_length(payload), {PAYLOAD_MAX})) OVER (ORDER BY id) AS total FROM ( \
+                         SELECT id::bigint AS id, method::text AS method, payload::text AS payload FROM {table} \
+                         WHERE \"partition\" = $1 ORDER BY id LIMIT $2 \
+                     ) oldest \
+                 ) measured WHERE total - least(size, {PAYLOAD_MAX}) < {BATCH_SIZE_MAX} ORDER BY id"
+            ),
+            delete: format!("DELETE FROM {table} WHERE id = ANY($1)"),
+            bury: format!(
+                "WITH bad AS (SELECT * FROM unnest($1::bigint[], $2::text[]) AS given (id, error)), \
+                 moved AS (DELETE FROM {table} AS aside USING bad WHERE aside.id = bad.id \
+                     RETURNING aside.id, aside.method, aside.payload::text AS payload, aside.\"partition\", bad.error) \
+                 INSERT INTO {dead} (id, method, payload, \"partition\", error) \
+                 SELECT id, method, payload, \"partition\", error FROM moved"
+            ),
+            make_dead: format!(
+                "CREATE TABLE IF NOT EXISTS {dead} ( \
+                     number bigserial PRIMARY KEY, id bigint NOT NULL, method text NOT NULL, payload text NOT NULL, \
+                     \"partition\" integer NOT NULL, error text NOT NULL, \
+                     failed_at timestamptz NOT NULL DEFAULT clock_timestamp())"
+            ),
+            describe: "SELECT quote_ident(space.nspname) || '.' || quote_ident(class.relname), \
+                 EXISTS (SELECT FROM pg_attribute WHERE attrelid = class.oid AND attname = 'created_at' \
+                     AND NOT attisdropped) \
+                 FROM pg_class class JOIN pg_namespace space ON space.oid = class.relnamespace \
+                 WHERE class.oid = to_regclass($1)",
+            count: format!(
+                "SELECT (SELECT count(*) FROM (SELECT FROM {table} LIMIT {COUNTED_MAX}) waiting), \
+                 (SELECT count(*) FROM (SELECT FROM {table} WHERE \"partition\" < 0 OR \"partition\" >= $1 \
+                     LIMIT {COUNTED_MAX}) unread)"
+            ),
+            age: format!(
+                "SELECT greatest(0, extract(epoch FROM clock_timestamp() - created_at) * 1000)::bigint FROM {table} \
+                 WHERE \"partition\" >= 0 AND \"partition\" < $1 ORDER BY id LIMIT 1"
+            ),
+        }
+    }
+}
+
+/// The text of a partition's lock, which is Centrifugo's.
+pub(super) fn lock_text(consumer: &str, partition: u32) -> String {
+    format!("centrifugo_partition_lock_{consumer}{partition}")
+}

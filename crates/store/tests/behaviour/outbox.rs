@@ -1,0 +1,213 @@
+//! Rows of an outbox that become publications in the transaction that deletes them, by who holds their partition.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+use touchline_store::outbox::{
+    ClaimedRows, OutboxOptions, OutboxReader, OutboxReport, RowHandler, RowOutcome, RowsHandled,
+};
+use touchline_store::{Append, RowAppends, RowsRefusal, StoreRefusal};
+
+use crate::postgres::Postgres;
+use crate::stage::{Stage, TIMEOUT, on_postgres, publication, settings};
+
+/// Rows that were handed over, and where their outcomes go.
+type HandedOver = (ClaimedRows, oneshot::Sender<Vec<RowOutcome>>);
+
+/// Hands rows to the test, which decides.
+struct ToTest {
+    rows: Mutex<Sender<HandedOver>>,
+    failures: Mutex<Vec<String>>,
+}
+
+impl RowHandler for ToTest {
+    fn handle(&self, rows: ClaimedRows) -> RowsHandled<'_> {
+        let (sender, outcomes) = oneshot::channel();
+        let number = rows.rows.len();
+        let _ = self.rows.lock().expect("no test thread panics while it holds the lock").send((rows, sender));
+        Box::pin(async move { outcomes.await.unwrap_or_else(|_| vec![RowOutcome::Waiting; number]) })
+    }
+
+    fn delay(&self, _: u32) -> Duration {
+        Duration::from_millis(20)
+    }
+
+    fn report(&self, report: OutboxReport) {
+        if let OutboxReport::Failing(_, why) = report {
+            self.failures.lock().expect("no test thread panics while it holds the lock").push(why);
+        }
+    }
+}
+
+/// A consumer of the table `outbox` on a thread of its own.
+struct Reader {
+    handed_over: Receiver<HandedOver>,
+    handler: Arc<ToTest>,
+    stop: watch::Sender<bool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Reader {
+    fn start(url: &str) -> Self {
+        let table = |name: &str| name.parse().expect("it is a name");
+        let reader = OutboxReader::new(OutboxOptions {
+            name: "shop".to_owned(),
+            dsn: url.to_owned(),
+            notification_dsn: String::new(),
+            tls: None,
+            table: table("outbox"),
+            dead_table: table("outbox_dead"),
+            partitions: 1,
+            select_limit: 10,
+            poll_interval: Duration::from_millis(20),
+            notification_channel: String::new(),
+            tries_lock: true,
+        })
+        .expect("the address is good");
+        let (sender, handed_over) = channel();
+        let handler = Arc::new(ToTest { rows: Mutex::new(sender), failures: Mutex::default() });
+        let (stop, stopped) = watch::channel(false);
+        let of_thread = Arc::clone(&handler);
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("it is made");
+            runtime.block_on(reader.run(of_thread, stopped));
+        });
+        Reader { handed_over, handler, stop, thread: Some(thread) }
+    }
+
+    fn next(&self) -> HandedOver {
+        self.handed_over.recv_timeout(TIMEOUT).expect("rows come")
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        while let Ok((rows, outcomes)) = self.handed_over.try_recv() {
+            let _ = outcomes.send(vec![RowOutcome::Waiting; rows.rows.len()]);
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Fills the table with so many rows.
+fn fill(postgres: &Postgres, rows: u32) {
+    postgres.sql(&format!(
+        "CREATE TABLE IF NOT EXISTS outbox (id bigserial PRIMARY KEY, method text NOT NULL, payload jsonb NOT NULL, \
+         partition integer NOT NULL DEFAULT 0); \
+         INSERT INTO outbox (method, payload) \
+         SELECT 'publish', jsonb_build_object('n', n) FROM generate_series(1, {rows}) n"
+    ));
+}
+
+fn append_of(stage: &Stage, rows: &ClaimedRows, make: impl Fn(u64) -> Append) -> Result<(), RowsRefusal> {
+    let (sender, result) = channel();
+    stage.store.append_rows(RowAppends {
+        claim: rows.claim.clone(),
+        rows: rows.rows.iter().map(|row| (row.id, make(row.id as u64))).collect(),
+        done: Box::new(move |outcome| {
+            let _ = sender.send(outcome);
+        }),
+    });
+    result.recv_timeout(TIMEOUT).expect("the request gets a reply")
+}
+
+#[test]
+fn a_row_is_deleted_and_stored_together_and_once() {
+    on_postgres("outbox-once", |url, postgres| {
+        let stages = [Stage::open(&settings(url)), Stage::open(&settings(url))];
+        fill(postgres, 5);
+        let reader = Reader::start(url);
+        let (rows, outcomes) = reader.next();
+        assert_eq!(rows.rows.iter().map(|row| row.id).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        for stage in [&stages[0], &stages[1], &stages[0]] {
+            assert_eq!(append_of(stage, &rows, |n| publication("a", n)), Ok(()), "who comes later stores nothing");
+        }
+        assert_eq!(postgres.sql("SELECT count(*) FROM outbox"), "0");
+        let texts: Vec<String> = stages[0].kept("a").into_iter().map(|(_, text)| text).collect();
+        assert_eq!(texts, [1, 2, 3, 4, 5].map(|n| format!(r#"{{"data":{n}}}"#)));
+        outcomes.send(vec![RowOutcome::Gone; 5]).expect("it is waited for");
+    });
+}
+
+#[test]
+fn a_claim_that_is_lost_or_of_another_database_takes_no_row() {
+    on_postgres("outbox-fence", |url, postgres| {
+        let stage = Stage::open(&settings(url));
+        fill(postgres, 2);
+        let reader = Reader::start(url);
+        let (rows, outcomes) = reader.next();
+        // A node that was frozen finds its transaction ended.
+        let holder = postgres.sql(
+            "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND \
+             ((classid::bigint << 32) | objid::bigint) = hashtext('centrifugo_partition_lock_shop0')",
+        );
+        postgres.sql(&format!("SELECT pg_terminate_backend({holder})"));
+        stage.wait_until("the transaction is over", |_| {
+            postgres.sql(&format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {holder}")) == "0"
+        });
+        assert_eq!(append_of(&stage, &rows, |n| publication("a", n)), Err(RowsRefusal::OtherDatabase));
+        assert_eq!(postgres.sql("SELECT count(*) FROM outbox"), "2");
+        drop(outcomes);
+        // The rows come again, under a new claim; another database does not know that one.
+        let (rows, outcomes) = reader.next();
+        postgres.sql("CREATE DATABASE copy TEMPLATE template0");
+        let copy =
+            Stage::open(&settings(&format!("{}/copy", url.strip_suffix("/postgres").expect("it names a database"))));
+        assert_eq!(append_of(&copy, &rows, |n| publication("a", n)), Err(RowsRefusal::OtherDatabase));
+        assert_eq!(append_of(&stage, &rows, |n| publication("a", n)), Ok(()));
+        outcomes.send(vec![RowOutcome::Gone; 2]).expect("it is waited for");
+        let sqlite = std::env::temp_dir().join(format!("touchline-store-outbox-{}.db", std::process::id()));
+        let file = Stage::open(&settings(&format!("sqlite:{}", sqlite.display())));
+        assert!(!file.store.takes_rows());
+        assert_eq!(append_of(&file, &rows, |n| publication("a", n)), Err(RowsRefusal::OtherDatabase));
+        drop(file);
+        let _ = std::fs::remove_file(sqlite);
+    });
+}
+
+#[test]
+fn rows_that_the_database_cannot_store_are_named_and_the_others_wait() {
+    on_postgres("outbox-bad", |url, postgres| {
+        let stage = Stage::open(&settings(url));
+        fill(postgres, 4);
+        let reader = Reader::start(url);
+        let (rows, outcomes) = reader.next();
+        // A text with NUL, in the second row.
+        let make = |n| Append { key: if n == 2 { "a\0b".into() } else { "".into() }, ..publication("a", n) };
+        assert_eq!(append_of(&stage, &rows, make), Err(RowsRefusal::Invalid(vec![2])));
+        assert_eq!((postgres.sql("SELECT count(*) FROM outbox").as_str(), stage.kept("a").len()), ("4", 0));
+        let why = || RowOutcome::Failed("can't be stored".to_owned());
+        outcomes.send(vec![RowOutcome::Waiting, why(), RowOutcome::Waiting, RowOutcome::Waiting]).expect("it waits");
+        let (rows, outcomes) = reader.next();
+        assert_eq!(rows.rows.iter().map(|row| row.id).collect::<Vec<_>>(), [1, 3, 4]);
+        assert_eq!(postgres.sql("SELECT id || ' ' || error FROM outbox_dead"), "2 can't be stored");
+        assert_eq!(append_of(&stage, &rows, make), Ok(()));
+        outcomes.send(vec![RowOutcome::Gone; 3]).expect("it is waited for");
+        assert_eq!(stage.kept("a").len(), 3);
+    });
+}
+
+#[test]
+fn what_has_to_be_tried_again_comes_again_and_what_was_done_does_not() {
+    on_postgres("outbox-again", |url, postgres| {
+        fill(postgres, 4);
+        let reader = Reader::start(url);
+        let (_, outcomes) = reader.next();
+        let refused = RowOutcome::Retry(StoreRefusal::QueueFull.to_string());
+        outcomes.send(vec![RowOutcome::Done, refused, RowOutcome::Waiting, RowOutcome::Done]).expect("it waits");
+        let (rows, outcomes) = reader.next();
+        assert_eq!(rows.rows.iter().map(|row| row.id).collect::<Vec<_>>(), [2, 3]);
+        outcomes.send(vec![RowOutcome::Done, RowOutcome::Done]).expect("it is waited for");
+        let began = std::time::Instant::now();
+        while postgres.sql("SELECT count(*) FROM outbox") != "0" {
+            assert!(began.elapsed() < TIMEOUT, "the rows stay");
+        }
+        let failures = reader.handler.failures.lock().expect("no test thread panics while it holds the lock").clone();
+        assert!(failures.iter().any(|why| why.contains("too many requests")), "{failures:?}");
+    });
+}
