@@ -17,6 +17,9 @@ pub struct ToldChanges {
     pub clients: bool,
 }
 
+/// A client, and its user.
+pub(super) type ActingOwner = (OwnerId, Box<str>);
+
 /// A change of a name or a group.
 #[derive(Debug)]
 pub struct EntryIncident {

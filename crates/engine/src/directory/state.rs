@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use touchline_protocol::Error;
-use touchline_registry::{
-    Classify, Counters, HashSeed, OwnerId, RegisterRefusal, Replica, ReplicaSettings, ReplicaTiming,
-};
+use touchline_registry::{Classify, Counters, HashSeed, RegisterRefusal, Replica, ReplicaSettings, ReplicaTiming};
 
 use super::calls::Calls;
 use super::effect::DirectoryEffect;
 use super::inbox::Inbox;
-use super::incident::ToldChanges;
+use super::incident::{ActingOwner, ToldChanges};
 use super::presence_entry;
 use super::scope::{ScopeId, ScopeOptions, Scopes};
 use super::watch::ScopeWatch;
@@ -55,7 +53,7 @@ pub struct Directory<A> {
     /// What backends are told; `None` = nothing.
     pub(super) told: Option<ToldChanges>,
     /// The client whose request is being executed, and its user, if backends are told of something.
-    pub(super) acting: Option<(OwnerId, Box<str>)>,
+    pub(super) acting: Option<ActingOwner>,
     /// The host is checking its connections ([`DirectoryEffect::Probe`]).
     pub(super) is_probing: bool,
     /// Bytes that one message to another node may have.
@@ -186,6 +184,8 @@ pub(super) fn refusal(refusal: RegisterRefusal) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use touchline_registry::OwnerId;
+
     use super::*;
 
     #[test]

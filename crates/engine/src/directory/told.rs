@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use touchline_registry::{Entry, EntryChange, OwnerId, Reason, RegistryEvent};
+use touchline_registry::{Entry, EntryChange, Reason, RegistryEvent};
 
 use super::effect::DirectoryEffect;
-use super::incident::{EntryIncident, LostClient, ToldChanges};
+use super::incident::{ActingOwner, EntryIncident, LostClient, ToldChanges};
 use super::presence_entry::parts;
 use super::state::Directory;
 use crate::events::EventKind;
@@ -25,7 +25,7 @@ pub(super) fn of_event<A>(
     told: ToldChanges,
     scope: &Arc<str>,
     event: &RegistryEvent,
-    (me, acting, is_presence): (&Arc<str>, Option<&(OwnerId, Box<str>)>, bool),
+    (me, acting, is_presence): (&Arc<str>, Option<&ActingOwner>, bool),
 ) -> Vec<DirectoryEffect<A>> {
     let RegistryEvent { change, entry, reason } = event;
     let is_own = entry.node() == me;

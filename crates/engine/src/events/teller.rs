@@ -404,7 +404,7 @@ impl StateTeller {
         while self.empties.len() > EMPTY_KEYS_MAX
             && let Some(text) = self.empties.pop_front()
         {
-            let is_empty = self.keys.get(&text).is_some_and(|key| key.holders == 0 && key.told % 2 == 0);
+            let is_empty = self.keys.get(&text).is_some_and(|key| key.holders == 0 && key.told.is_multiple_of(2));
             if is_empty && let Some(key) = self.keys.swap_remove(&text) {
                 self.withdraw(&text, &key);
             }
@@ -525,7 +525,7 @@ impl StateTeller {
         let is_later = generation > key.told;
         key.told = key.told.max(generation);
         if is_later && !is_own {
-            if key.told % 2 == 0 {
+            if key.told.is_multiple_of(2) {
                 self.empties.push_back(text.into());
             }
             // The later word counts.

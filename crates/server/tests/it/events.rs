@@ -471,9 +471,11 @@ fn events_are_messages_of_nats_too() {
     until("it has arrived", || server.metric("touchline_events_sent_total{endpoint=\"nats\"}") >= 1);
 }
 
+type Change = fn(&mut EventsSettings);
+
 #[test]
 fn what_is_wrong_stops_the_start_with_its_key_and_shows_no_secret() {
-    let fault = |change: fn(&mut EventsSettings)| {
+    let fault = |change: Change| {
         let mut settings = settings();
         let mut options = EventsSettings {
             endpoint: "http://b/x".into(),
@@ -486,7 +488,7 @@ fn what_is_wrong_stops_the_start_with_its_key_and_shows_no_secret() {
         refused.unwrap_or_default()
     };
     assert_eq!(fault(|_| {}), "");
-    let cases: [(&str, fn(&mut EventsSettings)); 12] = [
+    let cases: [(&str, Change); 12] = [
         ("endpoint", |options| options.endpoint = "ftp://b".into()),
         ("endpoint", |options| options.endpoint = "https://".into()),
         ("endpoint", |options| options.endpoint = "nats:events.*".into()),
