@@ -77,7 +77,7 @@ pub use settings::{
     ApiJwksSettings, ApiKeySettings, AutocertSettings, ClientAuth, ClientUser, ClusterSettings, EmulationSettings,
     EndpointSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings,
     LogSettings, NamedApiKey, NodeSettings, Page, PrimarySettings, RegistrySettings, SecuritySettings, Settings,
-    ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings,
-    WhenCutOff, resolve,
+    ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, UserStatusSettings,
+    WebSocketSettings, WhenCutOff, resolve,
 };
 pub use touchline_engine::hook::ClientTlsSettings;

@@ -15,7 +15,7 @@ use touchline_store::stats::{Stats, StatsOptions};
 
 use crate::api::{operations_named, services::ApiServices, user_of};
 use crate::auth::{AccessControl, KeyFetcher};
-use crate::backend::{facts, nats, store};
+use crate::backend::{facts, nats, seen, store};
 use crate::hooks::{Endpoints, HookHandler, WorkerStart};
 use crate::listening::listen_on_each;
 use crate::net::forwarded::KeptFields;
@@ -107,6 +107,7 @@ impl Server {
             hooks: hook_needs(&settings, &endpoints),
             track: track_limits(&settings.store.stats),
         };
+        let seen = seen::begin(&settings);
         let databases = store::opening(&settings, &session.namespaces, &id)?;
         let statistics = store::stats_opening(&settings)?;
         let (shard_handles, shards) = shard_parts(listeners)?;
@@ -124,6 +125,7 @@ impl Server {
             kept_fields,
             limits,
             access,
+            seen,
         };
         let node = Arc::new(Node::new(settings, session, clock, id, handles));
         facts::begin(&node);

@@ -106,7 +106,7 @@ pub use touchline_config::{
     ClusterSettings, EmulationSettings, EndpointSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings,
     HttpStreamSettings, InternalTlsSettings, NamedApiKey, NodeSettings, Page, PrimarySettings, RegistrySettings,
     SecuritySettings, Settings, ShutdownSettings, StatsSettings, StoreSettings, TcpSettings, TlsSettings,
-    UniWebSocketSettings, WebSocketSettings, WhenCutOff, is_inline_pem,
+    UniWebSocketSettings, UserStatusSettings, WebSocketSettings, WhenCutOff, is_inline_pem,
 };
 pub use touchline_engine::directory::{ConflictPolicy, ScopeOptions};
 pub use touchline_engine::hook::{

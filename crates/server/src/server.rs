@@ -16,7 +16,7 @@ use touchline_engine::ShardId;
 use touchline_engine::directory::Directory;
 
 use crate::auth::KeyFetcher;
-use crate::backend::nats;
+use crate::backend::{nats, seen};
 use crate::handle::ServerHandle;
 use crate::hooks::{self, WorkerStart};
 use crate::node::Node;
@@ -225,6 +225,7 @@ impl Running {
         if let Some(cluster) = &self.node.cluster {
             cluster.leave();
         }
+        seen::finish(&self.node);
         if let Some(store) = self.node.store() {
             store.close();
         }

@@ -14,6 +14,7 @@ use crate::metrics::StoreMetrics;
 use crate::publication::{Append, OnAppended, StoredHistory};
 use crate::refusal::StoreRefusal;
 use crate::runs::KnownRuns;
+use crate::seen::{OnSeen, SeenUser};
 use crate::tfidf::Weights;
 
 /// Takes the result of a write that has no other result than that it was done.
@@ -46,6 +47,11 @@ pub(crate) enum WriteRequest {
         change: FactChange,
         done: OnDone,
     },
+    /// Notes when users were connected; each user stands there once.
+    NoteSeen {
+        rows: Vec<SeenUser>,
+        done: OnDone,
+    },
     /// Begins a new run if `lost` is still the current one. Offsets of the channel from `first` on are of the new run.
     BeginRun {
         channel: ChannelName,
@@ -59,7 +65,18 @@ pub(crate) enum WriteRequest {
 pub(crate) enum ReadRequest {
     History(HistoryLoad),
     Search(Search, OnSearched),
-    InboxMessages { scope: Arc<str>, name: Box<str>, behind: u64, limit: usize },
+    InboxMessages {
+        scope: Arc<str>,
+        name: Box<str>,
+        behind: u64,
+        limit: usize,
+    },
+    /// When these users were connected last, if it was after a time, Unix seconds.
+    Seen {
+        users: Vec<Box<str>>,
+        after_s: u64,
+        done: OnSeen,
+    },
 }
 
 /// The result of a [`ReadRequest`].
@@ -68,6 +85,7 @@ pub(crate) enum ReadResult {
     History(Option<StoredHistory>),
     Search(Result<Vec<SearchResult>, StoreRefusal>),
     InboxMessages(Vec<(u64, Bytes)>),
+    Seen(Vec<SeenUser>),
 }
 
 impl ReadRequest {
@@ -88,6 +106,7 @@ impl ReadRequest {
             (ReadRequest::InboxMessages { scope, name, .. }, ReadResult::InboxMessages(messages)) => {
                 events(StoreEvent::InboxMessages { scope, name, messages: Some(messages) })
             }
+            (ReadRequest::Seen { done, .. }, ReadResult::Seen(seen)) => done(Ok(seen)),
             (read, _) => read.refuse(events, StoreRefusal::Failed),
         }
         None
@@ -103,6 +122,7 @@ impl ReadRequest {
             ReadRequest::InboxMessages { scope, name, .. } => {
                 events(StoreEvent::InboxMessages { scope, name, messages: None })
             }
+            ReadRequest::Seen { done, .. } => done(Err(refusal)),
         }
     }
 }
@@ -200,6 +220,7 @@ impl Committed {
                 WriteRequest::Remove { done, .. }
                 | WriteRequest::Describe { done, .. }
                 | WriteRequest::Forget { done, .. }
+                | WriteRequest::NoteSeen { done, .. }
                 | WriteRequest::DiscardMessages { done, .. },
                 _,
             ) => Committed::Plain(done),
@@ -273,6 +294,7 @@ impl WriteRequest {
             | WriteRequest::Describe { done, .. }
             | WriteRequest::Forget { done, .. }
             | WriteRequest::ChangeFact { done, .. }
+            | WriteRequest::NoteSeen { done, .. }
             | WriteRequest::DiscardMessages { done, .. } => {
                 done(Err(refusal));
             }

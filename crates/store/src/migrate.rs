@@ -53,6 +53,12 @@ pub static PRIMARY: Database = Database {
             up: include_str!("migrations/primary/sqlite_3_up.sql"),
             down: include_str!("migrations/primary/sqlite_3_down.sql"),
         },
+        Migration {
+            version: 5,
+            title: "when users were connected last",
+            up: include_str!("migrations/primary/sqlite_5_up.sql"),
+            down: include_str!("migrations/primary/sqlite_5_down.sql"),
+        },
     ],
     postgres: &[
         Migration {
@@ -72,6 +78,12 @@ pub static PRIMARY: Database = Database {
             title: "shared facts",
             up: include_str!("migrations/primary/postgres_3_up.sql"),
             down: include_str!("migrations/primary/postgres_3_down.sql"),
+        },
+        Migration {
+            version: 5,
+            title: "when users were connected last",
+            up: include_str!("migrations/primary/postgres_5_up.sql"),
+            down: include_str!("migrations/primary/postgres_5_down.sql"),
         },
     ],
 };
@@ -170,7 +182,7 @@ pub fn go_to(connection: &mut Connection, migrations: &[Migration], wanted: u32)
         )?;
         let found = version(&transaction)?;
         let step = if found < wanted {
-            migrations.iter().find(|migration| migration.version == found + 1)
+            migrations.iter().find(|migration| migration.version > found)
         } else if found > wanted {
             migrations.iter().find(|migration| migration.version == found)
         } else {

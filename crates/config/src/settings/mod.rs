@@ -10,6 +10,7 @@ mod security;
 mod store;
 mod tls;
 mod transports;
+mod user_status;
 
 pub use self::addresses::resolve;
 pub use self::cluster::ClusterSettings;
@@ -25,3 +26,4 @@ pub use self::tls::{AutocertSettings, ClientAuth, ClientUser, InternalTlsSetting
 pub use self::transports::{
     EmulationSettings, HttpStreamSettings, TcpSettings, UniWebSocketSettings, WebSocketSettings,
 };
+pub use self::user_status::UserStatusSettings;

@@ -23,6 +23,7 @@ use crate::runtime::metrics::{
     ClusterStatus, NodeCollector, RegistryCollector, ShardMetrics, StatsCollector, StoreCollector,
 };
 use crate::runtime::registry_mailbox::RegistryMetrics;
+use crate::runtime::seen_users::{SeenCollector, SeenUsers};
 
 /// The parts of a node that have metrics.
 pub(super) struct Scrape {
@@ -39,6 +40,8 @@ pub(super) struct Scrape {
     bans: BanCollector,
     /// None = no rate is switched on.
     limits: Option<LimitCollector>,
+    /// None = it is not kept when users were connected last.
+    seen: Option<SeenCollector>,
     http_buffered_bytes: usize,
 }
 
@@ -67,6 +70,7 @@ impl Scrape {
                 metrics: Arc::clone(&tables.metrics),
                 sizes: tables.sizes(node.clock.elapsed_us() * 1_000),
             }),
+            seen: node.seen.as_deref().map(SeenCollector::of),
             http_buffered_bytes: node.shards.iter().map(|shard| shard.http_buffered()).sum(),
         }
     }
@@ -95,6 +99,7 @@ impl Scrape {
             key_sets: KeySetCollector([("client.token".to_owned(), KeySetFigures::default())].into()),
             bans: BanCollector::nothing(),
             limits: Some(LimitCollector { metrics: Arc::new(limits), sizes: TableSizes::default() }),
+            seen: Some(SeenCollector::of(&SeenUsers::new(true))),
             http_buffered_bytes: 0,
         }
     }
@@ -123,6 +128,9 @@ impl Scrape {
         registry.register_collector(Box::new(self.bans));
         if let Some(limits) = self.limits {
             registry.register_collector(Box::new(limits));
+        }
+        if let Some(seen) = self.seen {
+            registry.register_collector(Box::new(seen));
         }
         let buffered = ConstGauge::new(self.http_buffered_bytes as i64);
         registry.register("http_buffered_bytes", "Bytes held for requests and streams of HTTP", buffered);

@@ -529,7 +529,9 @@ impl Shard {
 
     /// Ends the session and its subscriptions.
     fn leave(&mut self, slot: u32) {
-        self.users.remove(slot, &mut self.connections);
+        if self.users.remove(slot, &mut self.connections) {
+            self.note_leaving(slot);
+        }
         let Some((connection, mut context)) = self.context(slot) else { return };
         let subscriptions = connection.session.subscription_count();
         context.effects.messages.encode_as(connection.wire.encoding);

@@ -18,6 +18,7 @@ use super::acceptor::{Acceptor, BoundListener};
 use super::connections::Connections;
 use super::minute_stats::{Audience, MinuteStats};
 use super::outbox::Outbox;
+use super::seen::SeenSweep;
 use super::services::Services;
 use super::stepwise::StepwiseWork;
 use super::unauthenticated::Unauthenticated;
@@ -89,6 +90,7 @@ pub(crate) struct Shard {
     pub(super) tracker: Tracker,
     /// The minute statistics; None = they are switched off.
     pub(super) minute_stats: Option<Box<MinuteStats>>,
+    pub(super) seen_sweep: SeenSweep,
     /// Random bytes for the ids of clients.
     pub(super) secure: ClientIdRandom,
     /// Pseudo-random numbers for what needs no secret, such as the spread of pings: not of the seed of the epochs.
@@ -199,6 +201,7 @@ impl Shard {
             effects: Effects::default(),
             tracker: Tracker::default(),
             minute_stats,
+            seen_sweep: SeenSweep::default(),
             random: fastrand::Rng::with_seed(random),
             secure,
             now_ms,

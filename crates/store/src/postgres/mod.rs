@@ -11,6 +11,7 @@ mod lease;
 mod listener;
 mod parts;
 mod reader;
+mod seen;
 mod writer;
 
 use std::sync::{Arc, Mutex, PoisonError};

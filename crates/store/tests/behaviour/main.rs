@@ -10,5 +10,6 @@ mod opening;
 #[path = "../../../lab/src/postgres.rs"]
 mod postgres;
 mod runs;
+mod seen;
 mod stage;
 mod stats;
