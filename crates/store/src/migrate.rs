@@ -182,7 +182,7 @@ pub fn go_to(connection: &mut Connection, migrations: &[Migration], wanted: u32)
         )?;
         let found = version(&transaction)?;
         let step = if found < wanted {
-            migrations.iter().find(|migration| migration.version > found)
+            migrations.iter().find(|migration| (found + 1..=wanted).contains(&migration.version))
         } else if found > wanted {
             migrations.iter().find(|migration| migration.version == found)
         } else {

@@ -195,8 +195,8 @@ fn the_servers_own_scopes_are_out_of_reach() {
     for (id, method) in (3..).zip(SCOPED) {
         for scope in ["$presence", "$registry", "$"] {
             // A message to a group is not one to a client.
-            let client = if method == "send" { Value::Null } else { client_id.clone() };
-            let params = json!({"scope": scope, "group": "room:a", "data": 1, "meta": 1, "limit": 1, "client": client});
+            let named = if method == "send" { Value::Null } else { client_id.clone() };
+            let params = json!({"scope": scope, "group": "room:a", "data": 1, "meta": 1, "limit": 1, "client": named});
             assert_eq!(
                 ask(&mut client, id, &format!("registry.{method}"), &params)["error"]["code"],
                 4003,

@@ -109,7 +109,7 @@ impl PostgresClient {
         self.client.batch_execute(&table).await?;
         let found = self.version(database).await?;
         let is_next = |migration: &&Migration| match found.cmp(&wanted) {
-            Ordering::Less => migration.version > found,
+            Ordering::Less => (found + 1..=wanted).contains(&migration.version),
             Ordering::Equal => false,
             Ordering::Greater => migration.version == found,
         };
