@@ -2,7 +2,7 @@
 //! there is one, so that the death of a node loses little.
 
 use super::connections::NONE;
-use super::state::Shard;
+use super::state::{SeenSweep, Shard};
 use crate::backend::seen;
 
 /// Time in which a shard looks at all its connections: so old may be what is known of the users of a node that died.
@@ -12,15 +12,6 @@ const SWEEP_INTERVAL_MS: u64 = 300_000;
 const VISITS_MAX: u32 = 2_048;
 /// Between two writes.
 const WRITE_INTERVAL_MS: u64 = 1_000;
-
-/// How far a shard has come.
-#[derive(Debug, Default)]
-pub(super) struct SeenSweep {
-    began_ms: u64,
-    /// The slot that is looked at next.
-    next: u32,
-    write_at_ms: u64,
-}
 
 impl Shard {
     /// Notes the user of a connection that was its last one here.

@@ -18,7 +18,6 @@ use super::acceptor::{Acceptor, BoundListener};
 use super::connections::Connections;
 use super::minute_stats::{Audience, MinuteStats};
 use super::outbox::Outbox;
-use super::seen::SeenSweep;
 use super::services::Services;
 use super::stepwise::StepwiseWork;
 use super::unauthenticated::Unauthenticated;
@@ -142,6 +141,17 @@ fn no_channels(node: &Node, seed: u64, hash_seed: HashSeed) -> Channels {
     let channels = if node.store().is_some() { channels.with_store() } else { channels };
     let channels = if node.stats().is_some() { channels.counting_audiences() } else { channels };
     if node.cluster.is_some() { channels.in_cluster() } else { channels }
+}
+
+/// How far a shard has come in noting its connected users.
+#[derive(Debug, Default)]
+pub(super) struct SeenSweep {
+    /// When the sweep began, Unix milliseconds.
+    pub(super) began_ms: u64,
+    /// The slot that is looked at next.
+    pub(super) next: u32,
+    /// When what waits is written next, Unix milliseconds.
+    pub(super) write_at_ms: u64,
 }
 
 impl Shard {
