@@ -16,7 +16,7 @@ use touchline_store::stats::{Stats, StatsOptions};
 
 use crate::api::{operations_named, services::ApiServices, user_of};
 use crate::auth::{AccessControl, KeyFetcher};
-use crate::backend::{facts, nats, store};
+use crate::backend::{facts, nats, seen, store};
 use crate::consumers;
 use crate::events::{self, EventsStart};
 use crate::hooks::{Endpoints, HookHandler, WorkerStart};
@@ -114,6 +114,7 @@ impl Server {
             track: track_limits(&settings.store.stats),
         };
         let consumers = consumers::prepare(&settings)?;
+        let seen = seen::begin(&settings);
         let databases = store::opening(&settings, &session.namespaces, &id)?;
         let statistics = store::stats_opening(&settings)?;
         let (shard_handles, shards) = shard_parts(listeners)?;
@@ -132,6 +133,7 @@ impl Server {
             kept_fields,
             limits,
             access,
+            seen,
         };
         let node = Arc::new(Node::new(settings, session, clock, id, handles));
         facts::begin(&node);

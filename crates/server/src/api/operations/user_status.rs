@@ -9,6 +9,7 @@ use crate::api::connection_page::are_online;
 use crate::api::description::OperationScope;
 use crate::api::operation::{Operation, OperationError, OtherNodes};
 use crate::api::params::{nullable, nullable_fields};
+use crate::backend::seen;
 use crate::node::Node;
 
 /// Asks which users are online.
@@ -31,6 +32,14 @@ pub(crate) struct GetUserStatusReply {
     /// The ids of nodes that did not answer in time: who is connected to them alone is told as not online.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     missing_nodes: Vec<Box<str>>,
+    /// The primary database did not answer: an absent `online` does not say that the time is unknown.
+    #[serde(skip_serializing_if = "is_false")]
+    last_seen_missing: bool,
+}
+
+/// Whether a field is left out.
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// The status of a user.
@@ -38,7 +47,8 @@ pub(crate) struct GetUserStatusReply {
 struct UserStatus {
     /// The user.
     user: Box<str>,
-    /// The time of the answer, Unix seconds, while the user is online; absent = it is not.
+    /// Unix seconds: the time of the answer while the user is online, else when it was last, if that is kept; absent =
+    /// unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     online: Option<u64>,
@@ -57,9 +67,10 @@ pub(crate) struct GetUserStatusOperation;
 
 impl Operation for GetUserStatusOperation {
     const NAME: &'static str = "get_user_status";
-    const SUMMARY: &'static str = "Tells which users are online, on any node";
-    const RESULT: &'static str = "`statuses`, in the order of `users`: each with `user`, `is_online`, `online` (the \
-                                  time of the answer, Unix seconds) while the user is; `missing_nodes`";
+    const SUMMARY: &'static str = "Tells which users are online, on any node, and when the others were last";
+    const RESULT: &'static str = "`statuses`, in the order of `users`: each with `user`, `is_online`, `online` (Unix \
+                                  seconds: now, or with `user_status.enabled` when it was last); `missing_nodes`, \
+                                  `last_seen_missing`";
     const EXAMPLE: &'static str = r#"{"users": ["42", "43"]}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"statuses": [
         {"user": "42", "online": 1795359600, "is_online": true}, {"user": "43", "is_online": false}]}"#;
@@ -77,10 +88,20 @@ impl Operation for GetUserStatusOperation {
         }
         let online = are_online(node, &users).await;
         let now_s = node.clock.now_ms() / 1_000;
-        let status =
-            |(user, is_online): (Box<str>, bool)| UserStatus { user, online: is_online.then_some(now_s), is_online };
-        let statuses = users.into_iter().zip(online).map(status).collect();
-        Ok(GetUserStatusReply { statuses, missing_nodes: Vec::new() })
+        let (seen_s, last_seen_missing) = match &node.seen {
+            None => (vec![None; users.len()], false),
+            Some(seen) => {
+                let last = seen::read(node, seen, &users).await;
+                (last.seen_s, last.is_cut_off)
+            }
+        };
+        let status = |((user, is_online), seen_s): ((Box<str>, bool), Option<u64>)| UserStatus {
+            user,
+            online: if is_online { Some(now_s) } else { seen_s },
+            is_online,
+        };
+        let statuses = users.into_iter().zip(online).zip(seen_s).map(status).collect();
+        Ok(GetUserStatusReply { statuses, missing_nodes: Vec::new(), last_seen_missing })
     }
 
     fn merge(reply: &mut GetUserStatusReply, others: &OtherNodes<'_>) {
@@ -88,7 +109,7 @@ impl Operation for GetUserStatusOperation {
             let Ok(part) = serde_json::from_str::<StatusesOfNode>(json.get()) else { continue };
             for (own, other) in reply.statuses.iter_mut().zip(part.statuses) {
                 own.is_online |= other.is_online;
-                own.online = own.online.or(other.online);
+                own.online = own.online.max(other.online);
             }
         }
         reply.missing_nodes = others.missing.clone();

@@ -971,6 +971,8 @@ pub struct GetUserStatusResult {
     pub statuses: ::prost::alloc::vec::Vec<UserStatus>,
     #[prost(string, repeated, tag = "100")]
     pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(bool, tag = "101")]
+    pub last_seen_missing: bool,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
