@@ -158,12 +158,10 @@ impl Shard {
         };
         let minute_stats = node.stats().map(|_| Box::new(MinuteStats::new(format!("{}/{id}", node.id).into(), now_ms)));
         let mut hub = Hub::new(hash_seed);
-        let channels = if minute_stats.is_some() {
+        if minute_stats.is_some() {
             hub.note_leavers();
-            channels.counting_audiences()
-        } else {
-            channels
-        };
+        }
+        let channels = if minute_stats.is_some() { channels.counting_audiences() } else { channels };
         let wants = EventMailbox::kinds_of(node.events.as_ref());
         let channels = if wants.has_channel_state() { channels.noting_held() } else { channels };
         Ok(Shard {
