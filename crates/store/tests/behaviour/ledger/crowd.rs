@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use touchline_engine::HashSeed;
 use touchline_engine::events::StateKey;
 use touchline_engine::ledger::{BookLimits, LedgerBook};
+use touchline_registry::HashSeed;
 use touchline_store::ledger::{LedgerCause, LedgerWrite};
 
 use super::desk::{Desk, Scribe, Told};
@@ -23,7 +23,7 @@ type Truth = Mutex<BTreeMap<StateKey, u32>>;
 
 fn key(number: u64) -> StateKey {
     let name = format!("k{number}");
-    if number % 2 == 0 { StateKey::Channel(name.as_str().into()) } else { StateKey::User(name.into()) }
+    if number % 2 == 0 { StateKey::Channel((*name).into()) } else { StateKey::User(name.into()) }
 }
 
 /// Lives of one node: each holds and releases keys, and ends in the middle of a request; the last one lives on.
