@@ -83,19 +83,16 @@ impl Server {
         let ports = prepare(&settings).map_err(|mut faults| faults.swap_remove(0))?;
         let origins = Origins::parse(&settings.client.allowed_origins)?;
         let access = AccessControl::new(&settings.client, (&settings.http_api, &settings.grpc_api), operations_named)?;
-        let (tls, renewal) = tls_of(&settings)?;
-        let fetcher = fetcher_of(&access)?;
+        let ((tls, renewal), fetcher) = (tls_of(&settings)?, fetcher_of(&access)?);
         let (listeners, addresses) = listen_everywhere(&settings, &ports, &tls)?;
         name_node(&mut settings, &addresses);
-        let id = format!("{:016x}{:016x}", random_number()?, random_number()?);
-        let clock = Clock::start();
+        let (id, clock) = (format!("{:016x}{:016x}", random_number()?, random_number()?), Clock::start());
         let (events, teller) = events_of(&settings)?.unzip();
         let kinds = EventMailbox::kinds_of(events.as_ref());
         let directory = directory_of(&settings, (&id, &clock), kinds)?;
         let endpoints = Endpoints::new(&settings, handler.as_ref()).map_err(StartError::hook)?;
         let (registry, registry_messages) = std::sync::mpsc::channel();
-        let signer = new_signer()?;
-        let limits = limits_of(&settings.client)?;
+        let (signer, limits) = (new_signer()?, limits_of(&settings.client)?);
         let session = session::SessionSettings {
             client: settings.client.clone(),
             namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
@@ -113,10 +110,9 @@ impl Server {
             notes_subscriptions: kinds.has_subscriptions(),
             track: track_limits(&settings.store.stats),
         };
-        let consumers = consumers::prepare(&settings)?;
-        let seen = seen::begin(&settings);
+        let (consumers, seen) = (consumers::prepare(&settings)?, seen::begin(&settings));
         let databases = store::opening(&settings, &session.namespaces, &id)?;
-        let statistics = store::stats_opening(&settings)?;
+        let stats = store::stats_opening(&settings)?;
         let (shard_handles, shards) = shard_parts(listeners)?;
         let (cluster, joining) = nats::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
         let kept_fields = KeptFields { forwarded: endpoints.forwarded_names(), user: user_field(&settings)? };
@@ -137,7 +133,7 @@ impl Server {
         };
         let node = Arc::new(Node::new(settings, session, clock, id, handles));
         facts::begin(&node);
-        open_databases(&node, databases.as_ref(), statistics.as_ref())?;
+        open_databases(&node, databases.as_ref(), stats.as_ref())?;
         Ok(Server {
             node,
             shards,

@@ -53,7 +53,7 @@ pub struct BookBatch<C, E> {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct KeyState {
+struct PendingChange {
     is_gained: bool,
     is_held: bool,
 }
@@ -65,7 +65,7 @@ struct Life<C, E> {
     number: u64,
     /// The batch whose result is not known.
     under_way: Option<Arc<BookBatch<C, E>>>,
-    changes: IndexMap<StateKey, KeyState, FoldState>,
+    changes: IndexMap<StateKey, PendingChange, FoldState>,
 }
 
 /// What a node holds, and what it has to write into the ledger next. `C` describes a client, `E` what happened.
@@ -101,7 +101,7 @@ impl<C, E: Clone> LedgerBook<C, E> {
     /// The first subscriber of a channel, or the first connection of a user, is there.
     pub fn hold(&mut self, key: StateKey) {
         if let Some(life) = &mut self.life {
-            life.changes.insert(key.clone(), KeyState { is_gained: true, is_held: true });
+            life.changes.insert(key.clone(), PendingChange { is_gained: true, is_held: true });
         }
         self.keys.insert(key);
         self.end_if_full();
@@ -113,7 +113,7 @@ impl<C, E: Clone> LedgerBook<C, E> {
             return;
         }
         if let Some(life) = &mut self.life {
-            let change = life.changes.entry(key.clone()).or_insert(KeyState { is_gained: false, is_held: false });
+            let change = life.changes.entry(key.clone()).or_insert(PendingChange { is_gained: false, is_held: false });
             change.is_held = false;
         }
         self.end_if_full();
@@ -174,7 +174,7 @@ impl<C, E: Clone> LedgerBook<C, E> {
 
     /// A life has begun: all that the node holds is to be written.
     pub fn enter(&mut self) {
-        let held = KeyState { is_gained: true, is_held: true };
+        let held = PendingChange { is_gained: true, is_held: true };
         let mut changes = IndexMap::with_hasher(self.seed.fold());
         changes.extend(self.keys.iter().map(|key| (key.clone(), held)));
         self.life = Some(Life { number: 0, under_way: None, changes });
@@ -200,7 +200,7 @@ impl<C, E: Clone> LedgerBook<C, E> {
         let life = self.life.as_mut()?;
         if life.under_way.is_none() && !(life.changes.is_empty() && self.notes.is_empty()) {
             let some = life.changes.len().min(limit);
-            let keys = life.changes.drain(..some).map(|(key, KeyState { is_gained, is_held })| KeyChange {
+            let keys = life.changes.drain(..some).map(|(key, PendingChange { is_gained, is_held })| KeyChange {
                 key,
                 is_gained,
                 is_held,

@@ -24,7 +24,6 @@ use super::input::Input;
 use super::queue::OutputKind;
 use super::state::{SCRATCH_SIZE, Shard, WHEEL_TICKS, take_one};
 use super::unauthenticated::UnauthenticatedEntry;
-use crate::net::forwarded::RequestFields;
 use crate::net::negotiated::Negotiated;
 use crate::net::socket::{AcceptedSocket, Socket};
 use crate::net::transport::Transport;
@@ -106,8 +105,7 @@ impl Shard {
             session.set_address(negotiated.admission.address);
         }
         self.note_address(slot, &socket, negotiated.admission.client);
-        let RequestFields { forwarded, user } = negotiated.fields;
-        if let Some(user) = user {
+        if let Some(user) = negotiated.fields.user {
             session.certify(user);
         }
         self.connections.insert(Connection {
@@ -134,14 +132,13 @@ impl Shard {
             is_held: false,
             has_spoken: false,
         });
-        let remote = negotiated.admission.client;
         if let Some(address_slot) = negotiated.admission.address_slot {
             self.address_slots.insert(slot, address_slot);
         }
-        if let Some(headers) = forwarded {
+        if let Some(headers) = negotiated.fields.forwarded {
             self.forwarded.insert(slot, headers);
         }
-        self.note_connecting(slot, |facts| facts.address = Some(remote));
+        self.note_connecting(slot, |facts| facts.address = Some(negotiated.admission.client));
         self.unauthenticated.sessions += 1;
         self.note_unauthenticated(UnauthenticatedEntry::Session { slot, generation });
         self.metrics.connections.add(1);
