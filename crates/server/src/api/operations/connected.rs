@@ -161,7 +161,8 @@ struct ConnectionsShape {
     /// Where the next page begins; absent = that was all.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
-    /// The ids of nodes that did not answer in time, or cannot answer now: they keep their place in the cursor.
+    /// The ids of nodes that did not answer in time, cannot answer now, or are out of sight since an earlier page: they
+    /// keep their place in the cursor.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     missing_nodes: Vec<String>,
     /// The ids of nodes that have come since the page before: their part begins with this page.
@@ -235,6 +236,21 @@ impl ConnectionsReply {
         }
         self.missing.push(node.into());
     }
+
+    /// Keeps the places of nodes that have neither told their part nor stand in `missing`, because they are out of
+    /// sight. Their silence does not mean that they have told all: they may come back.
+    fn keep_unseen(&mut self) {
+        let Some(earlier) = self.earlier.take() else { return };
+        for (node, place) in earlier.places() {
+            if self.cursor.place(node).is_some() || self.missing.iter().any(|missing| **missing == *node) {
+                continue;
+            }
+            self.cursor.set(node, place);
+            if place.is_some() {
+                self.missing.push(node.into());
+            }
+        }
+    }
 }
 
 /// `connections`.
@@ -288,6 +304,10 @@ impl Operation for ConnectionsOperation {
         let (missing, new) = (Vec::new(), Vec::new());
         let mut reply = ConnectionsReply { rows: Vec::new(), limit, earlier, cursor: list, missing, new };
         reply.add(&node.id, rows, next);
+        if node.cluster.is_none() {
+            // Nothing is merged: what a cursor tells of other nodes is of an earlier start of this one.
+            reply.keep_unseen();
+        }
         Ok(reply)
     }
 
@@ -306,6 +326,7 @@ impl Operation for ConnectionsOperation {
         for node in &others.missing {
             reply.miss(node, others.may_come_back);
         }
+        reply.keep_unseen();
     }
 }
 
@@ -349,5 +370,34 @@ mod tests {
         assert_eq!((second.missing.as_slice(), second.new.as_slice()), (&["d".into()][..], &["new".into()][..]));
         let places = ["a", "b", "d", "new"].map(|node| second.cursor.place(node));
         assert_eq!(places, [Some(None), Some(Some(ConnectionPlace(1, 512))), start, Some(None)]);
+    }
+
+    #[test]
+    fn a_node_out_of_sight_keeps_its_place_and_is_named() {
+        let list = ConnectionCursor::of(b"{}");
+        let mut earlier = list.clone();
+        let at = Some(ConnectionPlace(1, 7));
+        for (node, place) in [("here", at), ("done", None), ("gone", at), ("silent", at), ("told", at)] {
+            earlier.set(node, place);
+        }
+        let told = format!(r#"{{"connections":{{"{}":{{}}}}}}"#, client_text(row(9).client));
+        let told: &RawValue = serde_json::from_str(&told).expect("JSON");
+        let merged = |earlier: &ConnectionCursor| {
+            let mut page = reply(Some(earlier.clone()));
+            page.add("here", vec![row(8)], None);
+            let results = vec![(Some("told"), told)];
+            let others = OtherNodes { results, missing: vec!["silent".into()], may_come_back: true };
+            ConnectionsOperation::merge(&mut page, &others);
+            page
+        };
+        let page = merged(&earlier);
+        assert_eq!((page.missing.as_slice(), page.rows.len()), (&["silent", "gone"].map(Box::from)[..], 2));
+        assert_eq!(page.new, Vec::<Box<str>>::new());
+        let places = ["here", "done", "gone", "silent", "told"].map(|node| page.cursor.place(node));
+        assert_eq!(places, [Some(None), Some(None), Some(at), Some(at), Some(None)]);
+        let cursor = page.cursor.text().expect("two nodes have more");
+        // Nothing but missing nodes is left: the cursor stays as it is.
+        let again = merged(&list.read(&cursor).expect("a cursor"));
+        assert_eq!((again.cursor.text(), again.missing), (Some(cursor), page.missing));
     }
 }
