@@ -149,6 +149,7 @@ pub(crate) struct ConnectionsReply {
     missing: Vec<Box<str>>,
     /// Nodes whose part begins with this page though it is not the first one.
     new: Vec<Box<str>>,
+    is_cut_off: bool,
 }
 
 /// A page of connections.
@@ -168,6 +169,9 @@ struct ConnectionsShape {
     /// The ids of nodes that have come since the page before: their part begins with this page.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     new_nodes: Vec<String>,
+    /// Something may be left out: nodes are missing, or the asked node is cut off from the others.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_partial: bool,
 }
 
 impl JsonSchema for ConnectionsReply {
@@ -193,6 +197,9 @@ impl WriteJson for ConnectionsReply {
             if !nodes.is_empty() {
                 list(object.key(name), nodes, |out, node| text(out, node));
             }
+        }
+        if self.is_cut_off || !self.missing.is_empty() {
+            object.raw("is_partial", Some(b"true"));
         }
         object.close();
     }
@@ -261,7 +268,8 @@ impl Operation for ConnectionsOperation {
     const SUMMARY: &'static str = "Lists connections: of users, of a client, of a channel, or all, page by page";
     const RESULT: &'static str = "`connections`: client id → `{user, transport, protocol, app_name, app_version, \
                                   state, connected_at_ms, ping_pong_latency_ms, labels, address, queued_bytes, node}`; \
-                                  `cursor` (none: that was all), `missing_nodes`, `new_nodes`";
+                                  `cursor` (none: that was all), `missing_nodes`, `new_nodes`, \
+                                  `is_partial`";
     const EXAMPLE: &'static str = r#"{"user": "42"}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"connections": {"5b23579a-9066-444b-bfc3-000100000000": {
         "app_name": "js", "transport": "websocket", "protocol": "json", "user": "42",
@@ -301,8 +309,9 @@ impl Operation for ConnectionsOperation {
             Some(place) => page(node, &Arc::new(query), place, rows_max).await?,
             None => ConnectionPage { rows: Vec::new(), next: None },
         };
-        let (missing, new) = (Vec::new(), Vec::new());
-        let mut reply = ConnectionsReply { rows: Vec::new(), limit, earlier, cursor: list, missing, new };
+        let (rows_told, missing, new) = (Vec::new(), Vec::new(), Vec::new());
+        let mut reply =
+            ConnectionsReply { rows: rows_told, limit, earlier, cursor: list, missing, new, is_cut_off: false };
         reply.add(&node.id, rows, next);
         if node.cluster.is_none() {
             // Nothing is merged: what a cursor tells of other nodes is of an earlier start of this one.
@@ -315,7 +324,15 @@ impl Operation for ConnectionsOperation {
         let list = reply.cursor.emptied();
         for (node, json) in &others.results {
             let (Some(node), Ok(part)) = (node, serde_json::from_str::<PartOfNode<'_>>(json.get())) else { continue };
-            let own = list.read(&part.cursor).and_then(|cursor| cursor.place(node)).flatten();
+            let next = match part.cursor.as_str() {
+                "" => Some(None),
+                cursor => list.read(cursor).and_then(|cursor| cursor.place(node)),
+            };
+            // What cannot be read does not mean that this was all.
+            let Some(own) = next else {
+                reply.miss(node, true);
+                continue;
+            };
             let row = |(client, json): (&str, &RawValue)| {
                 Some(ConnectionRow { client: client_from_text(client)?, json: json.get().as_bytes().to_vec() })
             };
@@ -327,6 +344,7 @@ impl Operation for ConnectionsOperation {
             reply.miss(node, others.may_come_back);
         }
         reply.keep_unseen();
+        reply.is_cut_off = others.is_cut_off;
     }
 }
 
@@ -345,7 +363,7 @@ mod tests {
 
     fn reply(earlier: Option<ConnectionCursor>) -> ConnectionsReply {
         let (rows, missing, new) = (Vec::new(), Vec::new(), Vec::new());
-        ConnectionsReply { rows, limit: 3, earlier, cursor: ConnectionCursor::of(b"{}"), missing, new }
+        ConnectionsReply { rows, limit: 3, earlier, cursor: ConnectionCursor::of(b"{}"), missing, new, is_cut_off: false }
     }
 
     #[test]
@@ -386,7 +404,7 @@ mod tests {
             let mut page = reply(Some(earlier.clone()));
             page.add("here", vec![row(8)], None);
             let results = vec![(Some("told"), told)];
-            let others = OtherNodes { results, missing: vec!["silent".into()], may_come_back: true };
+            let others = OtherNodes { results, missing: vec!["silent".into()], may_come_back: true, is_cut_off: false };
             ConnectionsOperation::merge(&mut page, &others);
             page
         };

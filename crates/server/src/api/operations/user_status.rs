@@ -31,6 +31,9 @@ pub(crate) struct GetUserStatusReply {
     /// The ids of nodes that did not answer in time: who is connected to them alone is told as not online.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     missing_nodes: Vec<Box<str>>,
+    /// Who is told as not online may be: nodes are missing, or the asked node is cut off from the others.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_partial: bool,
 }
 
 /// The status of a user.
@@ -59,7 +62,7 @@ impl Operation for GetUserStatusOperation {
     const NAME: &'static str = "get_user_status";
     const SUMMARY: &'static str = "Tells which users are online, on any node";
     const RESULT: &'static str = "`statuses`, in the order of `users`: each with `user`, `is_online`, `online` (the \
-                                  time of the answer, Unix seconds) while the user is; `missing_nodes`";
+                                  time of the answer, Unix seconds) while the user is; `missing_nodes`, `is_partial`";
     const EXAMPLE: &'static str = r#"{"users": ["42", "43"]}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"statuses": [
         {"user": "42", "online": 1795359600, "is_online": true}, {"user": "43", "is_online": false}]}"#;
@@ -80,7 +83,7 @@ impl Operation for GetUserStatusOperation {
         let status =
             |(user, is_online): (Box<str>, bool)| UserStatus { user, online: is_online.then_some(now_s), is_online };
         let statuses = users.into_iter().zip(online).map(status).collect();
-        Ok(GetUserStatusReply { statuses, missing_nodes: Vec::new() })
+        Ok(GetUserStatusReply { statuses, missing_nodes: Vec::new(), is_partial: false })
     }
 
     fn merge(reply: &mut GetUserStatusReply, others: &OtherNodes<'_>) {
@@ -92,5 +95,6 @@ impl Operation for GetUserStatusOperation {
             }
         }
         reply.missing_nodes = others.missing.clone();
+        reply.is_partial = others.are_partial();
     }
 }
