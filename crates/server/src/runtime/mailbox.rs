@@ -127,8 +127,8 @@ pub(crate) struct ConnectionCommand {
 
 /// The connections that a command is for.
 pub(crate) enum Selection {
-    /// Those of users (empty = the anonymous user). `client`: only the one of this client id; empty = all.
-    Users { users: Vec<String>, client: String },
+    /// Those of users (empty = the anonymous user). `client`: only the one of this client id; None = all.
+    Users { users: Vec<String>, client: Option<OwnerId> },
     /// One, whoever its user is.
     Client(OwnerId),
 }
@@ -145,7 +145,7 @@ pub(crate) enum ConnectionAction {
     Disconnect {
         why: Disconnect,
         /// Client ids of connections that are left alone.
-        except: HashSet<String>,
+        except: HashSet<OwnerId>,
     },
     Refresh {
         is_expired: bool,

@@ -81,9 +81,9 @@ impl Shard {
                 for user in users {
                     slots.extend(self.users.connections_of(user, &self.connections));
                 }
-                let is_it =
-                    |slot: &u32| self.connections.get(*slot).is_some_and(|c| *c.session.client_id() == **client);
-                slots.retain(|slot| client.is_empty() || is_it(slot));
+                if let Some(client) = client {
+                    slots.retain(|slot| self.connections.get(*slot).is_some_and(|c| c.session.owner() == *client));
+                }
             }
             Selection::Client(owner) => {
                 let place = route(*owner, self.node.shards.len()).filter(|(shard, _)| *shard == self.id);
@@ -101,8 +101,8 @@ impl Shard {
             && !except.is_empty()
         {
             slots.retain(|slot| {
-                let client = self.connections.get(*slot).map(|connection| connection.session.client_id());
-                client.is_some_and(|client| !except.contains(&*client))
+                let client = self.connections.get(*slot).map(|connection| connection.session.owner());
+                client.is_some_and(|client| !except.contains(&client))
             });
         }
         slots.into_iter().map(|slot| (slot, self.connections.generation(slot))).rev().collect()

@@ -44,14 +44,14 @@ pub(crate) struct ConnectionsRequest {
     #[schemars(length(min = 1, max = USERS_MAX))]
     users: Option<Vec<String>>,
     /// The connection of this client id.
-    #[serde(deserialize_with = "nullable")]
-    client: String,
+    #[schemars(length(min = 1))]
+    client: Option<String>,
     /// The connection of this session, as its client got it.
-    #[serde(deserialize_with = "nullable")]
-    session: String,
+    #[schemars(length(min = 1))]
+    session: Option<String>,
     /// The connections that are subscribed to this channel.
-    #[serde(deserialize_with = "nullable")]
-    channel: String,
+    #[schemars(length(min = 1))]
+    channel: Option<String>,
     /// Only those of programs of this name, as `app_name` tells it.
     #[serde(deserialize_with = "nullable")]
     program: String,
@@ -86,14 +86,19 @@ impl ConnectionsRequest {
         let given = [
             ("user", self.user.is_some()),
             ("users", self.users.is_some()),
-            ("client", !self.client.is_empty()),
-            ("session", !self.session.is_empty()),
-            ("channel", !self.channel.is_empty()),
+            ("client", self.client.is_some()),
+            ("session", self.session.is_some()),
+            ("channel", self.channel.is_some()),
         ];
         let mut given = given.into_iter().filter(|(_, is_given)| *is_given).map(|(field, _)| field);
         let selecting = given.next();
         if let Some(another) = given.next() {
             return Err(OperationError::bad(another));
+        }
+        // An empty text is nobody's; taken for absence it would select everybody.
+        let texts = [("client", &self.client), ("session", &self.session), ("channel", &self.channel)];
+        if let Some((field, _)) = texts.into_iter().find(|(_, text)| text.as_deref() == Some("")) {
+            return Err(OperationError::bad(field));
         }
         Ok(match selecting {
             Some("user") => ConnectionSelection::Users(self.user.iter().map(|user| user.as_str().into()).collect()),
@@ -105,14 +110,14 @@ impl ConnectionsRequest {
                 ConnectionSelection::Users(users.iter().map(|user| user.as_str().into()).collect())
             }
             Some("client") => {
-                ConnectionSelection::Client(client_from_text(&self.client).ok_or(OperationError::bad("client"))?)
+                ConnectionSelection::Client(client_from_text(self.client.as_deref().unwrap_or_default()).ok_or(OperationError::bad("client"))?)
             }
             // Only the node that has signed it can tell whose it is; on the others it selects nothing.
-            Some("session") => match node.signer.open(&self.session).map(client_text) {
+            Some("session") => match node.signer.open(self.session.as_deref().unwrap_or_default()).map(client_text) {
                 Some(client) => ConnectionSelection::Client(client_from_text(&client).ok_or(Error::INTERNAL)?),
                 None => ConnectionSelection::Users([].into()),
             },
-            Some(_) => ConnectionSelection::Channel(self.channel.as_str().into()),
+            Some(_) => ConnectionSelection::Channel(self.channel.as_deref().unwrap_or_default().into()),
             None => ConnectionSelection::All,
         })
     }
@@ -286,7 +291,7 @@ impl Operation for ConnectionsOperation {
 
     fn channels<'r>(request: &'r Box<ConnectionsRequest>) -> NamedChannels<'r> {
         // Without a channel it is about all of them, which a key that is limited to channels may not use.
-        NamedChannels::One(&request.channel)
+        NamedChannels::One(request.channel.as_deref().unwrap_or_default())
     }
 
     async fn run(node: &Node, request: Box<ConnectionsRequest>) -> Result<ConnectionsReply, OperationError> {
