@@ -98,7 +98,7 @@ impl CheckedTargets {
     /// Carries a command out on this node.
     ///
     /// # Errors
-    /// The error of a connection that refuses the command; 111 when too many commands with a rate are under way.
+    /// The error of a connection that refuses the command; 111 when too many commands are under way.
     pub(in crate::api) async fn command(
         self,
         node: &Node,
@@ -172,11 +172,13 @@ async fn send(
         node.send(shard as touchline_engine::ShardId, Message::Command(Box::new(command)));
         replies.push(answer);
     }
-    let mut count = 0;
+    // All are waited for, also behind an error: a shard gives up a command that nobody waits for.
+    let mut count = Ok(0);
     for reply in replies {
-        count += reply.await.unwrap_or(Err(Error::INTERNAL))?;
+        let reached = reply.await.unwrap_or(Err(Error::INTERNAL));
+        count = count.and_then(|count| reached.map(|reached| count + reached));
     }
-    Ok(count)
+    Ok(count?)
 }
 
 /// How many connections a command is for; empty where it names one user and has no rate.
