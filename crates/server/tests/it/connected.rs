@@ -92,6 +92,7 @@ fn a_connection_is_found_by_whatever_names_it_and_told_with_what_is_known() {
         (json!({"user": "eve"}), set([])),
         (json!({"users": ["bob", "", "bob", "eve"]}), set([&bob_id, &nobody_id])),
         (json!({"client": bob_id}), set([&bob_id])),
+        (json!({"client": bob_id.to_uppercase()}), set([&bob_id])),
         (json!({"client": "5b23579a-9066-444b-bfc3-000100000000"}), set([])),
         (json!({"client": "5b23579a-9066-444b-bfc3-0fff7fffffff"}), set([])),
         (json!({"session": "bm90aGluZw"}), set([])),
@@ -176,6 +177,10 @@ fn filters_narrow_every_selection() {
         (json!({"address": "192.0.2.7"}), set([&a])),
         (json!({"address": "192.0.2.0/23"}), set([&a, &b])),
         (json!({"address": "2001:db8::/32"}), set([&c])),
+        (json!({"address": "::ffff:192.0.2.7"}), set([&a])),
+        (json!({"address": "::ffff:192.0.2.0/119"}), set([&a, &b])),
+        (json!({"address": "::ffff:0:0/96"}), set([&a, &b])),
+        (json!({"address": "::/0"}), set([&c])),
         (json!({"address": "127.0.0.1"}), set([])),
         (json!({"label_filter": plan("eq", "pro")}), set([&a])),
         (json!({"label_filter": plan("ex", "")}), set([&a, &c])),
@@ -206,6 +211,10 @@ fn bad_input_is_refused_with_its_field() {
         ("connections", json!({"user": "a", "users": ["a"]}), "users"),
         ("connections", json!({"user": "", "client": "5b23579a-9066-444b-bfc3-000100000000"}), "client"),
         ("connections", json!({"session": "a", "channel": "a"}), "channel"),
+        ("connections", json!({"client": ""}), "client"),
+        ("connections", json!({"session": ""}), "session"),
+        ("connections", json!({"channel": ""}), "channel"),
+        ("connections", json!({"user": "a", "channel": ""}), "channel"),
         ("connections", json!({"users": []}), "users"),
         ("connections", json!({"users": many}), "users"),
         ("connections", json!({"client": "x"}), "client"),
@@ -409,14 +418,18 @@ fn uid(server: &TestServer) -> String {
     name["nodes"][0]["uid"].as_str().expect("an id").to_owned()
 }
 
-/// A node that is joined to others over a link, ready.
+/// A node that is joined to others over a link, ready. One that is cut off stays in sight.
 fn joined(link: &Link) -> TestServer {
+    joined_for(link, 50)
+}
+
+/// The same, and the others see it for so many seconds after they have heard it last.
+fn joined_for(link: &Link, seconds: u64) -> TestServer {
     let server = TestServer::with(|settings: &mut Settings| {
         settings.cluster.engine = "nats".to_owned();
         settings.cluster.nats_url = vec![format!("nats://{}", link.address)];
-        // A node that is cut off stays in sight.
-        settings.cluster.node_timeout = std::time::Duration::from_secs(50);
-        settings.cluster.suspect_grace = std::time::Duration::from_secs(50);
+        settings.cluster.node_timeout = std::time::Duration::from_secs(seconds);
+        settings.cluster.suspect_grace = std::time::Duration::from_secs(seconds);
         settings.node.shards = 2;
     });
     until("the node is ready", || server.http("GET", "/readyz", "", "").0 == 200);
@@ -517,4 +530,54 @@ fn a_node_that_is_cut_off_is_named_and_keeps_its_place() {
     }
     assert_eq!(told.iter().map(BTreeSet::len).sum::<usize>(), 42, "nobody twice");
     assert_eq!(told.into_iter().flatten().collect::<BTreeSet<_>>(), set(clients.iter().map(|(_, id)| id)));
+}
+
+#[test]
+fn a_node_that_leaves_sight_keeps_its_place_and_a_node_alone_says_that_it_is() {
+    let nats = Nats::start("connected-gone", true);
+    let links = [Link::to(nats.port), Link::to(nats.port)];
+    let (one, two) = (joined_for(&links[0], 2), joined_for(&links[1], 2));
+    sees(&one, 2);
+    sees(&two, 2);
+    let clients: Vec<_> = (0..12).map(|n| of_user(if n < 4 { &one } else { &two }, json!({}), json!({}))).collect();
+    let page = |cursor: &Value| result(&one, "connections", json!({"limit": 4, "cursor": cursor}));
+    let (first, missing) = (page(&Value::Null), json!([uid(&two)]));
+    assert_eq!((&first["missing_nodes"], &first["is_partial"]), (&Value::Null, &Value::Null), "{first}");
+    links[1].cut();
+    sees(&one, 1);
+    let mut told = vec![ids(&first)];
+    let mut cursor = first["cursor"].clone();
+    // Until nothing but the missing node is left, which the cursor tells by staying as it is.
+    loop {
+        let next = page(&cursor);
+        assert_eq!((&next["missing_nodes"], &next["is_partial"]), (&missing, &json!(true)), "{next}");
+        told.push(ids(&next));
+        assert!(next["cursor"].is_string(), "{next}");
+        if next["cursor"] == cursor {
+            break;
+        }
+        cursor = next["cursor"].clone();
+    }
+    assert!(told.last().is_some_and(BTreeSet::is_empty));
+    // The other node sees nobody, and has no link: it does not pass for the whole cluster.
+    let asked =
+        [("connections", json!({})), ("channels", json!({})), ("get_user_status", json!({"users": ["", "ann"]}))];
+    until("it notes that it is alone", || result(&two, "info", json!({}))["nodes"].as_array().map(Vec::len) == Some(1));
+    until("it notes that it is cut off", || result(&two, "channels", json!({}))["missing_nodes"].is_null());
+    for (operation, body) in &asked {
+        until("its answer says so", || result(&two, operation, body.clone())["is_partial"] == true);
+    }
+    links[1].heal();
+    sees(&one, 2);
+    while !cursor.is_null() {
+        let next = page(&cursor);
+        told.push(ids(&next));
+        assert_eq!(next["new_nodes"], Value::Null, "it was not started again: {next}");
+        cursor = next["cursor"].clone();
+    }
+    assert_eq!(told.iter().map(BTreeSet::len).sum::<usize>(), 12, "nobody twice");
+    assert_eq!(told.into_iter().flatten().collect::<BTreeSet<_>>(), set(clients.iter().map(|(_, id)| id)));
+    for (operation, body) in asked {
+        until("both answer for all again", || result(&two, operation, body.clone())["is_partial"].is_null());
+    }
 }

@@ -170,7 +170,8 @@ mod tests {
     fn the_counts_of_all_nodes_are_added_in_the_order_of_names() {
         let own = [("b", 1), ("a", 2)];
         let channels = own.map(|(name, num_clients)| (name.into(), ClientCount { num_clients })).into();
-        let mut reply = ChannelsReply { channels, cursor: None, missing_nodes: Vec::new(), is_partial: false, page: None };
+        let mut reply =
+            ChannelsReply { channels, cursor: None, missing_nodes: Vec::new(), is_partial: false, page: None };
         let written = |reply: &ChannelsReply| serde_json::to_string(reply).expect("JSON");
         assert_eq!(written(&reply), r#"{"channels":{"b":{"num_clients":1},"a":{"num_clients":2}}}"#);
         let others = [r#"{"channels":{"b":{"num_clients":3},"c":{"num_clients":4}}}"#, "{}", "[1]"];

@@ -109,9 +109,9 @@ impl ConnectionsRequest {
                 }
                 ConnectionSelection::Users(users.iter().map(|user| user.as_str().into()).collect())
             }
-            Some("client") => {
-                ConnectionSelection::Client(client_from_text(self.client.as_deref().unwrap_or_default()).ok_or(OperationError::bad("client"))?)
-            }
+            Some("client") => ConnectionSelection::Client(
+                client_from_text(self.client.as_deref().unwrap_or_default()).ok_or(OperationError::bad("client"))?,
+            ),
             // Only the node that has signed it can tell whose it is; on the others it selects nothing.
             Some("session") => match node.signer.open(self.session.as_deref().unwrap_or_default()).map(client_text) {
                 Some(client) => ConnectionSelection::Client(client_from_text(&client).ok_or(Error::INTERNAL)?),
@@ -368,7 +368,15 @@ mod tests {
 
     fn reply(earlier: Option<ConnectionCursor>) -> ConnectionsReply {
         let (rows, missing, new) = (Vec::new(), Vec::new(), Vec::new());
-        ConnectionsReply { rows, limit: 3, earlier, cursor: ConnectionCursor::of(b"{}"), missing, new, is_cut_off: false }
+        ConnectionsReply {
+            rows,
+            limit: 3,
+            earlier,
+            cursor: ConnectionCursor::of(b"{}"),
+            missing,
+            new,
+            is_cut_off: false,
+        }
     }
 
     #[test]
