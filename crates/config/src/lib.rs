@@ -81,7 +81,8 @@ pub use settings::{
     HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings, JetStreamSettings, LogSettings,
     NamedApiKey, NamedConsumer, NamedEvents, NodeSettings, OutboxSettings, Page, PrimarySettings,
     PublicationDataSettings, RegistrySettings, SecuritySettings, Settings, ShutdownSettings, StatsSettings,
-    StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings, WhenCutOff, resolve,
+    StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, UserStatusSettings, WebSocketSettings, WhenCutOff,
+    resolve,
 };
 pub use table_name::{BadTableName, TableName};
 pub use touchline_engine::hook::ClientTlsSettings;

@@ -164,7 +164,7 @@ pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
     with("license", Ignored),
     left_out("push_notifications"),
     left_out("clickhouse_analytics"),
-    left_out("user_status"),
+    left_out("user_status.redis"),
     with("user_block", BLOCKED),
     with("token_revoke", BLOCKED),
     with("user_tokens_invalidate", BLOCKED),

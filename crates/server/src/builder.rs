@@ -16,7 +16,7 @@ use touchline_store::stats::{Stats, StatsOptions};
 
 use crate::api::{operations_named, services::ApiServices, user_of};
 use crate::auth::{AccessControl, KeyFetcher};
-use crate::backend::{facts, nats, store};
+use crate::backend::{facts, nats, seen, store};
 use crate::consumers;
 use crate::events::{self, EventsStart};
 use crate::hooks::{Endpoints, HookHandler, WorkerStart};
@@ -81,7 +81,6 @@ impl Server {
     /// The same. `handler`: answers the hooks that are switched on and have no endpoint.
     fn bind_with(mut settings: Settings, handler: Option<Arc<dyn HookHandler>>) -> Result<Server, StartError> {
         let ports = prepare(&settings).map_err(|mut faults| faults.swap_remove(0))?;
-        let proxies = proxies_of(&settings)?;
         let origins = Origins::parse(&settings.client.allowed_origins)?;
         let access = AccessControl::new(&settings.client, (&settings.http_api, &settings.grpc_api), operations_named)?;
         let (tls, renewal) = tls_of(&settings)?;
@@ -96,10 +95,9 @@ impl Server {
         let endpoints = Endpoints::new(&settings, handler.as_ref()).map_err(StartError::hook)?;
         let (registry, registry_messages) = std::sync::mpsc::channel();
         let signer = new_signer()?;
-        let client = &settings.client;
-        let limits = limits_of(client)?;
+        let limits = limits_of(&settings.client)?;
         let session = session::SessionSettings {
-            client: client.clone(),
+            client: settings.client.clone(),
             namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
             verifier: Box::new(access.verifier.clone()),
             bans: Arc::new(bans_of(&settings)?),
@@ -107,8 +105,8 @@ impl Server {
             version: process::VERSION,
             id: id.clone(),
             signer: signer.clone(),
-            users: users_of(client),
-            limits: limits.as_ref().map(|tables| RateLimits::new(&client.rate_limit, Arc::clone(tables) as _)),
+            users: users_of(&settings.client),
+            limits: limits.as_ref().map(|tables| RateLimits::new(&settings.client.rate_limit, Arc::clone(tables) as _)),
             line_idle: settings.tcp.idle_timeout,
             deferred_max: deferred_max(&settings),
             hooks: hook_needs(&settings, &endpoints, kinds),
@@ -116,6 +114,7 @@ impl Server {
             track: track_limits(&settings.store.stats),
         };
         let consumers = consumers::prepare(&settings)?;
+        let seen = seen::begin(&settings);
         let databases = store::opening(&settings, &session.namespaces, &id)?;
         let statistics = store::stats_opening(&settings)?;
         let (shard_handles, shards) = shard_parts(listeners)?;
@@ -127,13 +126,14 @@ impl Server {
             registry,
             cluster,
             signer,
-            proxies,
+            proxies: proxies_of(&settings)?,
             origins,
             hooks,
             events,
             kept_fields,
             limits,
             access,
+            seen,
         };
         let node = Arc::new(Node::new(settings, session, clock, id, handles));
         facts::begin(&node);

@@ -109,7 +109,8 @@ pub use touchline_config::{
     EventsSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings,
     JetStreamSettings, NamedApiKey, NamedConsumer, NamedEvents, NodeSettings, OutboxSettings, Page, PrimarySettings,
     PublicationDataSettings, RegistrySettings, SecuritySettings, Settings, ShutdownSettings, StatsSettings,
-    StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings, WhenCutOff, is_inline_pem,
+    StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, UserStatusSettings, WebSocketSettings, WhenCutOff,
+    is_inline_pem,
 };
 pub use touchline_engine::directory::{ConflictPolicy, ScopeOptions};
 pub use touchline_engine::hook::{

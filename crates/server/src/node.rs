@@ -45,6 +45,7 @@ use crate::runtime::metrics::{NodeCollector, ShardMetrics};
 use crate::runtime::refusals::{RefusalLine, RefusalLog};
 use crate::runtime::registry_mailbox::{Probe, RegistryMessage, RegistryMetrics, route};
 use crate::runtime::reply_to::ReplyTo;
+use crate::runtime::seen_users::SeenUsers;
 use crate::runtime::shard_handle::ShardHandle;
 use crate::runtime::signer::HmacSigner;
 
@@ -61,6 +62,7 @@ pub(crate) struct NodeHandles {
     pub(crate) kept_fields: KeptFields,
     pub(crate) limits: Option<Arc<LimitTables>>,
     pub(crate) access: AccessControl,
+    pub(crate) seen: Option<Arc<SeenUsers>>,
 }
 
 /// Four fifths of `bytes`: from there on the node is short of memory.
@@ -99,6 +101,8 @@ pub(crate) struct Node {
     registry_metrics: Mutex<Arc<RegistryMetrics>>,
     /// Counts the connected users.
     pub(crate) users: Arc<ConnectedUsers>,
+    /// When users were connected last; None = it is not kept.
+    pub(crate) seen: Option<Arc<SeenUsers>>,
     /// How many requests with a rate are under way.
     pub(crate) paced: Arc<AtomicUsize>,
     /// The mailbox of the thread that asks backends; None = no hook is switched on.
@@ -153,7 +157,7 @@ impl Node {
     ) -> Self {
         let draining = watch::Sender::new(false);
         let NodeHandles { shards, registry, cluster, signer, proxies, origins, .. } = handles;
-        let NodeHandles { hooks, events, kept_fields, limits, access, .. } = handles;
+        let NodeHandles { hooks, events, kept_fields, limits, access, seen, .. } = handles;
         let buffer_max_size =
             if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         let buffer_slice = buffer_max_size / shards.len().max(1);
@@ -167,6 +171,7 @@ impl Node {
             buffer_slice,
             buffer_scarce: scarce_from(buffer_slice),
             users: Arc::new(ConnectedUsers::new(shards.len())),
+            seen,
             paced: Arc::default(),
             proxies,
             origins,

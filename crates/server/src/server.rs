@@ -16,7 +16,7 @@ use touchline_engine::ShardId;
 use touchline_engine::directory::Directory;
 
 use crate::auth::KeyFetcher;
-use crate::backend::nats;
+use crate::backend::{nats, seen};
 use crate::consumers::{PreparedConsumer, RunningConsumers};
 use crate::events::{self, EventsStart};
 use crate::handle::ServerHandle;
@@ -250,6 +250,7 @@ impl Running {
         if let Some(cluster) = &self.node.cluster {
             cluster.leave();
         }
+        seen::finish(&self.node);
         if let Some(store) = self.node.store() {
             store.close();
         }

@@ -15,6 +15,7 @@ use crate::publication::{Append, OnAppended, StoredHistory};
 use crate::refusal::StoreRefusal;
 use crate::row_appends::RowAppends;
 use crate::runs::KnownRuns;
+use crate::seen::{OnSeen, SeenUser};
 use crate::tfidf::Weights;
 
 /// Takes the result of a write that has no other result than that it was done.
@@ -49,6 +50,11 @@ pub(crate) enum WriteRequest {
     },
     /// Appends publications, each together with the deletion of its row in an outbox: a transaction of its own.
     AppendRows(RowAppends),
+    /// Notes when users were connected; each user stands there once.
+    NoteSeen {
+        rows: Vec<SeenUser>,
+        done: OnDone,
+    },
     /// Begins a new run if `lost` is still the current one. Offsets of the channel from `first` on are of the new run.
     BeginRun {
         channel: ChannelName,
@@ -62,7 +68,18 @@ pub(crate) enum WriteRequest {
 pub(crate) enum ReadRequest {
     History(HistoryLoad),
     Search(Search, OnSearched),
-    InboxMessages { scope: Arc<str>, name: Box<str>, behind: u64, limit: usize },
+    InboxMessages {
+        scope: Arc<str>,
+        name: Box<str>,
+        behind: u64,
+        limit: usize,
+    },
+    /// When these users were connected last, if it was after a time, Unix seconds.
+    Seen {
+        users: Vec<Box<str>>,
+        after_s: u64,
+        done: OnSeen,
+    },
 }
 
 /// The result of a [`ReadRequest`].
@@ -71,6 +88,7 @@ pub(crate) enum ReadResult {
     History(Option<StoredHistory>),
     Search(Result<Vec<SearchResult>, StoreRefusal>),
     InboxMessages(Vec<(u64, Bytes)>),
+    Seen(Vec<SeenUser>),
 }
 
 impl ReadRequest {
@@ -91,6 +109,7 @@ impl ReadRequest {
             (ReadRequest::InboxMessages { scope, name, .. }, ReadResult::InboxMessages(messages)) => {
                 events(StoreEvent::InboxMessages { scope, name, messages: Some(messages) })
             }
+            (ReadRequest::Seen { done, .. }, ReadResult::Seen(seen)) => done(Ok(seen)),
             (read, _) => read.refuse(events, StoreRefusal::Failed),
         }
         None
@@ -106,6 +125,7 @@ impl ReadRequest {
             ReadRequest::InboxMessages { scope, name, .. } => {
                 events(StoreEvent::InboxMessages { scope, name, messages: None })
             }
+            ReadRequest::Seen { done, .. } => done(Err(refusal)),
         }
     }
 }
@@ -203,6 +223,7 @@ impl Committed {
                 WriteRequest::Remove { done, .. }
                 | WriteRequest::Describe { done, .. }
                 | WriteRequest::Forget { done, .. }
+                | WriteRequest::NoteSeen { done, .. }
                 | WriteRequest::DiscardMessages { done, .. },
                 _,
             ) => Committed::Plain(done),
@@ -276,6 +297,7 @@ impl WriteRequest {
             | WriteRequest::Describe { done, .. }
             | WriteRequest::Forget { done, .. }
             | WriteRequest::ChangeFact { done, .. }
+            | WriteRequest::NoteSeen { done, .. }
             | WriteRequest::DiscardMessages { done, .. } => {
                 done(Err(refusal));
             }

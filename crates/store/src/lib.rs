@@ -37,6 +37,7 @@
 //!         tls_ca: String::new(),
 //!         notifier: String::new(),
 //!         has_facts: false,
+//!         seen_expires_s: 0,
 //!         retention: Arc::new(|_| None),
 //!     },
 //!     |_event| (),
@@ -97,6 +98,7 @@ mod rows;
 mod runs;
 mod schema;
 mod search;
+mod seen;
 mod settings;
 pub mod sketch;
 mod sqlite;
@@ -118,4 +120,5 @@ pub use row_appends::{OnRowsAppended, RowAppends, RowsRefusal};
 pub use rows::NewerRow;
 pub use runs::KnownRuns;
 pub use schema::Schema;
+pub use seen::{OnSeen, SeenUser};
 pub use settings::{DatabaseUrl, PrimaryOptions, RetentionOf, UrlError};

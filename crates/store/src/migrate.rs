@@ -59,6 +59,12 @@ pub static PRIMARY: Database = Database {
             up: include_str!("migrations/primary/sqlite_4_up.sql"),
             down: include_str!("migrations/primary/sqlite_4_down.sql"),
         },
+        Migration {
+            version: 5,
+            title: "when users were connected last",
+            up: include_str!("migrations/primary/sqlite_5_up.sql"),
+            down: include_str!("migrations/primary/sqlite_5_down.sql"),
+        },
     ],
     postgres: &[
         Migration {
@@ -84,6 +90,12 @@ pub static PRIMARY: Database = Database {
             title: "lifecycle events",
             up: include_str!("migrations/primary/postgres_4_up.sql"),
             down: include_str!("migrations/primary/postgres_4_down.sql"),
+        },
+        Migration {
+            version: 5,
+            title: "when users were connected last",
+            up: include_str!("migrations/primary/postgres_5_up.sql"),
+            down: include_str!("migrations/primary/postgres_5_down.sql"),
         },
     ],
 };
@@ -182,7 +194,7 @@ pub fn go_to(connection: &mut Connection, migrations: &[Migration], wanted: u32)
         )?;
         let found = version(&transaction)?;
         let step = if found < wanted {
-            migrations.iter().find(|migration| migration.version == found + 1)
+            migrations.iter().find(|migration| (found + 1..=wanted).contains(&migration.version))
         } else if found > wanted {
             migrations.iter().find(|migration| migration.version == found)
         } else {

@@ -16,6 +16,7 @@ use crate::postgres::{PostgresAddress, PostgresPrimary};
 use crate::publication::{Append, DURATION_MAX_MS};
 use crate::refusal::StoreRefusal;
 use crate::row_appends::{RowAppends, RowsRefusal};
+use crate::seen::{OnSeen, SeenUser};
 use crate::settings::{DatabaseUrl, PrimaryOptions};
 use crate::sqlite::SqlitePrimary;
 use crate::tfidf;
@@ -145,6 +146,17 @@ impl Store {
     /// Changes a shared fact; [`StoreEvent::Facts`] reports it before `done` takes the result.
     pub fn change_fact(&self, change: FactChange, done: OnDone) {
         self.write(WriteRequest::ChangeFact { change, done });
+    }
+
+    /// Notes when users were connected; a later time stays. Each user stands there once, and one such request is under
+    /// way at a time: the next follows `done`.
+    pub fn note_seen(&self, rows: Vec<SeenUser>, done: OnDone) {
+        self.write(WriteRequest::NoteSeen { rows, done });
+    }
+
+    /// When these users were connected last, without those that were not after `after_s`, Unix seconds.
+    pub fn seen(&self, users: Vec<Box<str>>, after_s: u64, done: OnSeen) {
+        self.read(ReadRequest::Seen { users, after_s, done });
     }
 
     /// Begins a new run if the current run is `lost`. The caller knows of a

@@ -109,6 +109,8 @@ pub struct PrimaryOptions {
     pub retention: RetentionOf,
     /// The shared facts are kept in this database: they are loaded and followed. In PostgreSQL that needs a `notifier`.
     pub has_facts: bool,
+    /// How long it is kept when users were connected last, seconds; 0 = nothing of it is written here or deleted.
+    pub seen_expires_s: u64,
 }
 
 #[cfg(test)]

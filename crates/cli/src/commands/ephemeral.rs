@@ -42,6 +42,7 @@ pub(super) fn check(settings: &Settings) -> Result<()> {
         ("inbox_size of a scope of the registry", settings.stores_messages()),
         ("store.directory", store.directory),
         ("security.use_primary", settings.security.use_primary),
+        ("user_status.use_primary", settings.user_status.enabled && settings.user_status.use_primary),
         ("store.primary.url", store.primary.is_shared()),
         ("store.stats.enabled", store.stats.enabled),
         ("cluster.engine", settings.cluster.is_on()),

@@ -487,6 +487,8 @@ fn a_schema_of_postgresql_does_not_go_while_a_node_uses_it() {
         }
     };
     let said = migrate("down --yes");
+    assert!(said.contains("primary   5  not made"), "{said}");
+    let said = migrate("down --yes");
     assert!(said.contains("primary   3  not made"), "{said}");
     let said = migrate("down --yes");
     assert!(said.contains("primary   2  not made"), "{said}");
@@ -506,6 +508,9 @@ fn schemas_go_up_and_down_by_hand_and_a_newer_one_is_refused() {
     says("status", "not made  durable history");
     says("up", "primary   2  made      channel directory and inbox");
     says("up", "primary   3  made      shared facts");
+    says("up", "primary   5  made      when users were connected last");
+    says("down", "touchline: user_seen: 0 rows would go");
+    says("down --yes", "primary   5  not made  when users were connected last");
     says("down", "touchline: fact: 0 rows would go");
     says("down --yes", "primary   3  not made  shared facts");
     says("down", "touchline: inbox_message: 0 rows would go");

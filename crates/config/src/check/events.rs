@@ -109,7 +109,7 @@ impl EventsChecker<'_> {
                     && !token.contains(|c: char| c.is_whitespace() || c.is_control())
             };
             if !subject.split('.').all(is_token) || subject.starts_with('$') {
-                self.fault("endpoint", "expected nats: with a subject without * and >");
+                self.fault("endpoint", "nats: needs a subject without * and >");
             }
             if !settings.cluster.is_on() {
                 self.fault("endpoint", "nats: needs [cluster], which has the addresses of the NATS servers");
@@ -118,7 +118,7 @@ impl EventsChecker<'_> {
         }
         let rest = ["http://", "https://"].iter().find_map(|scheme| options.endpoint.strip_prefix(scheme));
         if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with('/')) {
-            self.fault("endpoint", "expected http:// or https:// with a host, or nats: with a subject");
+            self.fault("endpoint", "must be http:// or https:// with a host, or nats: with a subject");
         }
     }
 
@@ -146,7 +146,7 @@ impl EventsChecker<'_> {
         let EventsSettings { secret, secret_previous, .. } = options;
         for (key, secret) in [("secret", secret), ("secret_previous", secret_previous)] {
             if !secret.is_empty() && signing_key(secret).is_none() {
-                self.fault(key, "expected whsec_ and the base64 of 24 to 64 bytes");
+                self.fault(key, "must be whsec_ and the base64 of 24 to 64 bytes");
             }
         }
         if secret.is_empty() && !secret_previous.is_empty() {
@@ -181,7 +181,7 @@ impl EventsChecker<'_> {
         ] {
             if !(least..=most).contains(&value) {
                 let show = touchline_engine::duration::show;
-                self.fault(key, &format!("expected {} to {}", show(least), show(most)));
+                self.fault(key, &format!("must be {} to {}", show(least), show(most)));
             }
         }
     }

@@ -207,7 +207,7 @@ fn channels(settings: &Settings, findings: &mut Vec<Finding>) {
     if settings.cluster.is_on() && settings.store.primary.url.starts_with("sqlite:") && settings.needs_primary() {
         let text = "store.primary.url: the nodes of a cluster can't share a SQLite file, \
                     so durable namespaces, \
-                    inboxes and the directory need PostgreSQL there";
+                    inboxes, the directory and user_status.use_primary need PostgreSQL there";
         findings.push(Finding::error(text, None));
     }
     let stats = &settings.store.stats;

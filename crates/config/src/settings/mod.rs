@@ -12,6 +12,7 @@ mod security;
 mod store;
 mod tls;
 mod transports;
+mod user_status;
 
 pub use self::addresses::resolve;
 pub use self::cluster::ClusterSettings;
@@ -32,3 +33,4 @@ pub use self::tls::{AutocertSettings, ClientAuth, ClientUser, InternalTlsSetting
 pub use self::transports::{
     EmulationSettings, HttpStreamSettings, TcpSettings, UniWebSocketSettings, WebSocketSettings,
 };
+pub use self::user_status::UserStatusSettings;

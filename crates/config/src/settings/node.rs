@@ -13,6 +13,7 @@ use super::process::{NodeSettings, RegistrySettings, ShutdownSettings};
 use super::security::SecuritySettings;
 use super::store::StoreSettings;
 use super::transports::{EmulationSettings, HttpStreamSettings, TcpSettings, UniWebSocketSettings, WebSocketSettings};
+use super::user_status::UserStatusSettings;
 
 settings! {
     /// The settings of one node. Sections and keys are those of Centrifugo 6 where the concept is the same.
@@ -71,6 +72,8 @@ settings! {
         plain consumers: Vec<NamedConsumer> = Vec::new();
         /// Bans: who is not let in, whatever else permits it.
         section security: SecuritySettings = SecuritySettings::default();
+        /// When users were connected last.
+        section user_status: UserStatusSettings = UserStatusSettings::default();
         /// The cluster: how nodes find each other.
         section cluster: ClusterSettings = ClusterSettings::default();
         /// The databases.
@@ -91,8 +94,8 @@ settings! {
 }
 
 impl Settings {
-    /// Whether a setting needs the primary database: a durable namespace, the directory of channels, an inbox, bans, or
-    /// durable events.
+    /// Whether a setting needs the primary database: a durable namespace, the directory of channels, an inbox, bans,
+    /// durable events, or when users were connected last.
     pub fn needs_primary(&self) -> bool {
         let channel = &self.channel;
         let mut options =
@@ -102,6 +105,7 @@ impl Settings {
             || self.stores_messages()
             || self.security.use_primary
             || self.events.iter().any(|events| events.options.durable)
+            || self.user_status.enabled && self.user_status.use_primary
             || self.store.primary.is_shared()
     }
 

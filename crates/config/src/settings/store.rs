@@ -33,7 +33,7 @@ settings! {
         /// The database of what must not be lost: `sqlite:PATH`, or `postgres://USER:PASSWORD@HOST/DATABASE` with TLS
         /// unless it is on this machine or says `?sslmode=disable`. PostgreSQL is opened in any case, for the bans;
         /// SQLite when something needs it: a namespace with `durable`, a scope with `inbox_size`, `store.directory`,
-        /// or `security.use_primary`.
+        /// `security.use_primary`, or `user_status.use_primary`.
         own url: String = "sqlite:data/primary.db", ValueKind::Secret;
         /// Authorities that PostgreSQL is trusted by, besides the system's: PEM, base64 of it, or the path of a file.
         own tls_ca: String = "";

@@ -5,12 +5,11 @@ use std::collections::HashMap;
 use touchline_registry::{FoldState, HashSeed};
 
 use super::state_key::StateKey;
-use crate::request::ShardId;
 
-/// The shards that hold each key.
+/// The shards that hold each key, by their numbers.
 #[derive(Debug)]
 pub struct NodeHolding {
-    shards: HashMap<StateKey, Vec<ShardId>, FoldState>,
+    shards: HashMap<StateKey, Vec<u16>, FoldState>,
 }
 
 impl NodeHolding {
@@ -20,7 +19,7 @@ impl NodeHolding {
     }
 
     /// Whether a shard holds a key has changed. Returns whether the node holds it, if that has changed.
-    pub fn note(&mut self, key: &StateKey, shard: ShardId, is_held: bool) -> Option<bool> {
+    pub fn note(&mut self, key: &StateKey, shard: u16, is_held: bool) -> Option<bool> {
         if is_held {
             let shards = self.shards.entry(key.clone()).or_default();
             let is_first = shards.is_empty();

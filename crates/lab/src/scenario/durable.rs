@@ -108,6 +108,7 @@ fn fill(database: &LabDatabase, reopen: &Reopen) -> Result<()> {
         tls_ca: String::new(),
         notifier: String::new(),
         has_facts: false,
+        seen_expires_s: 0,
         retention: Arc::new(|_| None),
     };
     let store = Store::open(&settings, |_| {})?;

@@ -25,6 +25,7 @@ use crate::runtime::metrics::{
     ClusterStatus, NodeCollector, RegistryCollector, ShardMetrics, StatsCollector, StoreCollector,
 };
 use crate::runtime::registry_mailbox::RegistryMetrics;
+use crate::runtime::seen_users::{SeenCollector, SeenUsers};
 
 /// The parts of a node that have metrics.
 pub(super) struct Scrape {
@@ -45,6 +46,8 @@ pub(super) struct Scrape {
     limits: Option<LimitCollector>,
     /// Empty = no consumer runs.
     consumers: ConsumerCollector,
+    /// None = it is not kept when users were connected last.
+    seen: Option<SeenCollector>,
     http_buffered_bytes: usize,
 }
 
@@ -75,6 +78,7 @@ impl Scrape {
                 sizes: tables.sizes(node.clock.elapsed_us() * 1_000),
             }),
             consumers: ConsumerCollector(node.consumers.clone()),
+            seen: node.seen.as_deref().map(SeenCollector::of),
             http_buffered_bytes: node.shards.iter().map(|shard| shard.http_buffered()).sum(),
         }
     }
@@ -105,6 +109,7 @@ impl Scrape {
             bans: BanCollector::nothing(),
             limits: Some(LimitCollector { metrics: Arc::new(limits), sizes: TableSizes::default() }),
             consumers: ConsumerCollector(vec![Arc::new(ConsumerMetrics::new("shop"))]),
+            seen: Some(SeenCollector::of(&SeenUsers::new(true))),
             http_buffered_bytes: 0,
         }
     }
@@ -139,6 +144,9 @@ impl Scrape {
         }
         if !self.consumers.0.is_empty() {
             registry.register_collector(Box::new(self.consumers));
+        }
+        if let Some(seen) = self.seen {
+            registry.register_collector(Box::new(seen));
         }
         let buffered = ConstGauge::new(self.http_buffered_bytes as i64);
         registry.register("http_buffered_bytes", "Bytes held for requests and streams of HTTP", buffered);

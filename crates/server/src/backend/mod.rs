@@ -3,4 +3,5 @@
 pub(crate) mod fact_changes;
 pub(crate) mod facts;
 pub(crate) mod nats;
+pub(crate) mod seen;
 pub(crate) mod store;

@@ -48,6 +48,10 @@ pub(crate) fn opening(
         notifier: id.to_owned(),
         retention: retention_of(Arc::clone(namespaces)),
         has_facts: FactBackend::of(settings) == FactBackend::Primary,
+        seen_expires_s: match &settings.user_status {
+            status if status.enabled => status.expire_interval.as_secs().max(1),
+            _ => 0,
+        },
     }))
 }
 

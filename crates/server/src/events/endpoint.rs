@@ -63,9 +63,6 @@ pub(crate) fn endpoints(settings: &Settings) -> Result<Vec<EventEndpoint>, Start
     if let Some(fault) = event_faults(settings).into_iter().next() {
         return Err(StartError::Events(fault));
     }
-    if let Some(durable) = settings.events.iter().find(|events| events.options.durable) {
-        return Err(StartError::Events(format!("events[{}].durable: not supported yet", durable.name)));
-    }
     settings.events.iter().map(EventEndpoint::new).collect()
 }
 

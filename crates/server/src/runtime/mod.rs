@@ -29,6 +29,7 @@ pub(crate) mod refusals;
 pub(crate) mod registry_mailbox;
 pub(crate) mod reply_to;
 mod run_lock;
+pub(crate) mod seen_users;
 pub(crate) mod shard_handle;
 pub(crate) mod signer;
 mod sync;

@@ -30,6 +30,7 @@ mod probe;
 mod queue;
 mod read;
 mod room;
+mod seen;
 pub(crate) mod services;
 pub(crate) mod state;
 mod stepwise;

@@ -542,7 +542,9 @@ impl Shard {
         if self.node.events.is_some() {
             self.tell_disconnected(slot, reason, cause);
         }
-        self.users.remove(slot, &mut self.connections);
+        if self.users.remove(slot, &mut self.connections) {
+            self.note_leaving(slot);
+        }
         let Some((connection, mut context)) = self.context(slot) else { return };
         let subscriptions = connection.session.subscription_count();
         context.effects.messages.encode_as(connection.wire.encoding);

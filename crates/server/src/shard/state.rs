@@ -93,6 +93,7 @@ pub(crate) struct Shard {
     pub(super) tracker: Tracker,
     /// The minute statistics; None = they are switched off.
     pub(super) minute_stats: Option<Box<MinuteStats>>,
+    pub(super) seen_sweep: SeenSweep,
     /// Random bytes for the ids of clients.
     pub(super) secure: ClientIdRandom,
     /// Pseudo-random numbers for what needs no secret, such as the spread of pings: not of the seed of the epochs.
@@ -146,6 +147,17 @@ fn no_channels(node: &Node, seed: u64, hash_seed: HashSeed) -> Channels {
     let wants = EventMailbox::kinds_of(node.events.as_ref());
     let channels = if wants.has_channel_state() { channels.noting_held() } else { channels };
     if node.cluster.is_some() { channels.in_cluster() } else { channels }
+}
+
+/// How far a shard has come in noting its connected users.
+#[derive(Debug, Default)]
+pub(super) struct SeenSweep {
+    /// When the sweep began, Unix milliseconds.
+    pub(super) began_ms: u64,
+    /// The slot that is looked at next.
+    pub(super) next: u32,
+    /// When what waits is written next, Unix milliseconds.
+    pub(super) write_at_ms: u64,
 }
 
 impl Shard {
@@ -206,6 +218,7 @@ impl Shard {
             effects: Effects::default(),
             tracker: Tracker::default(),
             minute_stats,
+            seen_sweep: SeenSweep::default(),
             random: fastrand::Rng::with_seed(random),
             secure,
             now_ms,

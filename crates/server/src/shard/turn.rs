@@ -288,6 +288,7 @@ impl Shard {
         self.begin_sweep();
         self.stepwise.commands.tick();
         self.relieve_http();
+        self.tick_seen();
         let now_ms = self.now_ms;
         if let Some((minute_stats, mut audience)) = self.minute_stats() {
             minute_stats.tick(now_ms, &mut audience);

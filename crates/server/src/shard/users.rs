@@ -59,9 +59,9 @@ impl Users {
         }
     }
 
-    /// Takes a connection off its user's list.
-    pub(super) fn remove(&mut self, slot: u32, connections: &mut Connections) {
-        let Some(connection) = connections.get_mut(slot).filter(|c| c.is_listed) else { return };
+    /// Takes a connection off its user's list. Returns whether it was the user's last one here.
+    pub(super) fn remove(&mut self, slot: u32, connections: &mut Connections) -> bool {
+        let Some(connection) = connections.get_mut(slot).filter(|c| c.is_listed) else { return false };
         connection.is_listed = false;
         let (previous, next) = (connection.previous_of_user, connection.next_of_user);
         let hash = self.hasher.hash_one(connection.session.user());
@@ -80,10 +80,11 @@ impl Users {
                         held.note(StateKey::User(user.into()), false);
                     }
                 }
-            } else {
-                *entry.get_mut() = next;
+                return true;
             }
+            *entry.get_mut() = next;
         }
+        false
     }
 
     /// The slot of one connection of the user, from which its others are linked; [`NONE`] = the user has none.

@@ -581,3 +581,67 @@ fn a_node_that_leaves_sight_keeps_its_place_and_a_node_alone_says_that_it_is() {
         until("both answer for all again", || result(&two, operation, body.clone())["is_partial"].is_null());
     }
 }
+
+/// The status of a user.
+fn status(server: &TestServer, user: &str) -> Value {
+    result(server, "get_user_status", json!({"users": [user]}))["statuses"][0].clone()
+}
+
+/// Waits until a user is offline; returns when it was online last.
+fn last_seen(server: &TestServer, user: &str) -> Option<u64> {
+    until("the user is offline", || status(server, user)["is_online"] == false);
+    status(server, user)["online"].as_u64()
+}
+
+#[test]
+fn a_node_remembers_when_a_user_was_online_if_it_is_told_to() {
+    for is_enabled in [false, true] {
+        let server = TestServer::with(|settings| settings.user_status.enabled = is_enabled);
+        let before_s = super::bans::now_s();
+        let long = "x".repeat(256);
+        for user in ["ann", &long] {
+            drop(of_user(&server, json!({"sub": user}), json!({})));
+        }
+        let seen = last_seen(&server, "ann");
+        assert_eq!(seen.is_some_and(|at| at + 1 >= before_s && at <= super::bans::now_s() + 1), is_enabled, "{seen:?}");
+        assert_eq!(last_seen(&server, &long), None, "too long to be kept");
+        assert_eq!(status(&server, "never"), json!({"user": "never", "is_online": false}));
+    }
+}
+
+#[test]
+fn when_a_user_was_online_survives_a_restart_in_sqlite_and_expires() {
+    let directory = std::env::temp_dir().join(format!("touchline-seen-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory can be made");
+    let url = format!("sqlite:{}", directory.join("primary.db").display());
+    let start = |expires: std::time::Duration| {
+        TestServer::with(|settings| {
+            settings.user_status.enabled = true;
+            settings.user_status.use_primary = true;
+            settings.user_status.expire_interval = expires;
+            settings.store.primary.url = url.clone();
+        })
+    };
+    let month = std::time::Duration::from_secs(30 * 86_400);
+    let server = start(month);
+    let (ann, _) = of_user(&server, json!({"sub": "ann"}), json!({}));
+    drop(of_user(&server, json!({"sub": "bob"}), json!({})));
+    let bob = last_seen(&server, "bob");
+    assert!(bob.is_some());
+    let (_, metrics) = server.http("GET", "/metrics", "", "");
+    assert!(metrics.contains("touchline_user_status_dropped_total 0"), "{metrics}");
+    drop(server);
+    drop(ann);
+    let server = start(month);
+    assert_eq!(last_seen(&server, "bob"), bob);
+    assert!(last_seen(&server, "ann").is_some(), "the stop wrote whom it disconnected");
+    for user in ["a\0b", "", "eve"] {
+        assert_eq!(status(&server, user), json!({"user": user, "is_online": false}));
+    }
+    drop(server);
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    let server = start(std::time::Duration::from_secs(1));
+    assert_eq!(last_seen(&server, "bob"), None, "it has expired");
+    drop(server);
+    let _ = std::fs::remove_dir_all(&directory);
+}

@@ -39,8 +39,8 @@ impl EventLedger {
     }
 
     /// Begins a life of this node, and returns its incarnation. What its earlier lives have left is told first, with
-    /// `cause`, in steps. For [`LedgerCause::Restart`] while no other node is there, keys that were held get `grace` more
-    /// time to come back.
+    /// `cause`, in steps. For [`LedgerCause::Restart`] while no other node is there, keys that were held get `grace`
+    /// more time to come back.
     ///
     /// # Errors
     /// See [`LedgerError`]; then the node is in no life.

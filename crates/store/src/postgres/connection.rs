@@ -1,12 +1,13 @@
 //! Connections to PostgreSQL, and migrations of its schema.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 use super::address::PostgresAddress;
 use super::failure::PostgresError;
-use crate::migrate::{self, Database};
+use crate::migrate::{self, Database, Migration};
 use crate::panics::caught_in;
 
 /// The advisory lock of a process that changes the schema: "touchlin" as a number.
@@ -116,12 +117,12 @@ impl PostgresClient {
         );
         self.client.batch_execute(&table).await?;
         let found = self.version(database).await?;
-        let number = if found < wanted { found + 1 } else { found };
-        let Some(migration) =
-            database.postgres.iter().find(|migration| migration.version == number).filter(|_| found != wanted)
-        else {
-            return Ok(false);
+        let is_next = |migration: &&Migration| match found.cmp(&wanted) {
+            Ordering::Less => (found + 1..=wanted).contains(&migration.version),
+            Ordering::Equal => false,
+            Ordering::Greater => migration.version == found,
         };
+        let Some(migration) = database.postgres.iter().find(is_next) else { return Ok(false) };
         let version = i32::try_from(migration.version).unwrap_or(i32::MAX);
         if found < wanted {
             self.client.batch_execute(migration.up).await?;

@@ -15,6 +15,7 @@ mod listener;
 mod parts;
 mod reader;
 mod row_appends;
+mod seen;
 mod writer;
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -5,7 +5,7 @@ use tokio_postgres::{Client, Row, Statement};
 use touchline_protocol::stream::{Epoch, Offset, RunId, StreamPosition};
 
 use super::failure::{PostgresError, refusal_of};
-use super::{directory, facts, inbox};
+use super::{directory, facts, inbox, seen};
 use crate::batch::{HistoryLoad, WriteRequest, WriteResult};
 use crate::metrics::StoreMetrics;
 use crate::publication::Append;
@@ -139,6 +139,7 @@ impl Items<'_> {
             WriteRequest::ChangeFact { change, .. } => {
                 return facts::change(client, change).await.map(WriteResult::FactChanged);
             }
+            WriteRequest::NoteSeen { rows, .. } => seen::note(client, rows).await?,
             // A run begins before the transaction does, and rows of outboxes have transactions of their own.
             WriteRequest::Append(_)
             | WriteRequest::AppendRows(_)
@@ -188,6 +189,7 @@ fn lock_rank(write: &WriteRequest) -> (u8, &str, &str) {
         | WriteRequest::Close => (2, "", ""),
         // All of them take one lock.
         WriteRequest::ChangeFact { .. } => (3, "", ""),
+        WriteRequest::NoteSeen { .. } => (3, "seen", ""),
         WriteRequest::Make(HistoryLoad { channel, .. }) | WriteRequest::Remove { channel, .. } => (4, channel, ""),
         WriteRequest::Append(append) => (5, &append.channel, ""),
     }

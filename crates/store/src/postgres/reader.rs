@@ -13,7 +13,7 @@ use touchline_protocol::stream::{Epoch, Offset, Run, RunId, RunStart, Runs};
 use super::address::PostgresAddress;
 use super::connection::{PostgresClient, with_timeout};
 use super::failure::PostgresError;
-use super::{directory, inbox, lease};
+use super::{directory, inbox, lease, seen};
 use crate::batch::{HistoryLoad, ReadRequest, ReadResult, WriteRequest};
 use crate::events::EventSink;
 use crate::metrics::StoreMetrics;
@@ -121,6 +121,7 @@ impl PostgresReader {
             ReadRequest::InboxMessages { scope, name, behind, limit } => {
                 ReadResult::InboxMessages(inbox::read(client, scope, name, *behind, *limit).await?)
             }
+            ReadRequest::Seen { users, after_s, .. } => ReadResult::Seen(seen::read(client, users, *after_s).await?),
         })
     }
 }

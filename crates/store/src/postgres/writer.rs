@@ -17,7 +17,7 @@ use super::connection::{PostgresClient, with_timeout};
 use super::failure::PostgresError;
 use super::lease::Lease;
 use super::parts::Items;
-use super::{facts, inbox, reader};
+use super::{facts, inbox, reader, seen};
 use crate::batch::{Committed, WriteRequest, WriteResult};
 use crate::clock::now_ms;
 use crate::events::{EventSink, StoreEvent};
@@ -32,7 +32,7 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 /// Between two removals of old rows while there is more to remove.
 const TRIM_INTERVAL_BUSY: Duration = Duration::from_millis(20);
 
-/// Inbox messages, and facts, deleted in one step.
+/// Inbox messages, facts, and times of users, deleted in one step.
 const TRIM_STEP_ROWS: u64 = 512;
 
 /// The advisory lock of the node that empties the outbox: "touchbox" as a number.
@@ -59,6 +59,8 @@ pub(super) struct PostgresWriter {
     migrates: bool,
     commit_delay: Duration,
     commit_size: usize,
+    /// See [`PrimaryOptions::seen_expires_s`].
+    seen_expires_s: u64,
     pub(super) notifier: String,
     retention: RetentionOf,
     /// Notified when an application has put publications into the outbox.
@@ -88,6 +90,7 @@ impl PostgresWriter {
             migrates: settings.store.migrate,
             commit_delay: settings.store.commit_delay,
             commit_size: settings.store.commit_size.max(1),
+            seen_expires_s: settings.seen_expires_s,
             notifier: settings.notifier.clone(),
             retention: RetentionOf::clone(&settings.retention),
             outbox_filled: Arc::default(),
@@ -363,6 +366,7 @@ impl PostgresWriter {
             // committed, so this node reads it afterwards.
             self.begin_run(RunId::default(), None).await?;
         }
+        let seen_expires_s = self.seen_expires_s;
         let (PostgresClient { client }, _) = self.link().await?;
         if was_failing {
             client.execute("UPDATE touchline.migration SET title = title WHERE version = 1", &[]).await?;
@@ -370,11 +374,15 @@ impl PostgresWriter {
         let has_more: bool = client.query_one("SELECT touchline.trim()", &[]).await?.get(0);
         let expired = inbox::expire(client, TRIM_STEP_ROWS).await?;
         let facts = facts::expire(client, TRIM_STEP_ROWS).await?;
+        let seen = match seen_expires_s {
+            0 => 0,
+            kept_s => seen::expire(client, (now_ms() / 1_000).saturating_sub(kept_s), TRIM_STEP_ROWS).await?,
+        };
         let count = expired.len() as u64;
         self.metrics.inbox_messages_expired.fetch_add(count, Relaxed);
         if count > 0 {
             (self.events)(StoreEvent::MessagesExpired(expired));
         }
-        Ok(has_more || count == TRIM_STEP_ROWS || facts == TRIM_STEP_ROWS)
+        Ok(has_more || [count, facts, seen].contains(&TRIM_STEP_ROWS))
     }
 }

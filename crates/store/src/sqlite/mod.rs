@@ -14,6 +14,7 @@ mod log;
 mod parameters;
 pub(crate) mod queue;
 mod reader;
+mod seen;
 mod writer;
 
 use std::fs::File;

@@ -13,7 +13,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::channel_rows::{ChannelRows, TRIM_STEP_ROWS};
 use super::connection::connect;
 use super::failure::{note_damage, refusal_of, unreadable};
-use super::{directory, facts, inbox, reader};
+use super::{directory, facts, inbox, reader, seen};
 use crate::batch::{Committed, WriteRequest, WriteResult};
 use crate::clock::now_ms;
 use crate::events::{EventSink, StoreEvent};
@@ -35,6 +35,8 @@ pub(super) struct SqliteWriter {
     channels: ChannelRows,
     commit_delay: Duration,
     commit_size: usize,
+    /// See [`PrimaryOptions::seen_expires_s`].
+    seen_expires_s: u64,
     events: EventSink,
     metrics: Arc<StoreMetrics>,
     /// The log has become too long.
@@ -63,6 +65,7 @@ impl SqliteWriter {
             channels: ChannelRows::new(runs.last().copied().unwrap_or_default()),
             commit_delay,
             commit_size,
+            seen_expires_s: settings.seen_expires_s,
             events,
             metrics,
             is_log_long,
@@ -243,6 +246,10 @@ impl SqliteWriter {
                     facts::change(connection, change)?;
                     WriteResult::FactChanged(self.serial)
                 }
+                WriteRequest::NoteSeen { rows, .. } => {
+                    seen::note(connection, rows)?;
+                    WriteResult::Nothing
+                }
                 // No other process writes to the file, so the run does not change.
                 // No outbox is in this file.
                 WriteRequest::AppendRows(_) | WriteRequest::BeginRun { .. } | WriteRequest::Close => {
@@ -284,6 +291,10 @@ impl SqliteWriter {
         let has_more = self.channels.trim(&transaction, now_ms())?;
         let expired = inbox::expire(&transaction, now_ms(), TRIM_STEP_ROWS)?;
         let facts = facts::expire(&transaction, now_ms() / 1_000, TRIM_STEP_ROWS)?;
+        let seen = match self.seen_expires_s {
+            0 => 0,
+            kept_s => seen::expire(&transaction, (now_ms() / 1_000).saturating_sub(kept_s), TRIM_STEP_ROWS)?,
+        };
         if was_failing {
             transaction.execute("UPDATE touchline_migration SET title = title WHERE version = 1", [])?;
         }
@@ -293,7 +304,7 @@ impl SqliteWriter {
         if count > 0 {
             (self.events)(StoreEvent::MessagesExpired(expired));
         }
-        Ok(has_more || count == TRIM_STEP_ROWS || facts == TRIM_STEP_ROWS)
+        Ok(has_more || [count, facts, seen].contains(&TRIM_STEP_ROWS))
     }
 
     /// Empties the log if it has become too long; publishers wait for it.

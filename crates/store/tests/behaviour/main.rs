@@ -12,5 +12,6 @@ mod outbox;
 #[path = "../../../lab/src/postgres.rs"]
 mod postgres;
 mod runs;
+mod seen;
 mod stage;
 mod stats;

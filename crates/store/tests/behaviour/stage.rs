@@ -71,6 +71,7 @@ pub(crate) fn settings(url: &str) -> PrimaryOptions {
         tls_ca: String::new(),
         notifier: String::new(),
         has_facts: false,
+        seen_expires_s: 0,
         retention: Arc::new(|_| None),
     }
 }

@@ -9,6 +9,7 @@ use crate::api::connection_page::are_online;
 use crate::api::description::OperationScope;
 use crate::api::operation::{Operation, OperationError, OtherNodes};
 use crate::api::params::{nullable, nullable_fields};
+use crate::backend::seen;
 use crate::node::Node;
 
 /// Asks which users are online.
@@ -32,8 +33,16 @@ pub(crate) struct GetUserStatusReply {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     missing_nodes: Vec<Box<str>>,
     /// Who is told as not online may be: nodes are missing, or the asked node is cut off from the others.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "is_false")]
     is_partial: bool,
+    /// The primary database did not answer: an absent `online` does not say that the time is unknown.
+    #[serde(skip_serializing_if = "is_false")]
+    last_seen_missing: bool,
+}
+
+/// Whether a field is left out.
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// The status of a user.
@@ -41,7 +50,8 @@ pub(crate) struct GetUserStatusReply {
 struct UserStatus {
     /// The user.
     user: Box<str>,
-    /// The time of the answer, Unix seconds, while the user is online; absent = it is not.
+    /// Unix seconds: the time of the answer while the user is online, else when it was last, if that is kept; absent =
+    /// unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     online: Option<u64>,
@@ -60,9 +70,10 @@ pub(crate) struct GetUserStatusOperation;
 
 impl Operation for GetUserStatusOperation {
     const NAME: &'static str = "get_user_status";
-    const SUMMARY: &'static str = "Tells which users are online, on any node";
-    const RESULT: &'static str = "`statuses`, in the order of `users`: each with `user`, `is_online`, `online` (the \
-                                  time of the answer, Unix seconds) while the user is; `missing_nodes`, `is_partial`";
+    const SUMMARY: &'static str = "Tells which users are online, on any node, and when the others were last";
+    const RESULT: &'static str = "`statuses`, in the order of `users`: each with `user`, `is_online`, `online` (Unix \
+                                  seconds: now, or with `user_status.enabled` when it was last); `missing_nodes`, \
+                                  `last_seen_missing`, `is_partial`";
     const EXAMPLE: &'static str = r#"{"users": ["42", "43"]}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"statuses": [
         {"user": "42", "online": 1795359600, "is_online": true}, {"user": "43", "is_online": false}]}"#;
@@ -80,10 +91,20 @@ impl Operation for GetUserStatusOperation {
         }
         let online = are_online(node, &users).await;
         let now_s = node.clock.now_ms() / 1_000;
-        let status =
-            |(user, is_online): (Box<str>, bool)| UserStatus { user, online: is_online.then_some(now_s), is_online };
-        let statuses = users.into_iter().zip(online).map(status).collect();
-        Ok(GetUserStatusReply { statuses, missing_nodes: Vec::new(), is_partial: false })
+        let (seen_s, last_seen_missing) = match &node.seen {
+            None => (vec![None; users.len()], false),
+            Some(seen) => {
+                let last = seen::read(node, seen, &users).await;
+                (last.seen_s, last.is_cut_off)
+            }
+        };
+        let status = |((user, is_online), seen_s): ((Box<str>, bool), Option<u64>)| UserStatus {
+            user,
+            online: if is_online { Some(now_s) } else { seen_s },
+            is_online,
+        };
+        let statuses = users.into_iter().zip(online).zip(seen_s).map(status).collect();
+        Ok(GetUserStatusReply { statuses, missing_nodes: Vec::new(), last_seen_missing, is_partial: false })
     }
 
     fn merge(reply: &mut GetUserStatusReply, others: &OtherNodes<'_>) {
@@ -91,7 +112,7 @@ impl Operation for GetUserStatusOperation {
             let Ok(part) = serde_json::from_str::<StatusesOfNode>(json.get()) else { continue };
             for (own, other) in reply.statuses.iter_mut().zip(part.statuses) {
                 own.is_online |= other.is_online;
-                own.online = own.online.or(other.online);
+                own.online = own.online.max(other.online);
             }
         }
         reply.missing_nodes = others.missing.clone();

@@ -981,8 +981,10 @@ pub struct GetUserStatusResult {
     pub statuses: ::prost::alloc::vec::Vec<UserStatus>,
     #[prost(string, repeated, tag = "100")]
     pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Nodes are missing, or the asked node is cut off from the others.
     #[prost(bool, tag = "101")]
+    pub last_seen_missing: bool,
+    /// Nodes are missing, or the asked node is cut off from the others.
+    #[prost(bool, tag = "102")]
     pub is_partial: bool,
 }
 #[derive(serde::Deserialize)] #[serde(default)]

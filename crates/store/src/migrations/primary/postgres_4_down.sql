@@ -3,7 +3,7 @@ DROP FUNCTION touchline.event_forget(bigint);
 DROP FUNCTION touchline.event_sweep(bigint, bigint);
 DROP FUNCTION touchline.event_drop(text, bigint, bigint, smallint, bigint);
 DROP FUNCTION touchline.event_hold(text, bigint, smallint[], text[], boolean[], boolean[], bigint);
-DROP FUNCTION touchline.event_empty(smallint[], text[], smallint, bigint);
+DROP FUNCTION touchline.event_empty(smallint, text, smallint, bigint);
 DROP TABLE touchline.event_dead;
 DROP TABLE touchline.event_lane;
 DROP TABLE touchline.event_outbox;

@@ -86,67 +86,79 @@ CREATE TABLE touchline.event_dead (
 );
 CREATE INDEX event_dead_endpoint ON touchline.event_dead (endpoint, id);
 
--- Marks keys that nobody holds any more as empty, from now on; they are locked. They are told `wait_ms` later.
-CREATE FUNCTION touchline.event_empty(kinds smallint[], names text[], why smallint, wait_ms bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- Marks a key as empty from now on if nobody holds it any more; it is locked. It is told `wait_ms` later.
+CREATE FUNCTION touchline.event_empty(of_kind smallint, of_key text, why smallint, wait_ms bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     now_ms bigint := touchline.now_ms();
 BEGIN
-    UPDATE touchline.event_key AS known SET empty_since_ms = now_ms, cause = why, due_ms = now_ms + wait_ms
-        FROM unnest(kinds, names) AS item (kind, key)
-        WHERE known.kind = item.kind AND known.key = item.key AND known.generation % 2 = 1 AND NOT EXISTS (
-            SELECT FROM touchline.event_holder holder WHERE holder.kind = known.kind AND holder.key = known.key);
+    UPDATE touchline.event_key known SET empty_since_ms = now_ms, cause = why, due_ms = now_ms + wait_ms
+        WHERE known.kind = of_kind AND known.key = of_key AND known.generation % 2 = 1 AND NOT EXISTS (
+            SELECT FROM touchline.event_holder holder WHERE holder.kind = of_kind AND holder.key = of_key);
 END
 $$;
 
 -- What a life holds anew (`gained`) and still holds (`held`), each key once. Returns the keys that are to be told as occupied or online. Its
--- caller holds the lock against forgetting, and the row of the life.
+-- caller holds the lock against forgetting, and the row of the life. Keys are locked one by one in one order, so that no two nodes wait for each
+-- other; a join with them would be planned by what the tables were when they were empty.
 CREATE FUNCTION touchline.event_hold(me text, life bigint, kinds smallint[], names text[], gained boolean[], held boolean[], delay_ms bigint)
 RETURNS TABLE (kind smallint, key text, generation bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    now_ms bigint := touchline.now_ms();
-    lost_kinds smallint[];
-    lost_names text[];
+    item record;
+    was touchline.event_key;
+    first bigint := (SELECT head.forgotten FROM touchline.event_head head);
 BEGIN
-    -- Makes the rows that are not there, and locks all, in one order for everybody: so no two wait for each other.
-    INSERT INTO touchline.event_key AS known (kind, key, generation, due_ms)
-        SELECT item.kind, item.key, head.forgotten, now_ms FROM unnest(kinds, names) AS item (kind, key), touchline.event_head head
-        ORDER BY item.kind, item.key COLLATE "C"
-        ON CONFLICT (kind, key) DO UPDATE SET generation = known.generation WHERE false;
-    DELETE FROM touchline.event_holder gone USING unnest(kinds, names, held) AS item (kind, key, held)
-        WHERE NOT item.held AND gone.kind = item.kind AND gone.key = item.key AND gone.node = me AND gone.incarnation = life;
-    INSERT INTO touchline.event_holder (kind, key, node, incarnation)
-        SELECT item.kind, item.key, me, life FROM unnest(kinds, names, gained, held) AS item (kind, key, gained, held)
-        WHERE item.gained AND item.held ON CONFLICT DO NOTHING;
-    RETURN QUERY UPDATE touchline.event_key AS known
-        SET generation = known.generation + 1, empty_since_ms = NULL, cause = NULL, due_ms = NULL
-        FROM unnest(kinds, names, gained) AS item (kind, key, gained)
-        WHERE item.gained AND known.kind = item.kind AND known.key = item.key AND known.generation % 2 = 0
-        RETURNING known.kind, known.key, known.generation;
-    -- Those that came back before they were told as gone.
-    UPDATE touchline.event_key AS known SET empty_since_ms = NULL, cause = NULL, due_ms = NULL
-        FROM unnest(kinds, names, gained) AS item (kind, key, gained)
-        WHERE item.gained AND known.kind = item.kind AND known.key = item.key AND known.due_ms IS NOT NULL;
-    SELECT array_agg(item.kind), array_agg(item.key) INTO lost_kinds, lost_names
-        FROM unnest(kinds, names, held) AS item (kind, key, held) WHERE NOT item.held;
-    PERFORM touchline.event_empty(lost_kinds, lost_names, 1::smallint, delay_ms);
+    FOR item IN
+        SELECT given.kind, given.key, given.gained, given.held FROM unnest(kinds, names, gained, held) AS given (kind, key, gained, held)
+        ORDER BY given.kind, given.key COLLATE "C"
+    LOOP
+        LOOP
+            SELECT * INTO was FROM touchline.event_key known WHERE known.kind = item.kind AND known.key = item.key FOR UPDATE;
+            EXIT WHEN FOUND OR NOT item.gained;
+            INSERT INTO touchline.event_key (kind, key, generation) VALUES (item.kind, item.key, first) ON CONFLICT DO NOTHING;
+        END LOOP;
+        IF item.gained THEN
+            IF item.held THEN
+                INSERT INTO touchline.event_holder (kind, key, node, incarnation) VALUES (item.kind, item.key, me, life)
+                    ON CONFLICT DO NOTHING;
+            END IF;
+            IF was.generation % 2 = 0 OR was.due_ms IS NOT NULL THEN
+                UPDATE touchline.event_key known
+                    SET generation = was.generation + 1 - was.generation % 2, empty_since_ms = NULL, cause = NULL, due_ms = NULL
+                    WHERE known.kind = item.kind AND known.key = item.key;
+            END IF;
+            IF was.generation % 2 = 0 THEN
+                kind := item.kind;
+                key := item.key;
+                generation := was.generation + 1;
+                RETURN NEXT;
+            END IF;
+        END IF;
+        IF NOT item.held THEN
+            DELETE FROM touchline.event_holder gone
+                WHERE gone.kind = item.kind AND gone.key = item.key AND gone.node = me AND gone.incarnation = life;
+            PERFORM touchline.event_empty(item.kind, item.key, 1::smallint, delay_ms);
+        END IF;
+    END LOOP;
 END
 $$;
 
 -- Takes keys away from a life that is over, at most so many. Returns how many. Its caller has locked the row of the life.
 CREATE FUNCTION touchline.event_drop(dead text, life bigint, most bigint, why smallint, wait_ms bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    kinds smallint[];
-    names text[];
+    item record;
+    dropped bigint := 0;
 BEGIN
-    SELECT array_agg(kind), array_agg(key) INTO kinds, names FROM (
-        SELECT kind, key FROM touchline.event_holder WHERE node = dead AND incarnation = life ORDER BY kind, key LIMIT most) few;
-    PERFORM FROM touchline.event_key known JOIN unnest(kinds, names) AS item (kind, key) ON known.kind = item.kind AND known.key = item.key
-        ORDER BY known.kind, known.key FOR UPDATE OF known;
-    DELETE FROM touchline.event_holder gone USING unnest(kinds, names) AS item (kind, key)
-        WHERE gone.kind = item.kind AND gone.key = item.key AND gone.node = dead AND gone.incarnation = life;
-    PERFORM touchline.event_empty(kinds, names, why, wait_ms);
-    RETURN coalesce(array_length(kinds, 1), 0);
+    FOR item IN
+        SELECT kind, key FROM touchline.event_holder WHERE node = dead AND incarnation = life ORDER BY kind, key LIMIT most
+    LOOP
+        PERFORM FROM touchline.event_key known WHERE known.kind = item.kind AND known.key = item.key FOR UPDATE;
+        DELETE FROM touchline.event_holder gone
+            WHERE gone.kind = item.kind AND gone.key = item.key AND gone.node = dead AND gone.incarnation = life;
+        PERFORM touchline.event_empty(item.kind, item.key, why, wait_ms);
+        dropped := dropped + 1;
+    END LOOP;
+    RETURN dropped;
 END
 $$;
 
@@ -157,21 +169,27 @@ RETURNS TABLE (kind smallint, key text, generation bigint, empty_since_ms bigint
 #variable_conflict use_column
 DECLARE
     now_ms bigint := touchline.now_ms();
-    kinds smallint[];
-    names text[];
+    item touchline.event_key;
 BEGIN
-    SELECT array_agg(few.kind), array_agg(few.key) INTO kinds, names FROM (
-        SELECT due.kind, due.key FROM touchline.event_key due WHERE due.due_ms <= now_ms AND due.generation % 2 = 1
-        ORDER BY due.due_ms LIMIT most FOR UPDATE SKIP LOCKED) few;
-    -- Whoever came since has committed before the lock, and so is seen from here on.
-    UPDATE touchline.event_key AS known SET empty_since_ms = NULL, cause = NULL, due_ms = NULL
-        FROM unnest(kinds, names) AS item (kind, key)
-        WHERE known.kind = item.kind AND known.key = item.key AND EXISTS (
-            SELECT FROM touchline.event_holder holder WHERE holder.kind = known.kind AND holder.key = known.key);
-    RETURN QUERY UPDATE touchline.event_key AS known SET generation = known.generation + 1, due_ms = now_ms + keep_ms
-        FROM unnest(kinds, names) AS item (kind, key)
-        WHERE known.kind = item.kind AND known.key = item.key AND known.generation % 2 = 1 AND known.due_ms <= now_ms
-        RETURNING known.kind, known.key, known.generation, known.empty_since_ms, known.cause;
+    FOR item IN
+        SELECT * FROM touchline.event_key due WHERE due.due_ms <= now_ms AND due.generation % 2 = 1
+        ORDER BY due.due_ms LIMIT most FOR UPDATE SKIP LOCKED
+    LOOP
+        -- Whoever came since has committed before the lock, and so is seen here.
+        IF EXISTS (SELECT FROM touchline.event_holder holder WHERE holder.kind = item.kind AND holder.key = item.key) THEN
+            UPDATE touchline.event_key known SET empty_since_ms = NULL, cause = NULL, due_ms = NULL
+                WHERE known.kind = item.kind AND known.key = item.key;
+            CONTINUE;
+        END IF;
+        UPDATE touchline.event_key known SET generation = item.generation + 1, due_ms = now_ms + keep_ms
+            WHERE known.kind = item.kind AND known.key = item.key;
+        kind := item.kind;
+        key := item.key;
+        generation := item.generation + 1;
+        empty_since_ms := item.empty_since_ms;
+        cause := item.cause;
+        RETURN NEXT;
+    END LOOP;
 END
 $$;
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use touchline_engine::events::StateKey;
 use touchline_engine::ledger::{BookLimits, LedgerBook};
+use touchline_registry::HashSeed;
 use touchline_store::ledger::{LedgerCause, LedgerWrite};
 
 use super::desk::{Desk, Scribe, Told};
@@ -21,7 +22,8 @@ const KEYS: u64 = 60;
 type Truth = Mutex<BTreeMap<StateKey, u32>>;
 
 fn key(number: u64) -> StateKey {
-    StateKey { kind: if number % 2 == 0 { KeyKind::Channel } else { KeyKind::User }, name: format!("k{number}").into() }
+    let name = format!("k{number}");
+    if number % 2 == 0 { StateKey::Channel((*name).into()) } else { StateKey::User(name.into()) }
 }
 
 /// Lives of one node: each holds and releases keys, and ends in the middle of a request; the last one lives on.
@@ -30,7 +32,8 @@ fn process(real: &Real, thread: u64, truth: &Truth, is_over: &AtomicBool) {
     let mut random = Rng::with_seed(thread);
     for birth in 0.. {
         let ledger = real.ledger(&format!("n{thread}-{birth}"));
-        let mut book = LedgerBook::<String, String>::new(BookLimits { batch: 10, waiting: 100 });
+        let mut book =
+            LedgerBook::<String, String>::new(BookLimits { batch: 10, waiting: 100 }, HashSeed::repeatable(thread));
         let is_last = is_over.load(Relaxed);
         let mut life = 0;
         for step in 0..40 {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use touchline_engine::events::StateKey;
 use touchline_engine::ledger::{BookLimits, LedgerBook};
+use touchline_registry::HashSeed;
 use touchline_store::ledger::{LedgerBatch, LedgerCause, LedgerWrite};
 
 use super::desk::{DELAY, Desk, GRACE, LEASE, Scribe, Told};
@@ -30,7 +31,7 @@ impl Process {
     fn new(node: &'static str) -> Self {
         Process {
             node,
-            book: LedgerBook::new(BookLimits { batch: 4, waiting: 40 }),
+            book: LedgerBook::new(BookLimits { batch: 4, waiting: 40 }, HashSeed::repeatable(1)),
             incarnation: 0,
             number: 0,
             clients: BTreeMap::new(),
