@@ -192,6 +192,7 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("server/src/api/grpc/reflection.rs", "MESSAGE_MAX", "Bytes of a request to the services of health and reflection", "the status OUT_OF_RANGE"),
     fixed("server/src/api/targets.rs", "USERS_MAX", "Users that one command to connections names", "error 107"),
     fixed("server/src/runtime/pacer.rs", "PACE_MAX", "Connections a second that a command with a rate reaches on a node", "error 107"),
+    fixed("server/src/shard/stepwise.rs", "WAITING_SIZE_MAX", "Bytes of the commands without a rate that wait on a shard: eight for each connection, and what it gets", "error 111"),
     fixed("server/src/runtime/pacer.rs", "PACED_REQUESTS_MAX", "Commands with a rate that a node has under way", "error 111"),
     fixed("server/src/shard/audience.rs", "AUDIENCE_QUESTIONS_MAX", "Requests with `dry_run` that wait at a shard", "error 111"),
     fixed("config/src/settings/transports.rs", "BODY_MAX", "Bytes of a request that opens a stream or brings commands, where its key is 0", SERVED_413),

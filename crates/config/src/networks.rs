@@ -18,7 +18,7 @@ impl Network {
     fn parse(text: &str) -> Option<Self> {
         let (address, prefix) = text.split_once('/').map_or((text, None), |(address, prefix)| (address, Some(prefix)));
         let address: IpAddr = address.parse().ok()?;
-        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let bits: u32 = if address.is_ipv4() { 32 } else { 128 };
         let prefix = match prefix {
             None => bits,
             // `parse` would take a sign.
@@ -27,7 +27,12 @@ impl Network {
             }
             Some(_) => return None,
         };
-        Some(Network { address, prefix })
+        // Addresses are compared in their own form: an IPv4 address in IPv6 is the IPv4 address.
+        let in_ipv6 = prefix.checked_sub(128 - 32).filter(|_| address.is_ipv6());
+        match (address.to_canonical(), in_ipv6) {
+            (ipv4 @ IpAddr::V4(_), Some(prefix)) => Some(Network { address: ipv4, prefix }),
+            _ => Some(Network { address, prefix }),
+        }
     }
 
     fn contains(&self, other: IpAddr) -> bool {
@@ -63,5 +68,25 @@ impl Networks {
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ipv4_address_in_ipv6_is_the_ipv4_address() {
+        let has = |network: &str, address: &str| {
+            let networks = Networks::parse(&[network.to_owned()]).expect("a network");
+            networks.contains(address.parse().expect("an address"))
+        };
+        for network in ["127.0.0.1", "::ffff:127.0.0.1", "::ffff:7f00:1/128", "::ffff:127.0.0.0/104", "::ffff:0:0/96"] {
+            assert!(has(network, "127.0.0.1") && has(network, "::ffff:127.0.0.1"), "{network}");
+            assert!(!has(network, "::1"), "{network}");
+        }
+        assert!(!has("::ffff:127.0.0.0/104", "128.0.0.1"));
+        assert!(has("::/0", "2001:db8::1") && !has("::/0", "127.0.0.1"), "it is about IPv6 alone");
+        assert!(!has("::ffff:0:0/95", "127.0.0.1") && has("::ffff:0:0/95", "::fffe:0:1"));
     }
 }

@@ -1,5 +1,7 @@
 //! Operations that concern other nodes: the messages between nodes, and how their answers become one.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -125,7 +127,9 @@ pub(super) async fn run_here<'a, O: Operation>(
 async fn merge_others<O: Operation>(node: &Node, message: Vec<u8>, reply: &mut O::Reply) {
     let peers = node.peers_in_order();
     let (answers, _) = node.gather(message, |_| false).await;
-    O::merge(reply, &others(&answers, peers));
+    // Afterwards: a link that was lost meanwhile has brought no answers.
+    let is_cut_off = !node.is_linked.load(Relaxed);
+    O::merge(reply, &OtherNodes { is_cut_off, ..others(&answers, peers) });
 }
 
 /// What the other nodes have answered. `peers`: the ids of those that were asked.
@@ -144,7 +148,7 @@ fn others(answers: &[Bytes], mut peers: Vec<Box<str>>) -> OtherNodes<'_> {
         peers.clear();
     }
     let may_come_back = peers.len() > unnamed_refusals;
-    OtherNodes { results, missing: peers, may_come_back }
+    OtherNodes { results, missing: peers, may_come_back, is_cut_off: false }
 }
 
 /// Asks the other nodes for an operation that only the node of a client can run.

@@ -75,6 +75,11 @@ impl ConnectionCursor {
         self.nodes.get(node).copied()
     }
 
+    /// Every node that is known, and its place: None = it has told all.
+    pub(super) fn places(&self) -> impl Iterator<Item = (&str, Option<ConnectionPlace>)> {
+        self.nodes.iter().map(|(node, place)| (&**node, *place))
+    }
+
     /// Sets the place of a node; None = it has told all.
     pub(super) fn set(&mut self, node: &str, place: Option<ConnectionPlace>) {
         self.nodes.insert(node.into(), place);

@@ -21,6 +21,15 @@ pub(crate) struct OtherNodes<'a> {
     pub(crate) missing: Vec<Box<str>>,
     /// Not all of these are of a version that does not know the operation.
     pub(crate) may_come_back: bool,
+    /// This node is cut off from the cluster: it does not know which other nodes there are.
+    pub(crate) is_cut_off: bool,
+}
+
+impl OtherNodes<'_> {
+    /// Whether something may be left out of the answer, because a node has not answered, or could not be asked.
+    pub(crate) fn are_partial(&self) -> bool {
+        self.is_cut_off || !self.missing.is_empty()
+    }
 }
 
 /// One function of the server API. The table of operations makes from it what HTTP, batches, other nodes and the

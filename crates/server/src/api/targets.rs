@@ -39,13 +39,16 @@ impl Targets<'_> {
     /// Whether the answer says how many connections there are on each node. A request that names one user and nothing
     /// new is broadcast instead, as it always was: nodes of earlier versions understand it.
     pub(in crate::api) fn is_gathered(&self) -> bool {
-        let names_connection = !self.client.is_empty() || !self.session.is_empty();
-        self.users.is_some() || self.rate.is_some() || self.user.is_none() && names_connection
+        self.users.is_some() || self.rate.is_some() || self.user.is_none() && self.names_connection()
     }
 
-    /// Whether any of the fields is given.
+    /// Whether one of the fields says whom it is for: `rate` alone does not.
     pub(in crate::api) fn is_any(&self) -> bool {
-        self.user.is_some() || self.is_gathered()
+        self.user.is_some() || self.users.is_some() || self.names_connection()
+    }
+
+    fn names_connection(&self) -> bool {
+        !self.client.is_empty() || !self.session.is_empty()
     }
 
     /// Checks the fields.
@@ -95,7 +98,7 @@ impl CheckedTargets {
     /// Carries a command out on this node.
     ///
     /// # Errors
-    /// The error of a connection that refuses the command; 111 when too many commands with a rate are under way.
+    /// The error of a connection that refuses the command; 111 when too many commands are under way.
     pub(in crate::api) async fn command(
         self,
         node: &Node,
@@ -125,18 +128,22 @@ impl CheckedTargets {
 
     /// The connections; None = this node has none of them.
     fn selection(self, node: &Node) -> Option<Selection> {
-        let CheckedTargets { users, mut client, session, .. } = self;
+        let CheckedTargets { users, client, session, .. } = self;
+        let mut client = match client.as_str() {
+            "" => None,
+            client => Some(client_from_text(client)?),
+        };
         if !session.is_empty() {
             // The session of a connection is its signed client id, and only its own node can verify the signature.
-            let owner = node.signer.open(&session).map(client_text)?;
-            if !client.is_empty() && client != owner {
+            let owner = client_from_text(&node.signer.open(&session).map(client_text)?)?;
+            if client.is_some_and(|client| client != owner) {
                 return None;
             }
-            client = owner;
+            client = Some(owner);
         }
         match users {
             Some(users) => Some(Selection::Users { users, client }),
-            None => client_from_text(&client).map(Selection::Client),
+            None => client.map(Selection::Client),
         }
     }
 }
@@ -165,11 +172,13 @@ async fn send(
         node.send(shard as touchline_engine::ShardId, Message::Command(Box::new(command)));
         replies.push(answer);
     }
-    let mut count = 0;
+    // All are waited for, also behind an error: a shard gives up a command that nobody waits for.
+    let mut count = Ok(0);
     for reply in replies {
-        count += reply.await.unwrap_or(Err(Error::INTERNAL))?;
+        let reached = reply.await.unwrap_or(Err(Error::INTERNAL));
+        count = count.and_then(|count| reached.map(|reached| count + reached));
     }
-    Ok(count)
+    Ok(count?)
 }
 
 /// How many connections a command is for; empty where it names one user and has no rate.

@@ -127,8 +127,8 @@ pub(crate) struct ConnectionCommand {
 
 /// The connections that a command is for.
 pub(crate) enum Selection {
-    /// Those of users (empty = the anonymous user). `client`: only the one of this client id; empty = all.
-    Users { users: Vec<String>, client: String },
+    /// Those of users (empty = the anonymous user). `client`: only the one of this client id; None = all.
+    Users { users: Vec<String>, client: Option<OwnerId> },
     /// One, whoever its user is.
     Client(OwnerId),
 }
@@ -145,7 +145,7 @@ pub(crate) enum ConnectionAction {
     Disconnect {
         why: Disconnect,
         /// Client ids of connections that are left alone.
-        except: HashSet<String>,
+        except: HashSet<OwnerId>,
     },
     Refresh {
         is_expired: bool,
@@ -157,6 +157,20 @@ pub(crate) enum ConnectionAction {
 }
 
 impl ConnectionAction {
+    /// Memory of what it carries, bytes.
+    pub(crate) fn size(&self) -> usize {
+        let of = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
+        match self {
+            ConnectionAction::Subscribe { channel, subscription } => {
+                channel.len() + of(&subscription.info) + of(&subscription.data)
+            }
+            ConnectionAction::Unsubscribe { channel } => channel.len(),
+            ConnectionAction::Disconnect { why, except } => why.reason.len() + except.len() * size_of::<OwnerId>(),
+            ConnectionAction::Refresh { info, .. } => of(info),
+            ConnectionAction::Send(data) => data.len(),
+        }
+    }
+
     /// What the thread that asks backends has to forget before: what would let the connections in again. The channel
     /// (None = any), and whether other connections of the user share it; None = nothing.
     pub(crate) fn forgets(&self) -> Option<(Option<&str>, bool)> {

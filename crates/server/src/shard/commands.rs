@@ -16,6 +16,10 @@ impl Shard {
     /// Begins a command. As much of it as this turn has room for is carried out at once.
     pub(super) fn run_command(&mut self, command: ConnectionCommand) {
         let ConnectionCommand { selection, action, pacer, reply } = command;
+        if pacer.is_none() && self.stepwise.commands.is_full() {
+            let _ = reply.send(Err(Error::TOO_MANY_REQUESTS));
+            return;
+        }
         let is_ending = pacer.is_some() && self.drain.is_some();
         let targets = if is_ending { Vec::new() } else { self.select(&selection, &action) };
         let reply = match pacer {
@@ -25,9 +29,10 @@ impl Shard {
                 None
             }
         };
-        let command = CommandUnderWay { targets, action, pacer, reply, reached: 0, result: Ok(()) };
+        let size = CommandUnderWay::size_of(targets.len(), &action);
+        let command = CommandUnderWay { targets, action, pacer, reply, size, reached: 0, result: Ok(()) };
         self.go_on_with(command);
-        self.note_due_commands();
+        self.stepwise.commands.note_due();
     }
 
     /// Goes on with the commands that are under way.
@@ -35,18 +40,13 @@ impl Shard {
         if !self.stepwise.commands.is_due {
             return;
         }
-        for _ in 0..self.stepwise.commands.under_way.len() {
-            let Some(command) = self.stepwise.commands.under_way.pop_front() else { break };
-            self.go_on_with(command);
+        for _ in 0..self.stepwise.commands.count() {
+            let Some(command) = self.stepwise.commands.take_next() else { break };
+            if !command.is_given_up() {
+                self.go_on_with(command);
+            }
         }
-        self.note_due_commands();
-    }
-
-    fn note_due_commands(&mut self) {
-        let commands = &mut self.stepwise.commands;
-        let is_unpaced = |command: &CommandUnderWay| command.pacer.is_none();
-        let has_been_cut = commands.left == 0 && !commands.under_way.is_empty();
-        commands.is_due = has_been_cut || commands.under_way.iter().any(is_unpaced);
+        self.stepwise.commands.note_due();
     }
 
     /// Carries out a part of a command, and keeps the rest, or tells its outcome.
@@ -59,7 +59,7 @@ impl Shard {
             }
             let has_turn = |pacer: &Arc<Pacer>| pacer.admits(self.now_us);
             if self.stepwise.commands.left == 0 || !command.pacer.as_ref().is_none_or(has_turn) {
-                return self.stepwise.commands.under_way.push_back(command);
+                return self.stepwise.commands.keep(command);
             }
             take_one(&mut self.stepwise.commands.left);
             command.targets.pop();
@@ -81,9 +81,9 @@ impl Shard {
                 for user in users {
                     slots.extend(self.users.connections_of(user, &self.connections));
                 }
-                let is_it =
-                    |slot: &u32| self.connections.get(*slot).is_some_and(|c| *c.session.client_id() == **client);
-                slots.retain(|slot| client.is_empty() || is_it(slot));
+                if let Some(client) = client {
+                    slots.retain(|slot| self.connections.get(*slot).is_some_and(|c| c.session.owner() == *client));
+                }
             }
             Selection::Client(owner) => {
                 let place = route(*owner, self.node.shards.len()).filter(|(shard, _)| *shard == self.id);
@@ -101,8 +101,8 @@ impl Shard {
             && !except.is_empty()
         {
             slots.retain(|slot| {
-                let client = self.connections.get(*slot).map(|connection| connection.session.client_id());
-                client.is_some_and(|client| !except.contains(&*client))
+                let client = self.connections.get(*slot).map(|connection| connection.session.owner());
+                client.is_some_and(|client| !except.contains(&client))
             });
         }
         slots.into_iter().map(|slot| (slot, self.connections.generation(slot))).rev().collect()

@@ -14,6 +14,10 @@ use crate::runtime::pacer::Pacer;
 
 /// Connections that commands reach in one turn.
 const COMMANDED_IN_TURN: usize = 256;
+/// Memory of the commands without a rate that wait on a shard, bytes, above which no other one is taken.
+const WAITING_SIZE_MAX: usize = 64 * 1_024 * 1_024;
+/// What a command holds beside its connections and what these get, bytes.
+const COMMAND_SIZE: usize = 512;
 
 /// Work of the server API that goes on in steps.
 #[derive(Default)]
@@ -27,7 +31,9 @@ pub(super) struct StepwiseWork {
 /// The commands of a shard that are under way.
 #[derive(Default)]
 pub(super) struct PendingCommands {
-    pub(super) under_way: VecDeque<CommandUnderWay>,
+    under_way: VecDeque<CommandUnderWay>,
+    /// Memory of those that have no rate, bytes.
+    waiting_size: usize,
     /// Whether some of them may go on in the next turn; else they wait for the next tick.
     pub(super) is_due: bool,
     /// Connections that commands may still reach in this turn.
@@ -50,6 +56,35 @@ impl PendingCommands {
         self.is_due |= !self.under_way.is_empty();
     }
 
+    /// How many are under way.
+    pub(super) fn count(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Whether no other command without a rate is taken.
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting_size >= WAITING_SIZE_MAX
+    }
+
+    /// Keeps what is left of a command, behind the others.
+    pub(super) fn keep(&mut self, command: CommandUnderWay) {
+        self.waiting_size += command.waiting_size();
+        self.under_way.push_back(command);
+    }
+
+    /// Takes the command whose turn it is.
+    pub(super) fn take_next(&mut self) -> Option<CommandUnderWay> {
+        let command = self.under_way.pop_front()?;
+        self.waiting_size -= command.waiting_size();
+        Some(command)
+    }
+
+    /// Notes whether some of them may go on in the next turn.
+    pub(super) fn note_due(&mut self) {
+        let has_been_cut = self.left == 0 && !self.under_way.is_empty();
+        self.is_due = has_been_cut || self.under_way.iter().any(|command| command.pacer.is_none());
+    }
+
     /// Ends the commands that have a rate.
     pub(super) fn end_paced(&mut self) {
         self.under_way.retain(|command| command.pacer.is_none());
@@ -65,8 +100,27 @@ pub(super) struct CommandUnderWay {
     pub(super) pacer: Option<Arc<Pacer>>,
     /// Takes the outcome; None = it has been told already.
     pub(super) reply: Option<oneshot::Sender<Result<u64, Error>>>,
+    /// Memory that it holds, bytes, as it was when it came.
+    pub(super) size: usize,
     pub(super) reached: u64,
     pub(super) result: Result<(), Error>,
+}
+
+impl CommandUnderWay {
+    /// Memory that a command for so many connections holds, bytes.
+    pub(super) fn size_of(targets: usize, action: &ConnectionAction) -> usize {
+        COMMAND_SIZE + targets * size_of::<(u32, u32)>() + action.size()
+    }
+
+    /// Whether nobody waits for it any more, and no connection has had it.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.reached == 0 && self.reply.as_ref().is_some_and(oneshot::Sender::is_closed)
+    }
+
+    /// What it counts for in [`WAITING_SIZE_MAX`]; those with a rate have a limit of their own.
+    fn waiting_size(&self) -> usize {
+        if self.pacer.is_none() { self.size } else { 0 }
+    }
 }
 
 /// The questions of a shard, in the order in which they came.
@@ -88,4 +142,50 @@ pub(super) struct AudienceCount {
     pub(super) so_far: NodeAudience,
     /// How many bytes the publication has in each form that somebody gets.
     pub(super) lengths: Vec<((Wire, DeliveryForm), u64)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    fn command(data: usize, pacer: Option<Arc<Pacer>>) -> (CommandUnderWay, oneshot::Receiver<Result<u64, Error>>) {
+        let action = Arc::new(ConnectionAction::Send(vec![b'1'; data].into()));
+        let (reply, answer) = oneshot::channel();
+        let size = CommandUnderWay::size_of(1, &action);
+        let (targets, reply) = (vec![(0, 0)], Some(reply));
+        (CommandUnderWay { targets, action, pacer, reply, size, reached: 0, result: Ok(()) }, answer)
+    }
+
+    #[test]
+    fn commands_that_wait_have_a_limit_and_give_their_room_back() {
+        let mut commands = PendingCommands::default();
+        let under_way = Arc::new(AtomicUsize::new(0));
+        let pacer = Pacer::begin(1, &under_way);
+        assert!(pacer.is_some());
+        commands.keep(command(WAITING_SIZE_MAX, pacer).0);
+        assert!(!commands.is_full(), "a rate has a limit of its own");
+        commands.keep(command(WAITING_SIZE_MAX / 2, None).0);
+        assert!(!commands.is_full());
+        commands.keep(command(WAITING_SIZE_MAX / 2, None).0);
+        assert!(commands.is_full());
+        commands.end_paced();
+        assert_eq!((commands.count(), commands.is_full()), (2, true));
+        assert!(commands.take_next().is_some() && !commands.is_full());
+        assert!(commands.take_next().is_some() && commands.take_next().is_none());
+        assert_eq!(commands.waiting_size, 0);
+    }
+
+    #[test]
+    fn a_command_that_nobody_waits_for_is_given_up_until_it_has_begun() {
+        let (mut command, answer) = command(1, None);
+        assert!(!command.is_given_up());
+        drop(answer);
+        assert!(command.is_given_up());
+        command.reached = 1;
+        assert!(!command.is_given_up());
+        (command.reached, command.reply) = (0, None);
+        assert!(!command.is_given_up(), "it has a rate, and is answered already");
+    }
 }

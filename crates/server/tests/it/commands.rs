@@ -107,7 +107,13 @@ fn a_connection_is_found_without_its_user() {
     assert_eq!(named(&server, "disconnect", json!({"client": ann_id})), reached(0), "it has gone");
     assert_eq!(named(&server, "disconnect", json!({"client": "no id"})), reached(0));
     is_served(&mut nobody);
-    assert_eq!(server.api("disconnect", json!({"user": "", "client": nobody_id})), json!({"result": {}}));
+    // An id is the same in capitals, wherever it stands.
+    let shouted = nobody_id.to_uppercase();
+    let spared = json!({"users": [""], "whitelist": ["no id", shouted]});
+    assert_eq!(named(&server, "disconnect", spared), reached(0));
+    assert_eq!(named(&server, "refresh", json!({"client": shouted, "expire_at": 4_000_000_000u64})), reached(1));
+    is_served(&mut nobody);
+    assert_eq!(server.api("disconnect", json!({"user": "", "client": shouted})), json!({"result": {}}));
     assert_eq!(code(&mut nobody), 3503);
 }
 
@@ -269,6 +275,14 @@ fn what_a_command_cannot_be_for_is_refused_with_its_field() {
         assert_eq!(server.api("send", body)["error"]["field"], field);
     }
     assert_eq!(server.api("send", json!({"user": "ann"}))["error"]["field"], "data");
+    for body in [
+        json!({"data": 1, "rate": 5}),
+        json!({"data": 1, "rate": 5, "user": null, "client": "", "session": ""}),
+        json!({"data": 1, "rate": 5, "scope": "devices", "name": "bike-7"}),
+    ] {
+        let error = server.api("send", body.clone())["error"].clone();
+        assert_eq!((&error["code"], &error["field"]), (&json!(107), &json!("rate")), "{body}: {error}");
+    }
     is_served(&mut bystander);
     assert_eq!(server.metric("touchline_panics_total"), 0);
 }

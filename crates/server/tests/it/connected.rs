@@ -4,15 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::{Value, json};
-use touchline_server::{ApiKeySettings, NamedApiKey, Settings};
+use touchline_server::{ApiKeySettings, NamedApiKey};
 
 use super::bans::connected;
-use super::link::Link;
-use super::nats::Nats;
 use super::support::{TestServer, WebSocket, token, until};
 
 /// The result of a call that succeeds.
-fn result(server: &TestServer, operation: &str, body: Value) -> Value {
+pub(crate) fn result(server: &TestServer, operation: &str, body: Value) -> Value {
     let reply = server.api(operation, body.clone());
     assert!(reply["result"].is_object(), "{operation} {body}: {reply}");
     reply["result"].clone()
@@ -24,7 +22,7 @@ fn client_id(websocket: &mut WebSocket, connect: Value) -> String {
 }
 
 /// A client of a user, and its id.
-fn of_user(server: &TestServer, claims: Value, more: Value) -> (WebSocket, String) {
+pub(crate) fn of_user(server: &TestServer, claims: Value, more: Value) -> (WebSocket, String) {
     let mut websocket = server.websocket();
     let mut connect = more;
     if claims.is_object() {
@@ -34,28 +32,28 @@ fn of_user(server: &TestServer, claims: Value, more: Value) -> (WebSocket, Strin
     (websocket, id)
 }
 
-fn subscribe(client: &mut WebSocket, channel: &str) {
+pub(crate) fn subscribe(client: &mut WebSocket, channel: &str) {
     let reply = client.ask(json!({"id": 2, "subscribe": {"channel": channel}}));
     assert!(reply["subscribe"].is_object(), "{reply}");
 }
 
 /// The client ids of an answer.
-fn ids(answer: &Value) -> BTreeSet<String> {
+pub(crate) fn ids(answer: &Value) -> BTreeSet<String> {
     answer["connections"].as_object().unwrap_or_else(|| panic!("{answer}")).keys().cloned().collect()
 }
 
-fn found(server: &TestServer, body: Value) -> BTreeSet<String> {
+pub(crate) fn found(server: &TestServer, body: Value) -> BTreeSet<String> {
     let answer = result(server, "connections", body);
     assert!(answer["cursor"].is_null() && answer["missing_nodes"].is_null(), "{answer}");
     ids(&answer)
 }
 
-fn set<'a>(ids: impl IntoIterator<Item = &'a String>) -> BTreeSet<String> {
+pub(crate) fn set<'a>(ids: impl IntoIterator<Item = &'a String>) -> BTreeSet<String> {
     ids.into_iter().cloned().collect()
 }
 
 /// All pages of a list, as the client ids of each.
-fn pages(server: &TestServer, body: &Value, mut between: impl FnMut()) -> Vec<BTreeSet<String>> {
+pub(crate) fn pages(server: &TestServer, body: &Value, mut between: impl FnMut()) -> Vec<BTreeSet<String>> {
     let (mut all, mut cursor) = (Vec::new(), Value::Null);
     loop {
         let mut body = body.clone();
@@ -92,6 +90,7 @@ fn a_connection_is_found_by_whatever_names_it_and_told_with_what_is_known() {
         (json!({"user": "eve"}), set([])),
         (json!({"users": ["bob", "", "bob", "eve"]}), set([&bob_id, &nobody_id])),
         (json!({"client": bob_id}), set([&bob_id])),
+        (json!({"client": bob_id.to_uppercase()}), set([&bob_id])),
         (json!({"client": "5b23579a-9066-444b-bfc3-000100000000"}), set([])),
         (json!({"client": "5b23579a-9066-444b-bfc3-0fff7fffffff"}), set([])),
         (json!({"session": "bm90aGluZw"}), set([])),
@@ -176,6 +175,10 @@ fn filters_narrow_every_selection() {
         (json!({"address": "192.0.2.7"}), set([&a])),
         (json!({"address": "192.0.2.0/23"}), set([&a, &b])),
         (json!({"address": "2001:db8::/32"}), set([&c])),
+        (json!({"address": "::ffff:192.0.2.7"}), set([&a])),
+        (json!({"address": "::ffff:192.0.2.0/119"}), set([&a, &b])),
+        (json!({"address": "::ffff:0:0/96"}), set([&a, &b])),
+        (json!({"address": "::/0"}), set([&c])),
         (json!({"address": "127.0.0.1"}), set([])),
         (json!({"label_filter": plan("eq", "pro")}), set([&a])),
         (json!({"label_filter": plan("ex", "")}), set([&a, &c])),
@@ -206,6 +209,10 @@ fn bad_input_is_refused_with_its_field() {
         ("connections", json!({"user": "a", "users": ["a"]}), "users"),
         ("connections", json!({"user": "", "client": "5b23579a-9066-444b-bfc3-000100000000"}), "client"),
         ("connections", json!({"session": "a", "channel": "a"}), "channel"),
+        ("connections", json!({"client": ""}), "client"),
+        ("connections", json!({"session": ""}), "session"),
+        ("connections", json!({"channel": ""}), "channel"),
+        ("connections", json!({"user": "a", "channel": ""}), "channel"),
         ("connections", json!({"users": []}), "users"),
         ("connections", json!({"users": many}), "users"),
         ("connections", json!({"client": "x"}), "client"),
@@ -402,121 +409,6 @@ fn channels_come_in_pages_too() {
         assert_eq!(names.len() % 10, 0);
     }
     assert_eq!(names, (0..25).map(|n| format!("c{n:02}")).collect::<Vec<_>>());
-}
-
-fn uid(server: &TestServer) -> String {
-    let name = result(server, "info", json!({}));
-    name["nodes"][0]["uid"].as_str().expect("an id").to_owned()
-}
-
-/// A node that is joined to others over a link, ready.
-fn joined(link: &Link) -> TestServer {
-    let server = TestServer::with(|settings: &mut Settings| {
-        settings.cluster.engine = "nats".to_owned();
-        settings.cluster.nats_url = vec![format!("nats://{}", link.address)];
-        // A node that is cut off stays in sight.
-        settings.cluster.node_timeout = std::time::Duration::from_secs(50);
-        settings.cluster.suspect_grace = std::time::Duration::from_secs(50);
-        settings.node.shards = 2;
-    });
-    until("the node is ready", || server.http("GET", "/readyz", "", "").0 == 200);
-    server
-}
-
-/// Waits until a node sees so many, itself included.
-fn sees(server: &TestServer, nodes: usize) {
-    until("the nodes see each other", || {
-        result(server, "info", json!({}))["nodes"].as_array().is_some_and(|all| all.len() == nodes)
-    });
-}
-
-#[test]
-fn the_pages_of_several_nodes_are_one_and_each_node_is_told_from_its_start() {
-    let nats = Nats::start("connected-pages", true);
-    let link = Link::to(nats.port);
-    let (one, two) = (joined(&link), joined(&link));
-    sees(&one, 2);
-    let mut here: Vec<_> = (0..12).map(|n| of_user(&one, json!({"sub": format!("u{}", n % 3)}), json!({}))).collect();
-    let mut there: Vec<_> = (0..30).map(|_| of_user(&two, json!({"sub": "u1"}), json!({}))).collect();
-    here.iter_mut().chain(&mut there).for_each(|(client, _)| subscribe(client, "news"));
-    let everybody = set(here.iter().chain(&there).map(|(_, id)| id));
-    for body in [json!({}), json!({"users": ["u0", "u1", "u2"]}), json!({"channel": "news"})] {
-        for limit in [1, 5, 20, 1_000] {
-            let mut body = body.clone();
-            body["limit"] = limit.into();
-            let told = pages(&one, &body, || {});
-            assert!(told.iter().all(|page| page.len() <= limit), "{body}");
-            assert_eq!(told.iter().map(BTreeSet::len).sum::<usize>(), 42, "{body}");
-            assert_eq!(told.into_iter().flatten().collect::<BTreeSet<_>>(), everybody, "{body}");
-        }
-    }
-    let there_id = &there[0].1;
-    assert_eq!(found(&one, json!({"client": there_id})), set([there_id]));
-    // A node that comes while a list is read begins with its next page.
-    let first = result(&one, "connections", json!({"limit": 2}));
-    let three = joined(&link);
-    sees(&one, 3);
-    let (_late, late_id) = of_user(&three, json!({"sub": "late"}), json!({}));
-    let next = result(&one, "connections", json!({"limit": 1_000, "cursor": first["cursor"]}));
-    assert_eq!(next["new_nodes"], json!([uid(&three)]));
-    assert!(ids(&next).contains(&late_id));
-}
-
-#[test]
-fn a_user_is_online_while_any_node_has_a_connection() {
-    let nats = Nats::start("connected-users", true);
-    let link = Link::to(nats.port);
-    let (one, two) = (joined(&link), joined(&link));
-    sees(&one, 2);
-    let (_near, _) = of_user(&one, json!({"sub": "near"}), json!({}));
-    let (far, _) = of_user(&two, json!({"sub": "far"}), json!({}));
-    let ask =
-        || result(&one, "get_user_status", json!({"users": ["far", "nobody", "near", "far"]}))["statuses"].clone();
-    let is_online = |statuses: &Value| {
-        statuses.as_array().expect("a list").iter().map(|status| status["is_online"] == true).collect::<Vec<_>>()
-    };
-    let answer = ask();
-    assert_eq!(is_online(&answer), [true, false, true, true], "{answer}");
-    assert!(answer[0]["online"].as_u64().is_some_and(|at| at.abs_diff(super::bans::now_s()) < 120), "{answer}");
-    assert_eq!(answer[1], json!({"user": "nobody", "is_online": false}));
-    drop(far);
-    until("it is not online any more", || is_online(&ask()) == [false, false, true, false]);
-}
-
-#[test]
-fn a_node_that_is_cut_off_is_named_and_keeps_its_place() {
-    let nats = Nats::start("connected-cut", true);
-    let links = [Link::to(nats.port), Link::to(nats.port)];
-    let (one, two) = (joined(&links[0]), joined(&links[1]));
-    sees(&one, 2);
-    let mut clients: Vec<_> = (0..12).map(|_| of_user(&one, json!({"sub": "u1"}), json!({}))).collect();
-    clients.extend((0..30).map(|_| of_user(&two, json!({"sub": "u1"}), json!({}))));
-    clients.iter_mut().for_each(|(client, _)| subscribe(client, "news"));
-    let page = |cursor: &Value| result(&one, "connections", json!({"channel": "news", "limit": 15, "cursor": cursor}));
-    let first = page(&Value::Null);
-    links[1].cut();
-    let missing = json!([uid(&two)]);
-    let second = page(&first["cursor"]);
-    assert_eq!((&second["missing_nodes"], second["cursor"].is_string()), (&missing, true), "{second}");
-    for (operation, body) in
-        [("channels", json!({})), ("info", json!({})), ("get_user_status", json!({"users": ["u1"]}))]
-    {
-        assert_eq!(result(&one, operation, body)["missing_nodes"], missing, "{operation}");
-    }
-    links[1].heal();
-    let there = &clients[20].1;
-    until("the other node is back", || {
-        result(&one, "connections", json!({"client": there}))["missing_nodes"].is_null()
-    });
-    let (mut told, mut cursor) = (vec![ids(&first), ids(&second)], second["cursor"].clone());
-    while !cursor.is_null() {
-        let next = page(&cursor);
-        told.push(ids(&next));
-        cursor = next["cursor"].clone();
-        assert_eq!(next["new_nodes"], Value::Null);
-    }
-    assert_eq!(told.iter().map(BTreeSet::len).sum::<usize>(), 42, "nobody twice");
-    assert_eq!(told.into_iter().flatten().collect::<BTreeSet<_>>(), set(clients.iter().map(|(_, id)| id)));
 }
 
 /// The status of a user.

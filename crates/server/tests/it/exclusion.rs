@@ -235,6 +235,13 @@ fn what_cannot_be_left_out_or_counted_is_refused_with_its_field() {
     assert_eq!(server.api("publish", nulls), json!({"result": {}}));
     assert_eq!(field("publish", &json!({"channel": "nope:a", "data": 1, "dry_run": true})).0, 102);
     assert_eq!(field("publish", &json!({"channel": "news", "dry_run": true})), (json!(107), json!("data")));
+    let asks = |dry_run: Value| json!({"channels": ["news"], "data": 1, "dry_run": dry_run});
+    for value in [json!(true), json!(1), json!("true")] {
+        assert_eq!(field("broadcast", &asks(value.clone())), (json!(107), json!("dry_run")), "{value}");
+    }
+    for value in [json!(false), Value::Null] {
+        assert!(server.api("broadcast", asks(value))["error"].is_null());
+    }
     assert_eq!(server.metric("touchline_panics_total"), 0);
 }
 

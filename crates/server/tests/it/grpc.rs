@@ -171,6 +171,7 @@ fn errors_stand_in_the_answer_with_their_numbers() {
         ("publish", json!({"channel": "", "data": 1}), 107),
         ("publish", json!({"channel": "history:a", "data": 1, "idempotency_key": long}), 107),
         ("broadcast", json!({"data": 1}), 107),
+        ("broadcast", json!({"channels": ["a"], "data": 1, "dry_run": true}), 107),
         ("presence", json!({"channel": "history:a"}), 108),
         ("disconnect", json!({"user": "a", "disconnect": {"code": 1}}), 107),
         ("rpc", json!({"method": "none"}), 104),

@@ -10,6 +10,7 @@ mod bans;
 mod bans_of_nodes;
 mod commands;
 mod connected;
+mod connected_nodes;
 mod consumers;
 mod drain;
 mod durable_events;

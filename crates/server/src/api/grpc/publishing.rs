@@ -63,6 +63,7 @@ pub(super) async fn broadcast(call: GrpcCall<'_>, message: BroadcastRequest) -> 
         expires_in: message.expires_in,
         exclude_client,
         exclude_user: message.exclude_user,
+        dry_run: message.dry_run,
     });
     Ok(match run_alone::<BroadcastOperation>(&call.origin.node, &call.caller.rights, request).await {
         Ok(reply) => {

@@ -49,6 +49,9 @@ pub(crate) struct ChannelsReply {
     /// The ids of nodes that did not answer in time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     missing_nodes: Vec<Box<str>>,
+    /// Something may be left out: nodes are missing, or the asked node is cut off from the others.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_partial: bool,
     #[serde(skip)]
     page: Option<ChannelsPage>,
 }
@@ -100,7 +103,7 @@ impl Operation for ChannelsOperation {
     const NAME: &'static str = "channels";
     const SUMMARY: &'static str = "Lists channels that have subscribers, with the number of these";
     const RESULT: &'static str =
-        "`channels`: name → `{num_clients}`; of a page `cursor` (none: that was all); `missing_nodes`";
+        "`channels`: name → `{num_clients}`; of a page `cursor` (none: that was all); `missing_nodes`, `is_partial`";
     const EXAMPLE: &'static str = r#"{"pattern": "news*"}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"channels": {"news": {"num_clients": 2}}}"#;
     const ERRORS: &'static [Error] = &[];
@@ -125,7 +128,7 @@ impl Operation for ChannelsOperation {
         let inspection = |reply| Inspection::Channels { pattern: pattern.clone(), reply };
         let found = node.inspect(inspection).await.into_iter().flatten();
         let channels = found.map(|(name, num_clients)| ((*name).into(), ClientCount { num_clients })).collect();
-        let mut reply = ChannelsReply { channels, cursor: None, missing_nodes: Vec::new(), page };
+        let mut reply = ChannelsReply { channels, cursor: None, missing_nodes: Vec::new(), is_partial: false, page };
         if let Some(page) = reply.page.clone() {
             reply.cut(&page);
         }
@@ -153,6 +156,7 @@ impl Operation for ChannelsOperation {
             }
         }
         reply.missing_nodes = others.missing.clone();
+        reply.is_partial = others.are_partial();
     }
 }
 
@@ -166,7 +170,8 @@ mod tests {
     fn the_counts_of_all_nodes_are_added_in_the_order_of_names() {
         let own = [("b", 1), ("a", 2)];
         let channels = own.map(|(name, num_clients)| (name.into(), ClientCount { num_clients })).into();
-        let mut reply = ChannelsReply { channels, cursor: None, missing_nodes: Vec::new(), page: None };
+        let mut reply =
+            ChannelsReply { channels, cursor: None, missing_nodes: Vec::new(), is_partial: false, page: None };
         let written = |reply: &ChannelsReply| serde_json::to_string(reply).expect("JSON");
         assert_eq!(written(&reply), r#"{"channels":{"b":{"num_clients":1},"a":{"num_clients":2}}}"#);
         let others = [r#"{"channels":{"b":{"num_clients":3},"c":{"num_clients":4}}}"#, "{}", "[1]"];

@@ -44,14 +44,14 @@ pub(crate) struct ConnectionsRequest {
     #[schemars(length(min = 1, max = USERS_MAX))]
     users: Option<Vec<String>>,
     /// The connection of this client id.
-    #[serde(deserialize_with = "nullable")]
-    client: String,
+    #[schemars(length(min = 1))]
+    client: Option<String>,
     /// The connection of this session, as its client got it.
-    #[serde(deserialize_with = "nullable")]
-    session: String,
+    #[schemars(length(min = 1))]
+    session: Option<String>,
     /// The connections that are subscribed to this channel.
-    #[serde(deserialize_with = "nullable")]
-    channel: String,
+    #[schemars(length(min = 1))]
+    channel: Option<String>,
     /// Only those of programs of this name, as `app_name` tells it.
     #[serde(deserialize_with = "nullable")]
     program: String,
@@ -86,14 +86,19 @@ impl ConnectionsRequest {
         let given = [
             ("user", self.user.is_some()),
             ("users", self.users.is_some()),
-            ("client", !self.client.is_empty()),
-            ("session", !self.session.is_empty()),
-            ("channel", !self.channel.is_empty()),
+            ("client", self.client.is_some()),
+            ("session", self.session.is_some()),
+            ("channel", self.channel.is_some()),
         ];
         let mut given = given.into_iter().filter(|(_, is_given)| *is_given).map(|(field, _)| field);
         let selecting = given.next();
         if let Some(another) = given.next() {
             return Err(OperationError::bad(another));
+        }
+        // An empty text is nobody's; taken for absence it would select everybody.
+        let texts = [("client", &self.client), ("session", &self.session), ("channel", &self.channel)];
+        if let Some((field, _)) = texts.into_iter().find(|(_, text)| text.as_deref() == Some("")) {
+            return Err(OperationError::bad(field));
         }
         Ok(match selecting {
             Some("user") => ConnectionSelection::Users(self.user.iter().map(|user| user.as_str().into()).collect()),
@@ -104,15 +109,15 @@ impl ConnectionsRequest {
                 }
                 ConnectionSelection::Users(users.iter().map(|user| user.as_str().into()).collect())
             }
-            Some("client") => {
-                ConnectionSelection::Client(client_from_text(&self.client).ok_or(OperationError::bad("client"))?)
-            }
+            Some("client") => ConnectionSelection::Client(
+                client_from_text(self.client.as_deref().unwrap_or_default()).ok_or(OperationError::bad("client"))?,
+            ),
             // Only the node that has signed it can tell whose it is; on the others it selects nothing.
-            Some("session") => match node.signer.open(&self.session).map(client_text) {
+            Some("session") => match node.signer.open(self.session.as_deref().unwrap_or_default()).map(client_text) {
                 Some(client) => ConnectionSelection::Client(client_from_text(&client).ok_or(Error::INTERNAL)?),
                 None => ConnectionSelection::Users([].into()),
             },
-            Some(_) => ConnectionSelection::Channel(self.channel.as_str().into()),
+            Some(_) => ConnectionSelection::Channel(self.channel.as_deref().unwrap_or_default().into()),
             None => ConnectionSelection::All,
         })
     }
@@ -149,6 +154,7 @@ pub(crate) struct ConnectionsReply {
     missing: Vec<Box<str>>,
     /// Nodes whose part begins with this page though it is not the first one.
     new: Vec<Box<str>>,
+    is_cut_off: bool,
 }
 
 /// A page of connections.
@@ -161,12 +167,16 @@ struct ConnectionsShape {
     /// Where the next page begins; absent = that was all.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
-    /// The ids of nodes that did not answer in time, or cannot answer now: they keep their place in the cursor.
+    /// The ids of nodes that did not answer in time, cannot answer now, or are out of sight since an earlier page: they
+    /// keep their place in the cursor.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     missing_nodes: Vec<String>,
     /// The ids of nodes that have come since the page before: their part begins with this page.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     new_nodes: Vec<String>,
+    /// Something may be left out: nodes are missing, or the asked node is cut off from the others.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_partial: bool,
 }
 
 impl JsonSchema for ConnectionsReply {
@@ -192,6 +202,9 @@ impl WriteJson for ConnectionsReply {
             if !nodes.is_empty() {
                 list(object.key(name), nodes, |out, node| text(out, node));
             }
+        }
+        if self.is_cut_off || !self.missing.is_empty() {
+            object.raw("is_partial", Some(b"true"));
         }
         object.close();
     }
@@ -235,6 +248,21 @@ impl ConnectionsReply {
         }
         self.missing.push(node.into());
     }
+
+    /// Keeps the places of nodes that have neither told their part nor stand in `missing`, because they are out of
+    /// sight. Their silence does not mean that they have told all: they may come back.
+    fn keep_unseen(&mut self) {
+        let Some(earlier) = self.earlier.take() else { return };
+        for (node, place) in earlier.places() {
+            if self.cursor.place(node).is_some() || self.missing.iter().any(|missing| **missing == *node) {
+                continue;
+            }
+            self.cursor.set(node, place);
+            if place.is_some() {
+                self.missing.push(node.into());
+            }
+        }
+    }
 }
 
 /// `connections`.
@@ -245,7 +273,8 @@ impl Operation for ConnectionsOperation {
     const SUMMARY: &'static str = "Lists connections: of users, of a client, of a channel, or all, page by page";
     const RESULT: &'static str = "`connections`: client id → `{user, transport, protocol, app_name, app_version, \
                                   state, connected_at_ms, ping_pong_latency_ms, labels, address, queued_bytes, node}`; \
-                                  `cursor` (none: that was all), `missing_nodes`, `new_nodes`";
+                                  `cursor` (none: that was all), `missing_nodes`, `new_nodes`, \
+                                  `is_partial`";
     const EXAMPLE: &'static str = r#"{"user": "42"}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"connections": {"5b23579a-9066-444b-bfc3-000100000000": {
         "app_name": "js", "transport": "websocket", "protocol": "json", "user": "42",
@@ -262,7 +291,7 @@ impl Operation for ConnectionsOperation {
 
     fn channels<'r>(request: &'r Box<ConnectionsRequest>) -> NamedChannels<'r> {
         // Without a channel it is about all of them, which a key that is limited to channels may not use.
-        NamedChannels::One(&request.channel)
+        NamedChannels::One(request.channel.as_deref().unwrap_or_default())
     }
 
     async fn run(node: &Node, request: Box<ConnectionsRequest>) -> Result<ConnectionsReply, OperationError> {
@@ -285,9 +314,14 @@ impl Operation for ConnectionsOperation {
             Some(place) => page(node, &Arc::new(query), place, rows_max).await?,
             None => ConnectionPage { rows: Vec::new(), next: None },
         };
-        let (missing, new) = (Vec::new(), Vec::new());
-        let mut reply = ConnectionsReply { rows: Vec::new(), limit, earlier, cursor: list, missing, new };
+        let (rows_told, missing, new) = (Vec::new(), Vec::new(), Vec::new());
+        let mut reply =
+            ConnectionsReply { rows: rows_told, limit, earlier, cursor: list, missing, new, is_cut_off: false };
         reply.add(&node.id, rows, next);
+        if node.cluster.is_none() {
+            // Nothing is merged: what a cursor tells of other nodes is of an earlier start of this one.
+            reply.keep_unseen();
+        }
         Ok(reply)
     }
 
@@ -295,7 +329,15 @@ impl Operation for ConnectionsOperation {
         let list = reply.cursor.emptied();
         for (node, json) in &others.results {
             let (Some(node), Ok(part)) = (node, serde_json::from_str::<PartOfNode<'_>>(json.get())) else { continue };
-            let own = list.read(&part.cursor).and_then(|cursor| cursor.place(node)).flatten();
+            let next = match part.cursor.as_str() {
+                "" => Some(None),
+                cursor => list.read(cursor).and_then(|cursor| cursor.place(node)),
+            };
+            // What cannot be read does not mean that this was all.
+            let Some(own) = next else {
+                reply.miss(node, true);
+                continue;
+            };
             let row = |(client, json): (&str, &RawValue)| {
                 Some(ConnectionRow { client: client_from_text(client)?, json: json.get().as_bytes().to_vec() })
             };
@@ -306,6 +348,8 @@ impl Operation for ConnectionsOperation {
         for node in &others.missing {
             reply.miss(node, others.may_come_back);
         }
+        reply.keep_unseen();
+        reply.is_cut_off = others.is_cut_off;
     }
 }
 
@@ -324,7 +368,15 @@ mod tests {
 
     fn reply(earlier: Option<ConnectionCursor>) -> ConnectionsReply {
         let (rows, missing, new) = (Vec::new(), Vec::new(), Vec::new());
-        ConnectionsReply { rows, limit: 3, earlier, cursor: ConnectionCursor::of(b"{}"), missing, new }
+        ConnectionsReply {
+            rows,
+            limit: 3,
+            earlier,
+            cursor: ConnectionCursor::of(b"{}"),
+            missing,
+            new,
+            is_cut_off: false,
+        }
     }
 
     #[test]
@@ -349,5 +401,34 @@ mod tests {
         assert_eq!((second.missing.as_slice(), second.new.as_slice()), (&["d".into()][..], &["new".into()][..]));
         let places = ["a", "b", "d", "new"].map(|node| second.cursor.place(node));
         assert_eq!(places, [Some(None), Some(Some(ConnectionPlace(1, 512))), start, Some(None)]);
+    }
+
+    #[test]
+    fn a_node_out_of_sight_keeps_its_place_and_is_named() {
+        let list = ConnectionCursor::of(b"{}");
+        let mut earlier = list.clone();
+        let at = Some(ConnectionPlace(1, 7));
+        for (node, place) in [("here", at), ("done", None), ("gone", at), ("silent", at), ("told", at)] {
+            earlier.set(node, place);
+        }
+        let told = format!(r#"{{"connections":{{"{}":{{}}}}}}"#, client_text(row(9).client));
+        let told: &RawValue = serde_json::from_str(&told).expect("JSON");
+        let merged = |earlier: &ConnectionCursor| {
+            let mut page = reply(Some(earlier.clone()));
+            page.add("here", vec![row(8)], None);
+            let results = vec![(Some("told"), told)];
+            let others = OtherNodes { results, missing: vec!["silent".into()], may_come_back: true, is_cut_off: false };
+            ConnectionsOperation::merge(&mut page, &others);
+            page
+        };
+        let page = merged(&earlier);
+        assert_eq!((page.missing.as_slice(), page.rows.len()), (&["silent", "gone"].map(Box::from)[..], 2));
+        assert_eq!(page.new, Vec::<Box<str>>::new());
+        let places = ["here", "done", "gone", "silent", "told"].map(|node| page.cursor.place(node));
+        assert_eq!(places, [Some(None), Some(None), Some(at), Some(at), Some(None)]);
+        let cursor = page.cursor.text().expect("two nodes have more");
+        // Nothing but missing nodes is left: the cursor stays as it is.
+        let again = merged(&list.read(&cursor).expect("a cursor"));
+        assert_eq!((again.cursor.text(), again.missing), (Some(cursor), page.missing));
     }
 }

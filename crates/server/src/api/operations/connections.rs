@@ -281,7 +281,9 @@ impl Operation for DisconnectOperation {
             }
             Some(why) => Disconnect { code: why.code, reason: why.reason.into() },
         };
-        let action = ConnectionAction::Disconnect { why, except: request.whitelist.into_iter().collect() };
+        // What is no client id is nobody's.
+        let except = request.whitelist.iter().filter_map(|client| client_from_text(client)).collect();
+        let action = ConnectionAction::Disconnect { why, except };
         targets.command(node, action).await
     }
 }

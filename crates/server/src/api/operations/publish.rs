@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use touchline_engine::directory::client_from_text;
+use touchline_engine::directory::{client_from_text, client_text};
 use touchline_engine::request::Publish;
 use touchline_engine::{ChannelRequest, Response};
 use touchline_protocol::Error;
@@ -126,6 +126,9 @@ pub(crate) struct BroadcastRequest<'a> {
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(max = NAME_LEN_MAX))]
     pub(in crate::api) exclude_user: String,
+    /// Of `publish` alone: refused with 107, so that nobody publishes who has only asked.
+    #[serde(deserialize_with = "nullable")]
+    pub(in crate::api) dry_run: bool,
 }
 
 /// The position of a publication; empty in a channel without history.
@@ -289,6 +292,9 @@ impl Operation for BroadcastOperation {
         if request.channels.is_empty() || request.channels.len() > CHANNELS_MAX {
             return Err(OperationError::bad("channels"));
         }
+        if request.dry_run {
+            return Err(OperationError::bad("dry_run"));
+        }
         check_keys(node, &request.idempotency_key, &request.version_epoch)?;
         let exclusion = exclusion(&request.exclude_client, &request.exclude_user)?;
         let data = payload(PAYLOAD, request.data, &request.b64data)?.ok_or(OperationError::bad("data"))?;
@@ -339,14 +345,16 @@ fn exclusion(client: &str, user: &str) -> Result<Option<Box<Exclusion>>, Operati
     if client.is_empty() && user.is_empty() {
         return Ok(None);
     }
-    if !client.is_empty() && client_from_text(client).is_none() {
-        return Err(OperationError::bad("exclude_client"));
-    }
+    // In the one form that client ids are compared in.
+    let client = match client {
+        "" => String::new(),
+        client => client_text(client_from_text(client).ok_or(OperationError::bad("exclude_client"))?),
+    };
     plain("exclude_user", [user])?;
     if user.len() > NAME_LEN_MAX {
         return Err(OperationError::bad("exclude_user"));
     }
-    Ok(Exclusion::of(client, user).map(Box::new))
+    Ok(Exclusion::of(&client, user).map(Box::new))
 }
 
 /// Counts who would get a publication.

@@ -75,11 +75,13 @@ struct ToName<'a> {
 /// Reads what is for connections; None = the message is for a name or a group.
 ///
 /// # Errors
-/// 107 with the field that is of another type.
+/// 107 with the field that is of another type, or with `rate` where nothing says for which connections it is.
 fn to_connections(params: &str) -> Result<Option<ToConnections>, OperationError> {
     let read: Result<ToConnections, _> = object(params.as_bytes());
     match read {
-        Ok(to) => Ok(Some(to).filter(|to| to.targets().is_any())),
+        Ok(to) if to.targets().is_any() => Ok(Some(to)),
+        Ok(to) if to.rate.is_some() => Err(OperationError::bad("rate")),
+        Ok(_) => Ok(None),
         Err(_) => {
             let members: BTreeMap<&str, &RawValue> = serde_json::from_str(params).unwrap_or_default();
             let is_bad = |name: &&&str| {

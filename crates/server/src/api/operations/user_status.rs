@@ -32,6 +32,9 @@ pub(crate) struct GetUserStatusReply {
     /// The ids of nodes that did not answer in time: who is connected to them alone is told as not online.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     missing_nodes: Vec<Box<str>>,
+    /// Who is told as not online may be: nodes are missing, or the asked node is cut off from the others.
+    #[serde(skip_serializing_if = "is_false")]
+    is_partial: bool,
     /// The primary database did not answer: an absent `online` does not say that the time is unknown.
     #[serde(skip_serializing_if = "is_false")]
     last_seen_missing: bool,
@@ -70,7 +73,7 @@ impl Operation for GetUserStatusOperation {
     const SUMMARY: &'static str = "Tells which users are online, on any node, and when the others were last";
     const RESULT: &'static str = "`statuses`, in the order of `users`: each with `user`, `is_online`, `online` (Unix \
                                   seconds: now, or with `user_status.enabled` when it was last); `missing_nodes`, \
-                                  `last_seen_missing`";
+                                  `last_seen_missing`, `is_partial`";
     const EXAMPLE: &'static str = r#"{"users": ["42", "43"]}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"statuses": [
         {"user": "42", "online": 1795359600, "is_online": true}, {"user": "43", "is_online": false}]}"#;
@@ -101,7 +104,7 @@ impl Operation for GetUserStatusOperation {
             is_online,
         };
         let statuses = users.into_iter().zip(online).zip(seen_s).map(status).collect();
-        Ok(GetUserStatusReply { statuses, missing_nodes: Vec::new(), last_seen_missing })
+        Ok(GetUserStatusReply { statuses, missing_nodes: Vec::new(), last_seen_missing, is_partial: false })
     }
 
     fn merge(reply: &mut GetUserStatusReply, others: &OtherNodes<'_>) {
@@ -113,5 +116,6 @@ impl Operation for GetUserStatusOperation {
             }
         }
         reply.missing_nodes = others.missing.clone();
+        reply.is_partial = others.are_partial();
     }
 }

@@ -281,6 +281,10 @@ pub struct BroadcastRequest {
     #[prost(string, tag = "102")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub exclude_user: ::prost::alloc::string::String,
+    /// Of `Publish` alone: refused with 107.
+    #[prost(bool, tag = "103")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub dry_run: bool,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -805,6 +809,9 @@ pub struct ChannelsResult {
     pub cursor: ::prost::alloc::string::String,
     #[prost(string, repeated, tag = "101")]
     pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Nodes are missing, or the asked node is cut off from the others.
+    #[prost(bool, tag = "102")]
+    pub is_partial: bool,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -895,6 +902,9 @@ pub struct ConnectionsResult {
     pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(string, repeated, tag = "102")]
     pub new_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Nodes are missing, or the asked node is cut off from the others.
+    #[prost(bool, tag = "103")]
+    pub is_partial: bool,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -973,6 +983,9 @@ pub struct GetUserStatusResult {
     pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(bool, tag = "101")]
     pub last_seen_missing: bool,
+    /// Nodes are missing, or the asked node is cut off from the others.
+    #[prost(bool, tag = "102")]
+    pub is_partial: bool,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -1,0 +1,181 @@
+//! Who is connected to a cluster: `connections`, `get_user_status` and `channels` of several nodes, some of which are
+//! silent or gone.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use touchline_server::Settings;
+
+use super::connected::{found, ids, of_user, pages, result, set, subscribe};
+use super::link::Link;
+use super::nats::Nats;
+use super::support::{TestServer, until};
+
+fn uid(server: &TestServer) -> String {
+    let name = result(server, "info", json!({}));
+    name["nodes"][0]["uid"].as_str().expect("an id").to_owned()
+}
+
+/// A node that is joined to others over a link, ready. One that is cut off stays in sight.
+fn joined(link: &Link) -> TestServer {
+    joined_for(link, 50)
+}
+
+/// The same, and the others see it for so many seconds after they have heard it last.
+fn joined_for(link: &Link, seconds: u64) -> TestServer {
+    let server = TestServer::with(|settings: &mut Settings| {
+        settings.cluster.engine = "nats".to_owned();
+        settings.cluster.nats_url = vec![format!("nats://{}", link.address)];
+        settings.cluster.node_timeout = std::time::Duration::from_secs(seconds);
+        settings.cluster.suspect_grace = std::time::Duration::from_secs(seconds);
+        settings.node.shards = 2;
+    });
+    until("the node is ready", || server.http("GET", "/readyz", "", "").0 == 200);
+    server
+}
+
+/// Waits until a node sees so many, itself included.
+fn sees(server: &TestServer, nodes: usize) {
+    until("the nodes see each other", || {
+        result(server, "info", json!({}))["nodes"].as_array().is_some_and(|all| all.len() == nodes)
+    });
+}
+
+#[test]
+fn the_pages_of_several_nodes_are_one_and_each_node_is_told_from_its_start() {
+    let nats = Nats::start("connected-pages", true);
+    let link = Link::to(nats.port);
+    let (one, two) = (joined(&link), joined(&link));
+    sees(&one, 2);
+    let mut here: Vec<_> = (0..12).map(|n| of_user(&one, json!({"sub": format!("u{}", n % 3)}), json!({}))).collect();
+    let mut there: Vec<_> = (0..30).map(|_| of_user(&two, json!({"sub": "u1"}), json!({}))).collect();
+    here.iter_mut().chain(&mut there).for_each(|(client, _)| subscribe(client, "news"));
+    let everybody = set(here.iter().chain(&there).map(|(_, id)| id));
+    for body in [json!({}), json!({"users": ["u0", "u1", "u2"]}), json!({"channel": "news"})] {
+        for limit in [1, 5, 20, 1_000] {
+            let mut body = body.clone();
+            body["limit"] = limit.into();
+            let told = pages(&one, &body, || {});
+            assert!(told.iter().all(|page| page.len() <= limit), "{body}");
+            assert_eq!(told.iter().map(BTreeSet::len).sum::<usize>(), 42, "{body}");
+            assert_eq!(told.into_iter().flatten().collect::<BTreeSet<_>>(), everybody, "{body}");
+        }
+    }
+    let there_id = &there[0].1;
+    assert_eq!(found(&one, json!({"client": there_id})), set([there_id]));
+    // A node that comes while a list is read begins with its next page.
+    let first = result(&one, "connections", json!({"limit": 2}));
+    let three = joined(&link);
+    sees(&one, 3);
+    let (_late, late_id) = of_user(&three, json!({"sub": "late"}), json!({}));
+    let next = result(&one, "connections", json!({"limit": 1_000, "cursor": first["cursor"]}));
+    assert_eq!(next["new_nodes"], json!([uid(&three)]));
+    assert!(ids(&next).contains(&late_id));
+}
+
+#[test]
+fn a_user_is_online_while_any_node_has_a_connection() {
+    let nats = Nats::start("connected-users", true);
+    let link = Link::to(nats.port);
+    let (one, two) = (joined(&link), joined(&link));
+    sees(&one, 2);
+    let (_near, _) = of_user(&one, json!({"sub": "near"}), json!({}));
+    let (far, _) = of_user(&two, json!({"sub": "far"}), json!({}));
+    let ask =
+        || result(&one, "get_user_status", json!({"users": ["far", "nobody", "near", "far"]}))["statuses"].clone();
+    let is_online = |statuses: &Value| {
+        statuses.as_array().expect("a list").iter().map(|status| status["is_online"] == true).collect::<Vec<_>>()
+    };
+    let answer = ask();
+    assert_eq!(is_online(&answer), [true, false, true, true], "{answer}");
+    assert!(answer[0]["online"].as_u64().is_some_and(|at| at.abs_diff(super::bans::now_s()) < 120), "{answer}");
+    assert_eq!(answer[1], json!({"user": "nobody", "is_online": false}));
+    drop(far);
+    until("it is not online any more", || is_online(&ask()) == [false, false, true, false]);
+}
+
+#[test]
+fn a_node_that_is_cut_off_is_named_and_keeps_its_place() {
+    let nats = Nats::start("connected-cut", true);
+    let links = [Link::to(nats.port), Link::to(nats.port)];
+    let (one, two) = (joined(&links[0]), joined(&links[1]));
+    sees(&one, 2);
+    let mut clients: Vec<_> = (0..12).map(|_| of_user(&one, json!({"sub": "u1"}), json!({}))).collect();
+    clients.extend((0..30).map(|_| of_user(&two, json!({"sub": "u1"}), json!({}))));
+    clients.iter_mut().for_each(|(client, _)| subscribe(client, "news"));
+    let page = |cursor: &Value| result(&one, "connections", json!({"channel": "news", "limit": 15, "cursor": cursor}));
+    let first = page(&Value::Null);
+    links[1].cut();
+    let missing = json!([uid(&two)]);
+    let second = page(&first["cursor"]);
+    assert_eq!((&second["missing_nodes"], second["cursor"].is_string()), (&missing, true), "{second}");
+    for (operation, body) in
+        [("channels", json!({})), ("info", json!({})), ("get_user_status", json!({"users": ["u1"]}))]
+    {
+        assert_eq!(result(&one, operation, body)["missing_nodes"], missing, "{operation}");
+    }
+    links[1].heal();
+    let there = &clients[20].1;
+    until("the other node is back", || {
+        result(&one, "connections", json!({"client": there}))["missing_nodes"].is_null()
+    });
+    let (mut told, mut cursor) = (vec![ids(&first), ids(&second)], second["cursor"].clone());
+    while !cursor.is_null() {
+        let next = page(&cursor);
+        told.push(ids(&next));
+        cursor = next["cursor"].clone();
+        assert_eq!(next["new_nodes"], Value::Null);
+    }
+    assert_eq!(told.iter().map(BTreeSet::len).sum::<usize>(), 42, "nobody twice");
+    assert_eq!(told.into_iter().flatten().collect::<BTreeSet<_>>(), set(clients.iter().map(|(_, id)| id)));
+}
+
+#[test]
+fn a_node_that_leaves_sight_keeps_its_place_and_a_node_alone_says_that_it_is() {
+    let nats = Nats::start("connected-gone", true);
+    let links = [Link::to(nats.port), Link::to(nats.port)];
+    let (one, two) = (joined_for(&links[0], 2), joined_for(&links[1], 2));
+    sees(&one, 2);
+    sees(&two, 2);
+    let clients: Vec<_> = (0..12).map(|n| of_user(if n < 4 { &one } else { &two }, json!({}), json!({}))).collect();
+    let page = |cursor: &Value| result(&one, "connections", json!({"limit": 4, "cursor": cursor}));
+    let (first, missing) = (page(&Value::Null), json!([uid(&two)]));
+    assert_eq!((&first["missing_nodes"], &first["is_partial"]), (&Value::Null, &Value::Null), "{first}");
+    links[1].cut();
+    sees(&one, 1);
+    let mut told = vec![ids(&first)];
+    let mut cursor = first["cursor"].clone();
+    // Until nothing but the missing node is left, which the cursor tells by staying as it is.
+    loop {
+        let next = page(&cursor);
+        assert_eq!((&next["missing_nodes"], &next["is_partial"]), (&missing, &json!(true)), "{next}");
+        told.push(ids(&next));
+        assert!(next["cursor"].is_string(), "{next}");
+        if next["cursor"] == cursor {
+            break;
+        }
+        cursor = next["cursor"].clone();
+    }
+    assert!(told.last().is_some_and(BTreeSet::is_empty));
+    // The other node sees nobody, and has no link: it does not pass for the whole cluster.
+    let asked =
+        [("connections", json!({})), ("channels", json!({})), ("get_user_status", json!({"users": ["", "ann"]}))];
+    until("it notes that it is alone", || result(&two, "info", json!({}))["nodes"].as_array().map(Vec::len) == Some(1));
+    until("it notes that it is cut off", || result(&two, "channels", json!({}))["missing_nodes"].is_null());
+    for (operation, body) in &asked {
+        until("its answer says so", || result(&two, operation, body.clone())["is_partial"] == true);
+    }
+    links[1].heal();
+    sees(&one, 2);
+    while !cursor.is_null() {
+        let next = page(&cursor);
+        told.push(ids(&next));
+        assert_eq!(next["new_nodes"], Value::Null, "it was not started again: {next}");
+        cursor = next["cursor"].clone();
+    }
+    assert_eq!(told.iter().map(BTreeSet::len).sum::<usize>(), 12, "nobody twice");
+    assert_eq!(told.into_iter().flatten().collect::<BTreeSet<_>>(), set(clients.iter().map(|(_, id)| id)));
+    for (operation, body) in asked {
+        until("both answer for all again", || result(&two, operation, body.clone())["is_partial"].is_null());
+    }
+}
