@@ -77,9 +77,10 @@ impl OutboxConsumer {
 
 /// What a row asks for.
 fn asked(row: &OutboxRow) -> AskedCommand {
-    match &row.payload {
-        Some(payload) => AskedCommand::read(&row.method, payload),
-        None => AskedCommand::Unreadable("the payload is larger than 10 MiB".to_owned()),
+    match (&row.method, &row.payload) {
+        (Some(method), Some(payload)) => AskedCommand::read(method, payload),
+        (None, _) => AskedCommand::Unreadable("the method is NULL".to_owned()),
+        (_, None) => AskedCommand::Unreadable("the payload is NULL, or larger than 10 MiB".to_owned()),
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Statements {
     pub(super) bury: String,
     /// Makes the table of dead rows.
     pub(super) make_dead: String,
-    /// Reads the names of the columns, and the table's whole name.
+    /// Reads a table's whole name, whether it has `created_at`, and whether the user may read it and delete from it.
     pub(super) describe: &'static str,
     /// Counts waiting rows and those in partitions that nobody reads.
     pub(super) count: String,
@@ -53,10 +53,11 @@ impl Statements {
                 "SELECT pg_advisory_xact_lock(hashtext($1)) IS NOT NULL, hashtext($1)::bigint, pg_backend_pid()"
             },
             select: format!(
-                "SELECT id, method, CASE WHEN size <= {PAYLOAD_MAX} THEN payload END FROM ( \
-                     SELECT id, method, payload, octet_length(payload) AS size, \
+                "SELECT id, method, CASE WHEN size <= {PAYLOAD_MAX} THEN payload END, incarnation FROM ( \
+                     SELECT id, method, payload, incarnation, octet_length(payload) AS size, \
                          sum(least(octet_length(payload), {PAYLOAD_MAX})) OVER (ORDER BY id) AS total FROM ( \
-                         SELECT id::bigint AS id, method::text AS method, payload::text AS payload FROM {table} \
+                         SELECT id::bigint AS id, method::text AS method, payload::text AS payload, \
+                             concat_ws('.', tableoid, pg_relation_filenode(tableoid), xmin) AS incarnation FROM {table} \
                          WHERE \"partition\" = $1 ORDER BY id LIMIT $2 \
                      ) oldest \
                  ) measured WHERE total - least(size, {PAYLOAD_MAX}) < {BATCH_SIZE_MAX} ORDER BY id"
@@ -71,13 +72,14 @@ impl Statements {
             ),
             make_dead: format!(
                 "CREATE TABLE IF NOT EXISTS {dead} ( \
-                     number bigserial PRIMARY KEY, id bigint NOT NULL, method text NOT NULL, payload text NOT NULL, \
+                     number bigserial PRIMARY KEY, id bigint NOT NULL, method text, payload text, \
                      \"partition\" integer NOT NULL, error text NOT NULL, \
                      failed_at timestamptz NOT NULL DEFAULT clock_timestamp())"
             ),
             describe: "SELECT quote_ident(space.nspname) || '.' || quote_ident(class.relname), \
                  EXISTS (SELECT FROM pg_attribute WHERE attrelid = class.oid AND attname = 'created_at' \
-                     AND NOT attisdropped) \
+                     AND NOT attisdropped), \
+                 has_table_privilege(class.oid, 'SELECT') AND has_table_privilege(class.oid, 'DELETE') \
                  FROM pg_class class JOIN pg_namespace space ON space.oid = class.relnamespace \
                  WHERE class.oid = to_regclass($1)",
             count: format!(
