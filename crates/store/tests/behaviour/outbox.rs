@@ -263,3 +263,42 @@ fn nothing_is_handed_over_that_could_not_be_deleted() {
         outcomes.send(vec![RowOutcome::Done]).expect("it is waited for");
     });
 }
+
+#[test]
+fn what_may_not_be_repeated_later_is_the_last_of_its_transaction() {
+    on_postgres("outbox-last", |url, postgres| {
+        fill(postgres, 0);
+        postgres.sql(
+            "INSERT INTO outbox (method, payload) SELECT unnest(ARRAY['publish', 'broadcast', 'history_remove', \
+             'publish', 'disconnect', 'unsubscribe', 'publish', 'publish']), '{}'",
+        );
+        let reader = Reader::start(url);
+        for expected in [&[1, 2, 3][..], &[4, 5], &[6], &[7, 8]] {
+            let (rows, outcomes) = reader.next();
+            assert_eq!(rows.rows.iter().map(|row| row.id).collect::<Vec<_>>(), expected);
+            let first = postgres.sql("SELECT min(id) FROM outbox");
+            assert_eq!(first, expected[0].to_string(), "what is before it is committed");
+            outcomes.send(vec![RowOutcome::Done; expected.len()]).expect("it is waited for");
+        }
+    });
+}
+
+#[test]
+fn a_row_is_told_from_another_one_with_its_id() {
+    on_postgres("outbox-incarnation", |url, postgres| {
+        let mut known = std::collections::HashSet::new();
+        fill(postgres, 0);
+        for statement in ["SELECT 1", "TRUNCATE outbox RESTART IDENTITY", "DROP TABLE outbox"] {
+            postgres.sql(statement);
+            fill(postgres, 1);
+            let reader = Reader::start(url);
+            let (rows, outcomes) = reader.next();
+            let first = rows.rows[0].clone();
+            outcomes.send(vec![RowOutcome::Retry("later".to_owned())]).expect("it is waited for");
+            let (rows, outcomes) = reader.next();
+            assert_eq!((first.id, &first), (1, &rows.rows[0]), "it stays the same however often it is read");
+            assert!(known.insert(first.incarnation), "after {statement}");
+            outcomes.send(vec![RowOutcome::Done]).expect("it is waited for");
+        }
+    });
+}
