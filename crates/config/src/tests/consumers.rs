@@ -64,6 +64,15 @@ fn what_a_consumer_needs_is_asked_for() {
         ("name = \"a\", type = \"postgresql\"".to_owned(), "expected two to 64"),
         ("name = \"a-b\", type = \"postgresql\"".to_owned(), "expected two to 64"),
         (format!("{OUTBOX}}}, {{{OUTBOX}"), "used twice"),
+        (format!("{OUTBOX}}}, {{{}", OUTBOX.replace("shop\"", "news\"")), "another consumer reads this table"),
+        (
+            format!(
+                "{}, num_partitions = 11}}}}, {{{}",
+                OUTBOX.trim_end_matches('}'),
+                OUTBOX.replace("shop\"", "shop1\"").replace("Outbox", "other")
+            ),
+            "a name of shop too",
+        ),
         ("name = \"shop\", enabled = true, type = \"postgresql\"".to_owned(), "postgresql.dsn: missing"),
         (outbox("num_partitions = 1"), "outbox_table_name: missing"),
         (outbox("outbox_table_name = \"a; DROP TABLE b\""), "outbox_table_name: expected a name"),
