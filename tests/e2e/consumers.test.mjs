@@ -136,17 +136,17 @@ test('the guide works as it is pasted', { timeout: 120_000 }, async () => {
   const file = join(directory, 'touchline.toml');
   const args = (port) => {
     const own = `[http_server]\naddress = "127.0.0.1"\nport = ${port}\n[http_api]\nkey = "${KEY}"\n[health]\nenabled = true\n`
-      + '[client]\nallow_anonymous_connect_without_token = true\n[channel.without_namespace]\nhistory_size = 10\nhistory_ttl = "1m"\n';
+      + '[client]\nallow_anonymous_connect_without_token = true\n[[channel.namespaces]]\nname = "news"\nhistory_size = 10\nhistory_ttl = "1m"\n';
     writeFileSync(file, own + toml.replace(/dsn = .*/, `dsn = "${postgres.url}"`));
     return ['serve', '--config', file];
   };
   const server = await Server.start({ args });
   try {
-    await eventually(async () => (await data(server, 'live', 10)).length === 1, 'the publication', 60);
+    await eventually(async () => (await data(server, 'news:live', 10)).length === 1, 'the publication', 60);
     await postgres.sql(trigger);
     await postgres.sql(insertion);
-    await eventually(async () => (await data(server, 'live', 10)).length === 2, 'the other one', 60);
-    assert.deepEqual((await data(server, 'live', 10))[0], { order: 42, state: 'paid' });
+    await eventually(async () => (await data(server, 'news:live', 10)).length === 2, 'the other one', 60);
+    assert.deepEqual((await data(server, 'news:live', 10))[0], { order: 42, state: 'paid' });
   } finally {
     await server.stop();
     rmSync(directory, { recursive: true });
@@ -338,7 +338,7 @@ test(`through ${KILLS} kills of the node no message of a stream is lost or publi
 
 test('a consumer that cannot be had stops the start, and says why', { timeout: 60_000 }, async () => {
   for (const [change, why] of [
-    [{ name: 'a_b', type: 'kafka' }, /consumers\[a_b\]\.type: expected one of "", "postgresql", "nats_jetstream", found "kafka"/],
+    [{ name: 'a_b', type: 'kafka' }, /consumers\[a_b\]\.type: expected one of "postgresql", "nats_jetstream", found "kafka", which is not supported/],
     [{ name: 'a_b' }, /consumers\[a_b\]\.type: missing/],
     [{ name: 'a', type: 'postgresql' }, /expected two to 64/],
     [{ ...consumer('x; DROP TABLE users'), name: 'shop' }, /outbox_table_name: expected a name/],

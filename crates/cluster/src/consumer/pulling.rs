@@ -154,13 +154,15 @@ impl Puller {
         for message in batch {
             let Ok(info) = message.info() else { continue };
             let (sequence, deliveries) = (info.stream_sequence, info.delivered.max(1) as u64);
+            let stored_ns = info.published.unix_timestamp_nanos();
             let (message, acker) = message.split();
             let headers = message
                 .headers
                 .iter()
                 .flat_map(async_nats::HeaderMap::iter)
                 .filter_map(|(name, values)| Some((name.to_string(), values.first()?.as_str().to_owned())));
-            given.push(StreamMessage { sequence, deliveries, headers: headers.collect(), payload: message.payload });
+            let (headers, payload) = (headers.collect(), message.payload);
+            given.push(StreamMessage { sequence, stored_ns, deliveries, headers, payload });
             ackers.push(acker);
         }
         let outcomes = self.handler.handle(given).await;

@@ -41,6 +41,8 @@ pub struct StreamConsumerOptions {
 pub struct StreamMessage {
     /// Its number in the stream.
     pub sequence: u64,
+    /// When the stream stored it, nanoseconds since 1970; the same however often it is delivered.
+    pub stored_ns: i128,
     /// How often it was delivered, this time too.
     pub deliveries: u64,
     /// Its headers, each with its first value.

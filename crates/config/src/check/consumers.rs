@@ -1,11 +1,13 @@
 //! Consumers: each has a name of its own and a type, and one that runs has what it needs.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::finding::Finding;
 use crate::item_path::{is_key_name, item_path};
 use crate::keys::CONSUMERS;
-use crate::settings::{ConsumerType, JetStreamSettings, OutboxSettings, PublicationDataSettings, Settings};
+use crate::settings::{
+    ConsumerType, JetStreamSettings, NamedConsumer, OutboxSettings, PublicationDataSettings, Settings,
+};
 use crate::table_name::{TableName, identifier};
 
 /// Longest name: it is a part of keys, locks and metrics.
@@ -29,6 +31,33 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
             ConsumerType::Postgresql if options.enabled => outbox(&options.sources.postgresql, &mut error),
             ConsumerType::NatsJetStream if options.enabled => stream(&options.sources.nats_jetstream, &mut error),
             ConsumerType::Postgresql | ConsumerType::NatsJetStream => {}
+        }
+    }
+    together(settings, findings);
+}
+
+/// Checks that no two consumers of one database read the same table, or have a lock in common: the lock of a partition
+/// is the consumer's name with the partition's number behind it.
+fn together(settings: &Settings, findings: &mut Vec<Finding>) {
+    let (mut tables, mut locks) = (HashSet::new(), HashMap::new());
+    for (index, NamedConsumer { name, options }) in settings.consumers.iter().enumerate() {
+        if !options.enabled || options.source != ConsumerType::Postgresql {
+            continue;
+        }
+        let outbox = &options.sources.postgresql;
+        let path = item_path(CONSUMERS, index, name);
+        if let Ok(table) = outbox.outbox_table_name.parse::<TableName>()
+            && !tables.insert((outbox.dsn.as_str(), table.quoted()))
+        {
+            let text = format!("{path}.postgresql.outbox_table_name: another consumer reads this table");
+            findings.push(Finding::error(text, None));
+        }
+        let partitions =
+            (0..outbox.num_partitions).map(|partition| (outbox.dsn.as_str(), format!("{name}{partition}")));
+        let others = partitions.filter_map(|lock| locks.insert(lock, name)).find(|other| *other != name);
+        if let Some(other) = others {
+            let text = format!("{path}.name: with the number of a partition behind it, it is a name of {other} too");
+            findings.push(Finding::error(text, None));
         }
     }
 }

@@ -42,8 +42,13 @@ fn a_type_that_is_not_supported_stops_the_start_in_an_entry_that_is_off_too() {
     {
         let found = texts(&toml(&one(fields)));
         let told = found.iter().find(|text| text.starts_with("Error")).expect("it is refused");
-        assert!(told.contains("consumers[shop].type: expected one of") && told.contains("nats_jetstream"), "{told}");
+        assert!(
+            told.contains("consumers[shop].type: expected one of \"postgresql\"") && told.contains("nats_jetstream"),
+            "{told}"
+        );
     }
+    let found = texts(&toml(&one("name = \"shop\", type = \"kafka\"")));
+    assert!(found.iter().any(|text| text.contains("found \"kafka\", which is not supported")), "{found:?}");
     let found = texts(&toml(&one("name = \"shop\"")));
     assert!(found.iter().any(|text| text.contains("consumers[shop].type: missing")), "{found:?}");
     let off = "name = \"shop\", type = \"nats_jetstream\", kafka = {brokers = [\"a\"]}";
@@ -64,6 +69,15 @@ fn what_a_consumer_needs_is_asked_for() {
         ("name = \"a\", type = \"postgresql\"".to_owned(), "expected two to 64"),
         ("name = \"a-b\", type = \"postgresql\"".to_owned(), "expected two to 64"),
         (format!("{OUTBOX}}}, {{{OUTBOX}"), "used twice"),
+        (format!("{OUTBOX}}}, {{{}", OUTBOX.replace("shop\"", "news\"")), "another consumer reads this table"),
+        (
+            format!(
+                "{}, num_partitions = 11}}}}, {{{}",
+                OUTBOX.trim_end_matches('}'),
+                OUTBOX.replace("shop\"", "shop1\"").replace("Outbox", "other")
+            ),
+            "a name of shop too",
+        ),
         ("name = \"shop\", enabled = true, type = \"postgresql\"".to_owned(), "postgresql.dsn: missing"),
         (outbox("num_partitions = 1"), "outbox_table_name: missing"),
         (outbox("outbox_table_name = \"a; DROP TABLE b\""), "outbox_table_name: expected a name"),

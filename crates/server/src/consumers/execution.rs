@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::command::{AskedCall, AskedCommand};
+use super::command::AskedCommand;
 use super::exact::{ExactRow, ExactRows};
 use super::outcome::EntryOutcome;
+use super::wave::{AskedPublication, Chains, Wave};
 use crate::api::{CallFailure, OperationCall, run_in_order};
 use crate::node::Node;
 use crate::runtime::mailbox::Message;
@@ -28,14 +29,14 @@ pub(super) async fn carry_out(
     exact: Option<&ExactRows<'_>>,
 ) -> Vec<EntryOutcome> {
     let mut outcomes = vec![EntryOutcome::Waiting; entries.len()];
-    let mut wave = Wave::default();
+    let mut publications = Vec::new();
     for (index, entry) in entries.into_iter().enumerate() {
         match entry {
-            AskedCommand::Publish { channel, call } => wave.publications.push((index, channel, call)),
+            AskedCommand::Publish { channel, call } => publications.push((index, channel, call)),
             AskedCommand::Nothing(why) => outcomes[index] = EntryOutcome::PassedOver(why),
             AskedCommand::Unreadable(why) => outcomes[index] = EntryOutcome::Failed(why),
             AskedCommand::Other(call) => {
-                if !std::mem::take(&mut wave).run(node, key_of, exact, &mut outcomes).await {
+                if !publish(node, std::mem::take(&mut publications), key_of, exact, &mut outcomes).await {
                     return settled(outcomes, index);
                 }
                 let shard = node.home(call.operation());
@@ -48,7 +49,7 @@ pub(super) async fn carry_out(
             }
         }
     }
-    wave.run(node, key_of, exact, &mut outcomes).await;
+    publish(node, publications, key_of, exact, &mut outcomes).await;
     outcomes
 }
 
@@ -58,31 +59,26 @@ fn settled(mut outcomes: Vec<EntryOutcome>, end: usize) -> Vec<EntryOutcome> {
     outcomes
 }
 
-/// Publications with nothing else between them.
-#[derive(Default)]
-struct Wave {
-    /// Each with the index of its entry and its channel.
-    publications: Vec<(usize, String, AskedCall)>,
-}
-
-impl Wave {
-    /// Carries the publications out. False = one has to be tried again.
-    async fn run(
-        self,
-        node: &Arc<Node>,
-        key_of: KeyOf<'_>,
-        exact: Option<&ExactRows<'_>>,
-        outcomes: &mut [EntryOutcome],
-    ) -> bool {
-        let mut chains: BTreeMap<String, Vec<(usize, AskedCall)>> = BTreeMap::new();
-        let mut rows = Vec::new();
-        let indices: Vec<usize> = self.publications.iter().map(|(index, ..)| *index).collect();
-        for (index, channel, call) in self.publications {
-            match exact.map(|exact| exact.prepare(node, index, &channel, &call)) {
-                Some(Ok(Some(row))) => rows.push(row),
-                Some(Err(why)) => outcomes[index] = why,
-                Some(Ok(None)) | None => chains.entry(channel).or_default().push((index, call)),
-            }
+/// Carries out publications that have nothing else between them, wave by wave. False = one has to be tried again; what
+/// is behind it in its channel stays [`EntryOutcome::Waiting`].
+async fn publish(
+    node: &Arc<Node>,
+    publications: Vec<AskedPublication>,
+    key_of: KeyOf<'_>,
+    exact: Option<&ExactRows<'_>>,
+    outcomes: &mut [EntryOutcome],
+) -> bool {
+    let channels: BTreeMap<usize, String> =
+        publications.iter().map(|(index, channel, _)| (*index, channel.clone())).collect();
+    let mut left = publications;
+    loop {
+        let wave = Wave::of(left, |(index, channel, call)| match exact {
+            Some(exact) => exact.prepare(node, *index, channel, call),
+            None => Ok(None),
+        });
+        let Wave { rows, mut chains, later, known } = wave;
+        for (index, outcome) in known {
+            outcomes[index] = outcome;
         }
         let stored = match exact {
             Some(exact) if !rows.is_empty() => exact.append(node, rows).await,
@@ -95,18 +91,37 @@ impl Wave {
                 None => chains.entry(channel).or_default().push((index, call)),
             }
         }
+        chains.values_mut().for_each(|chain| chain.sort_by_key(|(index, _)| *index));
+        let held = first_again(&channels, outcomes);
+        // What was prepared before a row that has to be tried again is in front of it, unless it was to be stored too.
+        for (channel, chain) in &mut chains {
+            let end = held.get(channel.as_str()).copied().unwrap_or(usize::MAX);
+            chain.retain(|(index, _)| *index < end);
+        }
+        chains.retain(|_, chain| !chain.is_empty());
         run_chains(node, chains, key_of, outcomes).await;
-        indices.iter().all(|index| !matches!(outcomes[*index], EntryOutcome::Retry(_) | EntryOutcome::Waiting))
+        let held = first_again(&channels, outcomes);
+        left = later.into_iter().filter(|(_, channel, _)| !held.contains_key(channel.as_str())).collect();
+        if left.is_empty() {
+            return channels.keys().all(|index| is_settled(&outcomes[*index]));
+        }
     }
 }
 
+/// Whether an entry was carried out, or never can be.
+fn is_settled(outcome: &EntryOutcome) -> bool {
+    !matches!(outcome, EntryOutcome::Retry(_) | EntryOutcome::Waiting)
+}
+
+/// The first entry of each channel that has to be tried again.
+fn first_again<'a>(channels: &'a BTreeMap<usize, String>, outcomes: &[EntryOutcome]) -> BTreeMap<&'a str, usize> {
+    let again = channels.iter().filter(|(index, _)| matches!(outcomes[**index], EntryOutcome::Retry(_)));
+    // The last one that is put in stays: the first.
+    again.rev().map(|(index, channel)| (channel.as_str(), *index)).collect()
+}
+
 /// Runs the publications of each channel in their order, on the thread of the channel's home.
-async fn run_chains(
-    node: &Arc<Node>,
-    chains: BTreeMap<String, Vec<(usize, AskedCall)>>,
-    key_of: KeyOf<'_>,
-    outcomes: &mut [EntryOutcome],
-) {
+async fn run_chains(node: &Arc<Node>, chains: Chains, key_of: KeyOf<'_>, outcomes: &mut [EntryOutcome]) {
     let mut running = Vec::with_capacity(chains.len());
     for (channel, chain) in chains {
         let keyed = chain.into_iter().map(|(index, call)| (index, call.with_key(|| key_of(index))));

@@ -1,17 +1,19 @@
 //! Commands that come from tables and streams instead of requests. One thread reads all of them; the shards carry them
 //! out, as operations of the server API.
 //!
-//! `command` says what an entry asks for, `execution` in which order it is done, `exact` how a row becomes a durable
+//! `command` says what an entry asks for, `entry_key` by which key it is known, `wave` and `execution` in which order it is done, `exact` how a row becomes a durable
 //! publication exactly once, `outbox` and `stream` what is said of the two kinds of sources.
 
 mod backoff;
 mod command;
+mod entry_key;
 mod exact;
 mod execution;
 mod outbox;
 mod outcome;
 mod stream;
 mod told;
+mod wave;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

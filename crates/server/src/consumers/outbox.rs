@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use touchline_store::outbox::{ClaimedRows, OutboxLag, OutboxReport, OutboxRow, RowHandler, RowOutcome, RowsHandled};
 
-use super::backoff;
 use super::command::AskedCommand;
 use super::exact::{ExactMode, ExactRows};
 use super::execution::carry_out;
 use super::outcome::EntryOutcome;
 use super::told::Told;
+use super::{backoff, entry_key};
 use crate::node::Node;
 
 /// Carries out the rows of one consumer.
@@ -32,7 +32,8 @@ impl OutboxConsumer {
         let name = self.told.metrics.name();
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
         let entries = rows.iter().map(asked).collect();
-        let key_of = |index: usize| format!("outbox:{name}:{}", rows[index].id);
+        let longest = self.node.session.namespaces.settings().idempotency_key_max_length;
+        let key_of = |index: usize| entry_key::of_row(name, &rows[index], longest);
         let exact = self.modes.get(partition as usize).map(|mode| ExactRows { consumer: name, mode, claim, ids });
         let outcomes = carry_out(&self.node, entries, &key_of, exact.as_ref()).await;
         rows.iter().zip(outcomes).map(|(row, outcome)| self.tell(row.id as u64, outcome)).collect()
@@ -77,9 +78,10 @@ impl OutboxConsumer {
 
 /// What a row asks for.
 fn asked(row: &OutboxRow) -> AskedCommand {
-    match &row.payload {
-        Some(payload) => AskedCommand::read(&row.method, payload),
-        None => AskedCommand::Unreadable("the payload is larger than 10 MiB".to_owned()),
+    match (&row.method, &row.payload) {
+        (Some(method), Some(payload)) => AskedCommand::read(method, payload),
+        (None, _) => AskedCommand::Unreadable("the method is NULL".to_owned()),
+        (_, None) => AskedCommand::Unreadable("the payload is NULL, or larger than 10 MiB".to_owned()),
     }
 }
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 use touchline_cluster::consumer::{MessageHandler, MessageOutcome, MessagesHandled, StreamMessage, StreamReport};
 use touchline_config::JetStreamSettings;
 
-use super::backoff;
 use super::command::AskedCommand;
 use super::execution::carry_out;
 use super::outcome::EntryOutcome;
 use super::told::Told;
+use super::{backoff, entry_key};
 use crate::node::Node;
 
 /// Carries out the messages of one consumer.
@@ -24,8 +24,9 @@ pub(super) struct StreamCommands {
 impl StreamCommands {
     async fn carry_out(&self, messages: Vec<StreamMessage>) -> Vec<MessageOutcome> {
         let entries = messages.iter().map(|message| self.asked(message)).collect();
-        let stream = &self.settings.stream_name;
-        let key_of = |index: usize| format!("jetstream:{stream}:{}", messages[index].sequence);
+        let (name, longest) =
+            (self.told.metrics.name(), self.node.session.namespaces.settings().idempotency_key_max_length);
+        let key_of = |index: usize| entry_key::of_message(name, &messages[index], longest);
         let outcomes = carry_out(&self.node, entries, &key_of, None).await;
         messages.iter().zip(outcomes).map(|(message, outcome)| self.tell(message, outcome)).collect()
     }

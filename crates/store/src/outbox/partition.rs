@@ -15,6 +15,14 @@ use super::types::{
 use crate::panics::caught_in;
 use crate::postgres::{PostgresAddress, PostgresClient, PostgresError, with_timeout};
 
+/// How the database says that somebody else has made a table at the same time.
+const IS_THERE: [SqlState; 3] = [SqlState::DUPLICATE_TABLE, SqlState::DUPLICATE_OBJECT, SqlState::UNIQUE_VIOLATION];
+/// How it says that this user never can make a table.
+const CANNOT_BE_MADE: [SqlState; 2] = [SqlState::INSUFFICIENT_PRIVILEGE, SqlState::INVALID_SCHEMA_NAME];
+/// How it says that there is no table of dead rows, or none that this user may write to. Only then a row is deleted
+/// without a copy.
+const HAS_NO_TABLE: [SqlState; 2] = [SqlState::INSUFFICIENT_PRIVILEGE, SqlState::UNDEFINED_TABLE];
+
 /// What a look at the partition came to.
 enum Look {
     /// Another node holds the partition.
@@ -32,7 +40,7 @@ struct PartitionLink {
     client: PostgresClient,
     /// The table as it stands in a statement, with its schema.
     table: String,
-    /// The table of dead rows can be written to.
+    /// The table of dead rows was there when it was used last; else the report has said so.
     has_dead_table: bool,
 }
 
@@ -115,9 +123,12 @@ impl PartitionLoop {
     async fn connect(&self) -> Result<PartitionLink, PostgresError> {
         let client = PostgresClient::bare(&self.address, |_| ()).await?;
         let described = describe(&client, &self.options.table, &self.statements).await?;
-        let Some((table, _)) = described else {
+        let Some(Description { name: table, may_take, .. }) = described else {
             return Err(PostgresError::NoTable { table: self.options.table.to_string() });
         };
+        if !may_take {
+            return Err(PostgresError::NoRight { table: self.options.table.to_string() });
+        }
         let has_dead_table = self.make_dead_table(&client).await?;
         Ok(PartitionLink { client, table, has_dead_table })
     }
@@ -131,12 +142,12 @@ impl PartitionLoop {
         match made.await? {
             Ok(()) => Ok(true),
             // Another partition, or another node, makes it at the same time.
-            Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Ok(true),
-            Err(error) if error.code().is_none() => Err(error.into()),
-            Err(error) => {
+            Err(error) if error.code().is_some_and(|code| IS_THERE.contains(code)) => Ok(true),
+            Err(error) if error.code().is_some_and(|code| CANNOT_BE_MADE.contains(code)) => {
                 self.handler.report(OutboxReport::NoDeadTable(PostgresError::from(error).to_string()));
                 Ok(false)
             }
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -164,9 +175,9 @@ impl PartitionLoop {
                 RowOutcome::Waiting => {}
             }
         }
-        with_timeout(TIMEOUT, self.settle(link, &done, (&bad, &reasons))).await?;
-        let has_done_some = is_any_gone || !done.is_empty() || !bad.is_empty();
-        Ok(again.map_or(Look::Some, |why| Look::Again(why, has_done_some)))
+        let kept = with_timeout(TIMEOUT, self.settle(link, &done, (&bad, &reasons))).await?;
+        let has_done_some = is_any_gone || !done.is_empty() || (!bad.is_empty() && kept.is_none());
+        Ok(kept.or(again).map_or(Look::Some, |why| Look::Again(why, has_done_some)))
     }
 
     /// Begins the transaction, takes the lock and reads the oldest rows; None = another node has the lock.
@@ -187,7 +198,12 @@ impl PartitionLoop {
         let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
             [(&partition, Type::INT4), (&limit, Type::INT8)];
         let rows = client.query_typed(&self.statements.select, &parameters).await?;
-        let row = |row: &tokio_postgres::Row| OutboxRow { id: row.get(0), method: row.get(1), payload: row.get(2) };
+        let row = |row: &tokio_postgres::Row| OutboxRow {
+            id: row.get(0),
+            method: row.get(1),
+            payload: row.get(2),
+            incarnation: row.get(3),
+        };
         Ok(Some((rows.iter().map(row).collect(), claim)))
     }
 
@@ -208,41 +224,50 @@ impl PartitionLoop {
         }
     }
 
-    /// Deletes what is done, puts aside what can't be done, and commits.
+    /// Deletes what is done, puts aside what can't be done, and commits. Returns why bad rows stay; None = they are gone.
     async fn settle(
         &self,
         link: &mut PartitionLink,
         done: &[i64],
         (bad, reasons): (&[i64], &[String]),
-    ) -> Result<(), PostgresError> {
+    ) -> Result<Option<String>, PostgresError> {
         let client = &link.client.client;
         if !done.is_empty() {
             client.execute_typed(&self.statements.delete, &[(&done, Type::INT8_ARRAY)]).await?;
         }
         if bad.is_empty() {
-            return Ok(client.batch_execute("COMMIT").await?);
+            client.batch_execute("COMMIT").await?;
+            return Ok(None);
         }
-        let mut is_kept = false;
-        if link.has_dead_table {
-            client.batch_execute("SAVEPOINT bury").await?;
-            let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
-                [(&bad, Type::INT8_ARRAY), (&reasons, Type::TEXT_ARRAY)];
-            match client.execute_typed(&self.statements.bury, &parameters).await {
-                Ok(_) => is_kept = true,
-                Err(error) if error.code().is_none() => return Err(error.into()),
-                Err(error) => {
-                    client.batch_execute("ROLLBACK TO bury").await?;
+        client.batch_execute("SAVEPOINT bury").await?;
+        let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
+            [(&bad, Type::INT8_ARRAY), (&reasons, Type::TEXT_ARRAY)];
+        let buried = client.execute_typed(&self.statements.bury, &parameters).await;
+        let had_table = std::mem::replace(&mut link.has_dead_table, true);
+        match buried {
+            Ok(_) => {
+                client.batch_execute("COMMIT").await?;
+                self.handler.report(OutboxReport::PutAside(true));
+                Ok(None)
+            }
+            Err(error) if error.code().is_some_and(|code| HAS_NO_TABLE.contains(code)) => {
+                link.has_dead_table = false;
+                if had_table {
                     self.handler.report(OutboxReport::NoDeadTable(PostgresError::from(error).to_string()));
-                    link.has_dead_table = false;
                 }
+                client.batch_execute("ROLLBACK TO bury").await?;
+                client.execute_typed(&self.statements.delete, &[(&bad, Type::INT8_ARRAY)]).await?;
+                client.batch_execute("COMMIT").await?;
+                self.handler.report(OutboxReport::PutAside(false));
+                Ok(None)
+            }
+            Err(error) if error.code().is_none() => Err(error.into()),
+            Err(error) => {
+                // What is done is done; bad rows stay, and are put aside later.
+                client.batch_execute("ROLLBACK TO bury; COMMIT").await?;
+                Ok(Some(format!("rows can't be put aside: {}", PostgresError::from(error))))
             }
         }
-        if !is_kept {
-            client.execute_typed(&self.statements.delete, &[(&bad, Type::INT8_ARRAY)]).await?;
-        }
-        client.batch_execute("COMMIT").await?;
-        self.handler.report(OutboxReport::PutAside(is_kept));
-        Ok(())
     }
 }
 
@@ -250,14 +275,24 @@ async fn execute(link: &PartitionLink, statement: &str) -> Result<(), PostgresEr
     Ok(link.client.client.batch_execute(statement).await?)
 }
 
-/// The whole name of a table as it stands in a statement, and whether it has `created_at`; None = it is not there.
+/// What is known of a table.
+pub(super) struct Description {
+    /// Its whole name as it stands in a statement.
+    pub(super) name: String,
+    /// It has `created_at`.
+    pub(super) has_time: bool,
+    /// The user may read it and delete from it.
+    may_take: bool,
+}
+
+/// Looks a table up; None = it is not there.
 pub(super) async fn describe(
     client: &PostgresClient,
     table: &TableName,
     statements: &Statements,
-) -> Result<Option<(String, bool)>, PostgresError> {
+) -> Result<Option<Description>, PostgresError> {
     let quoted = table.quoted();
     let described = async { Ok(client.client.query_typed(statements.describe, &[(&quoted, Type::TEXT)]).await?) };
     let rows = with_timeout(TIMEOUT, described).await?;
-    Ok(rows.first().map(|row| (row.get(0), row.get(1))))
+    Ok(rows.first().map(|row| Description { name: row.get(0), has_time: row.get(1), may_take: row.get(2) }))
 }

@@ -6,8 +6,11 @@ use super::types::{COUNTED_MAX, OutboxOptions, TIMEOUT};
 pub(super) const PAYLOAD_MAX: u64 = 10 * 1024 * 1024;
 /// Bytes of payloads of one transaction: a row that begins beyond them is in the next one.
 pub(super) const BATCH_SIZE_MAX: u64 = 64 * 1024 * 1024;
-/// How long the database waits for this node within a transaction, milliseconds: then it ends the connection, and with
-/// it the lock of the partition.
+/// The methods whose repetition removes nothing of what comes behind them. A row with any other is the last of its
+/// transaction: it is deleted for certain before anything behind it begins.
+const SIDE_BY_SIDE: &str = "'publish', 'broadcast'";
+/// How long the database waits within a transaction for this node to ask or to read, milliseconds: then it ends the
+/// connection, and with it the lock of the partition.
 const IDLE_MS: u64 = 5_000;
 
 /// The statements for one table.
@@ -17,7 +20,7 @@ pub(super) struct Statements {
     /// Takes the lock of a partition, by the text of its key: whether it is held, its number, the process of the
     /// database.
     pub(super) lock: &'static str,
-    /// Reads the oldest rows of a partition.
+    /// Reads the oldest rows of a partition, up to the first that must be the last of its transaction.
     pub(super) select: String,
     /// Deletes rows that are done.
     pub(super) delete: String,
@@ -25,7 +28,7 @@ pub(super) struct Statements {
     pub(super) bury: String,
     /// Makes the table of dead rows.
     pub(super) make_dead: String,
-    /// Reads the names of the columns, and the table's whole name.
+    /// Reads a table's whole name, whether it has `created_at`, and whether the user may read it and delete from it.
     pub(super) describe: &'static str,
     /// Counts waiting rows and those in partitions that nobody reads.
     pub(super) count: String,
@@ -44,7 +47,7 @@ impl Statements {
         Statements {
             begin: format!(
                 "BEGIN; SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS}; SET LOCAL lock_timeout = {IDLE_MS}; \
-                 SET LOCAL statement_timeout = {timeout}; SET LOCAL synchronous_commit = on",
+                 SET LOCAL tcp_user_timeout = {IDLE_MS}; SET LOCAL statement_timeout = {timeout}; SET LOCAL synchronous_commit = on",
                 timeout = TIMEOUT.as_millis()
             ),
             lock: if options.tries_lock {
@@ -53,13 +56,17 @@ impl Statements {
                 "SELECT pg_advisory_xact_lock(hashtext($1)) IS NOT NULL, hashtext($1)::bigint, pg_backend_pid()"
             },
             select: format!(
-                "SELECT id, method, CASE WHEN size <= {PAYLOAD_MAX} THEN payload END FROM ( \
-                     SELECT id, method, payload, octet_length(payload) AS size, \
+                "SELECT id, method, CASE WHEN size <= {PAYLOAD_MAX} THEN payload END, incarnation FROM ( \
+                     SELECT id, method, payload, incarnation, octet_length(payload) AS size, \
+                         bool_or(method NOT IN ({SIDE_BY_SIDE})) OVER (ORDER BY id \
+                             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS is_behind, \
                          sum(least(octet_length(payload), {PAYLOAD_MAX})) OVER (ORDER BY id) AS total FROM ( \
-                         SELECT id::bigint AS id, method::text AS method, payload::text AS payload FROM {table} \
+                         SELECT id::bigint AS id, method::text AS method, payload::text AS payload, \
+                             concat_ws('.', tableoid, pg_relation_filenode(tableoid), xmin) AS incarnation FROM {table} \
                          WHERE \"partition\" = $1 ORDER BY id LIMIT $2 \
                      ) oldest \
-                 ) measured WHERE total - least(size, {PAYLOAD_MAX}) < {BATCH_SIZE_MAX} ORDER BY id"
+                 ) measured WHERE total - least(size, {PAYLOAD_MAX}) < {BATCH_SIZE_MAX} \
+                     AND is_behind IS NOT TRUE ORDER BY id"
             ),
             delete: format!("DELETE FROM {table} WHERE id = ANY($1)"),
             bury: format!(
@@ -71,13 +78,14 @@ impl Statements {
             ),
             make_dead: format!(
                 "CREATE TABLE IF NOT EXISTS {dead} ( \
-                     number bigserial PRIMARY KEY, id bigint NOT NULL, method text NOT NULL, payload text NOT NULL, \
+                     number bigserial PRIMARY KEY, id bigint NOT NULL, method text, payload text, \
                      \"partition\" integer NOT NULL, error text NOT NULL, \
                      failed_at timestamptz NOT NULL DEFAULT clock_timestamp())"
             ),
             describe: "SELECT quote_ident(space.nspname) || '.' || quote_ident(class.relname), \
                  EXISTS (SELECT FROM pg_attribute WHERE attrelid = class.oid AND attname = 'created_at' \
-                     AND NOT attisdropped) \
+                     AND NOT attisdropped), \
+                 has_table_privilege(class.oid, 'SELECT') AND has_table_privilege(class.oid, 'DELETE') \
                  FROM pg_class class JOIN pg_namespace space ON space.oid = class.relnamespace \
                  WHERE class.oid = to_regclass($1)",
             count: format!(

@@ -42,10 +42,13 @@ pub struct OutboxOptions {
 pub struct OutboxRow {
     /// Its id, which gives the order.
     pub id: i64,
-    /// The method.
-    pub method: String,
-    /// The payload, JSON; None = it is larger than a payload may be.
+    /// The method; None = it is NULL.
+    pub method: Option<String>,
+    /// The payload, JSON; None = it is NULL, or larger than a payload may be.
     pub payload: Option<String>,
+    /// Tells it from any other row that had, or will have, the same id: its table, the file of that table, and the
+    /// transaction that wrote it.
+    pub incarnation: String,
 }
 
 /// Proves that rows belong to this node: the transaction that holds the lock of their partition.
@@ -105,7 +108,8 @@ pub enum OutboxReport {
     Failing(Option<u32>, String),
     /// A partition, or with None the watch, was served without a failure; `true` = this node holds the partition.
     Working(Option<u32>, bool),
-    /// Rows that could not be carried out were put aside; `false` = there is no table for them, so they are gone.
+    /// Rows that could not be carried out were put aside; `false` = there is no table for them that may be written to, so
+    /// they are gone.
     PutAside(bool),
     /// What is known of the table.
     Lag(OutboxLag),

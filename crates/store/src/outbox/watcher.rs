@@ -7,7 +7,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 
-use super::partition::describe;
+use super::partition::{Description, describe};
 use super::statements::Statements;
 use super::types::{OutboxLag, OutboxOptions, OutboxReport, RowHandler, TIMEOUT, stopped};
 use crate::panics::caught_in;
@@ -76,7 +76,7 @@ impl OutboxWatcher {
 
     async fn count(&self, client: &PostgresClient) -> Result<(), PostgresError> {
         let described = describe(client, &self.options.table, &self.statements).await?;
-        let Some((_, has_time)) = described else {
+        let Some(Description { has_time, .. }) = described else {
             return Err(PostgresError::NoTable { table: self.options.table.to_string() });
         };
         let partitions = self.options.partitions as i32;

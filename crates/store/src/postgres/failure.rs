@@ -40,6 +40,12 @@ pub enum PostgresError {
         /// Its name in the configuration.
         table: String,
     },
+    /// The table can't be read, or what is done can't be deleted from it.
+    #[error("this user may not take rows out of the table {table}: GRANT SELECT, DELETE on it")]
+    NoRight {
+        /// Its name in the configuration.
+        table: String,
+    },
     /// PostgreSQL did not answer in time.
     #[error("no answer in time; see that the server and the network keep up, or raise the timeout of the database")]
     TimedOut(#[from] tokio::time::error::Elapsed),
@@ -66,6 +72,7 @@ impl PostgresError {
             PostgresError::Address(_)
             | PostgresError::NoHost
             | PostgresError::NoTable { .. }
+            | PostgresError::NoRight { .. }
             | PostgresError::Authority(_)
             | PostgresError::Tls(_)
             | PostgresError::Schema(_)

@@ -211,3 +211,94 @@ fn what_has_to_be_tried_again_comes_again_and_what_was_done_does_not() {
         assert!(failures.iter().any(|why| why.contains("too many requests")), "{failures:?}");
     });
 }
+
+/// A table in which method and payload may be NULL.
+const LOOSE_TABLE: &str = "CREATE TABLE outbox (id bigserial PRIMARY KEY, method text, payload jsonb, \
+     partition integer NOT NULL DEFAULT 0); \
+     INSERT INTO outbox (method, payload) VALUES ('publish', '1'), (NULL, '2'), ('publish', NULL)";
+
+#[test]
+fn a_bad_row_stays_while_the_dead_table_cannot_take_it_and_goes_into_it_later() {
+    on_postgres("outbox-dead", |url, postgres| {
+        postgres.sql(LOOSE_TABLE);
+        let reader = Reader::start(url);
+        let why = || RowOutcome::Failed("bad".to_owned());
+        let (rows, outcomes) = reader.next();
+        let read: Vec<_> = rows.rows.iter().map(|row| (row.method.is_some(), row.payload.is_some())).collect();
+        assert_eq!(read, [(true, true), (false, true), (true, false)]);
+        postgres.sql("ALTER TABLE outbox_dead ADD CONSTRAINT full_now CHECK (false)");
+        outcomes.send(vec![RowOutcome::Done, why(), why()]).expect("it is waited for");
+        let (rows, outcomes) = reader.next();
+        assert_eq!(rows.rows.iter().map(|row| row.id).collect::<Vec<_>>(), [2, 3], "what was done is gone");
+        let failures = reader.handler.failures.lock().expect("no test thread panics while it holds the lock").clone();
+        assert!(failures.iter().any(|why| why.contains("can't be put aside")), "{failures:?}");
+        postgres.sql("ALTER TABLE outbox_dead DROP CONSTRAINT full_now");
+        outcomes.send(vec![why(), why()]).expect("it is waited for");
+        let began = std::time::Instant::now();
+        while postgres.sql("SELECT count(*) FROM outbox") != "0" {
+            assert!(began.elapsed() < TIMEOUT, "the rows stay");
+        }
+        let dead = "SELECT string_agg(concat_ws(' ', id, method, payload), ',' ORDER BY id) FROM outbox_dead";
+        assert_eq!(postgres.sql(dead), "2 2,3 publish");
+    });
+}
+
+#[test]
+fn nothing_is_handed_over_that_could_not_be_deleted() {
+    on_postgres("outbox-right", |url, postgres| {
+        fill(postgres, 1);
+        postgres.sql("CREATE ROLE reader LOGIN; GRANT SELECT ON outbox TO reader");
+        let reader = Reader::start(&url.replacen("postgres@", "reader@", 1));
+        let began = std::time::Instant::now();
+        let told = |reader: &Reader| {
+            let failures = reader.handler.failures.lock().expect("no test thread panics while it holds the lock");
+            failures.iter().any(|why| why.contains("GRANT SELECT, DELETE"))
+        };
+        while !told(&reader) {
+            assert!(began.elapsed() < TIMEOUT, "it is not told");
+        }
+        assert!(reader.handed_over.try_recv().is_err());
+        postgres.sql("GRANT DELETE ON outbox TO reader");
+        let (_, outcomes) = reader.next();
+        outcomes.send(vec![RowOutcome::Done]).expect("it is waited for");
+    });
+}
+
+#[test]
+fn what_may_not_be_repeated_later_is_the_last_of_its_transaction() {
+    on_postgres("outbox-last", |url, postgres| {
+        fill(postgres, 0);
+        postgres.sql(
+            "INSERT INTO outbox (method, payload) SELECT unnest(ARRAY['publish', 'broadcast', 'history_remove', \
+             'publish', 'disconnect', 'unsubscribe', 'publish', 'publish']), '{}'",
+        );
+        let reader = Reader::start(url);
+        for expected in [&[1, 2, 3][..], &[4, 5], &[6], &[7, 8]] {
+            let (rows, outcomes) = reader.next();
+            assert_eq!(rows.rows.iter().map(|row| row.id).collect::<Vec<_>>(), expected);
+            let first = postgres.sql("SELECT min(id) FROM outbox");
+            assert_eq!(first, expected[0].to_string(), "what is before it is committed");
+            outcomes.send(vec![RowOutcome::Done; expected.len()]).expect("it is waited for");
+        }
+    });
+}
+
+#[test]
+fn a_row_is_told_from_another_one_with_its_id() {
+    on_postgres("outbox-incarnation", |url, postgres| {
+        let mut known = std::collections::HashSet::new();
+        fill(postgres, 0);
+        for statement in ["SELECT 1", "TRUNCATE outbox RESTART IDENTITY", "DROP TABLE outbox"] {
+            postgres.sql(statement);
+            fill(postgres, 1);
+            let reader = Reader::start(url);
+            let (rows, outcomes) = reader.next();
+            let first = rows.rows[0].clone();
+            outcomes.send(vec![RowOutcome::Retry("later".to_owned())]).expect("it is waited for");
+            let (rows, outcomes) = reader.next();
+            assert_eq!((first.id, &first), (1, &rows.rows[0]), "it stays the same however often it is read");
+            assert!(known.insert(first.incarnation), "after {statement}");
+            outcomes.send(vec![RowOutcome::Done]).expect("it is waited for");
+        }
+    });
+}
