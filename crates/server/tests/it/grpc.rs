@@ -85,7 +85,9 @@ fn every_operation_answers_over_grpc_what_it_answers_over_http() {
     let passing = ["info", "publish", "broadcast"];
     for operation in operations() {
         let example: Value = serde_json::from_str(operation.example).expect("JSON");
-        let over_http = without_empty(&server.api(operation.name, example.clone()));
+        let mut over_http = without_empty(&server.api(operation.name, example.clone()));
+        // The message of an error is Centrifugo's, which has no field.
+        over_http.get_mut("error").and_then(Value::as_object_mut).map(|error| error.remove("field"));
         let over_grpc = caller.call(operation.name, example).expect("it is answered");
         let over_grpc = without_empty(&over_grpc);
         if passing.contains(&operation.name) {

@@ -31,7 +31,7 @@ impl Operation for EventsResumeOperation {
     const SUMMARY: &'static str =
         "Sends events again to an endpoint that has answered 410; one that has not is no error";
     const EXAMPLE: &'static str = r#"{"endpoint": "billing"}"#;
-    const ERRORS: &'static [Error] = &[];
+    const ERRORS: &'static [Error] = &[Error::NOT_AVAILABLE];
     const SCOPE: OperationScope = OperationScope::Broadcast;
     const IS_IDEMPOTENT: bool = true;
 
@@ -39,8 +39,10 @@ impl Operation for EventsResumeOperation {
     type Reply = EmptyReply;
 
     async fn run(node: &Node, request: EventsResumeRequest) -> Result<EmptyReply, OperationError> {
-        let known = node.settings.events.iter().any(|events| events.name == request.endpoint);
-        let Some(events) = node.events.as_ref().filter(|_| known) else { return Err(OperationError::bad("endpoint")) };
+        let events = node.events.as_ref().ok_or(Error::NOT_AVAILABLE)?;
+        if !node.settings.events.iter().any(|events| events.name == request.endpoint) {
+            return Err(OperationError::bad("endpoint"));
+        }
         events.command(EventMessage::Resume(request.endpoint.into()));
         Ok(EmptyReply {})
     }
