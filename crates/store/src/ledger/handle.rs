@@ -17,7 +17,7 @@ pub struct EventLedger {
 }
 
 enum LedgerBackend {
-    Sqlite(SqliteLedger),
+    Sqlite(Box<SqliteLedger>),
     Postgres(Box<PostgresLedger>),
 }
 
@@ -29,7 +29,7 @@ impl EventLedger {
     /// See [`OpenError`]: the address cannot be used.
     pub fn new(options: LedgerOptions) -> Result<Self, OpenError> {
         let backend = match options.url.clone() {
-            DatabaseUrl::Sqlite(path) => LedgerBackend::Sqlite(SqliteLedger::new(path, options)),
+            DatabaseUrl::Sqlite(path) => LedgerBackend::Sqlite(Box::new(SqliteLedger::new(path, options))),
             DatabaseUrl::Postgres(url) => {
                 let address = PostgresAddress::new(&url, &options.tls_ca, options.timeout)?;
                 LedgerBackend::Postgres(Box::new(PostgresLedger::new(address, options)))

@@ -23,7 +23,7 @@ type Truth = Mutex<BTreeMap<StateKey, u32>>;
 
 fn key(number: u64) -> StateKey {
     let name = format!("k{number}");
-    if number % 2 == 0 { StateKey::Channel((*name).into()) } else { StateKey::User(name.into()) }
+    if number.is_multiple_of(2) { StateKey::Channel((*name).into()) } else { StateKey::User(name.into()) }
 }
 
 /// Lives of one node: each holds and releases keys, and ends in the middle of a request; the last one lives on.

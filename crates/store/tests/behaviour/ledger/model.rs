@@ -72,7 +72,7 @@ impl Model {
             let first = KeyRow { generation: self.forgotten, ..KeyRow::default() };
             let row = self.keys.entry(key.clone()).or_insert(first);
             (row.empty, row.due_ms) = (None, None);
-            if row.generation % 2 == 0 {
+            if row.generation.is_multiple_of(2) {
                 row.generation += 1;
                 let told = ToldKey { key: key.clone(), generation: row.generation, time_ms: self.now_ms, empty: None };
                 Scribe.tell_key(&told, &mut self.told);
@@ -169,7 +169,7 @@ impl Desk for Model {
         let due: Vec<StateKey> = self.keys.iter().filter(|(_, row)| is_due(row)).map(|(key, _)| key.clone()).collect();
         for key in due {
             let row = self.keys.get_mut(&key).expect("it is there");
-            if row.generation % 2 == 0 {
+            if row.generation.is_multiple_of(2) {
                 self.forgotten = self.forgotten.max(row.generation);
                 self.keys.remove(&key);
                 continue;
