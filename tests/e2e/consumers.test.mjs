@@ -338,7 +338,7 @@ test(`through ${KILLS} kills of the node no message of a stream is lost or publi
 
 test('a consumer that cannot be had stops the start, and says why', { timeout: 60_000 }, async () => {
   for (const [change, why] of [
-    [{ name: 'a_b', type: 'kafka' }, /consumers\[a_b\]\.type: expected one of "postgresql", "nats_jetstream", found "kafka", which is not supported/],
+    [{ name: 'a_b', type: 'kafka' }, /consumers\[a_b\]\.type: expected one of "", "postgresql", "nats_jetstream", found "kafka", which is not supported/],
     [{ name: 'a_b' }, /consumers\[a_b\]\.type: missing/],
     [{ name: 'a', type: 'postgresql' }, /expected two to 64/],
     [{ ...consumer('x; DROP TABLE users'), name: 'shop' }, /outbox_table_name: expected a name/],

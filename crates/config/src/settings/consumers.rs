@@ -52,20 +52,17 @@ pub struct ConsumerSettings {
 /// What is said of `type`.
 const TYPE_MEANING: &str = "What the consumer reads. Any other type stops the start, also in an entry that is off.";
 
-/// The types that may be written.
-const TYPES: ValueKind = ValueKind::Choice(&["postgresql", "nats_jetstream"]);
-
 impl SettingsTable for ConsumerSettings {
     fn visit(&self, visit: &mut dyn FnMut(Key)) {
         visit(described("enabled", bool::KIND, &self.enabled, "The consumer runs.", false));
-        visit(described("type", TYPES, &self.source, TYPE_MEANING, false));
+        visit(described("type", ConsumerType::KIND, &self.source, TYPE_MEANING, false));
         self.sources.visit(visit);
     }
 
     fn set(&mut self, path: &str, written: &WrittenValue<'_>) -> Option<Result<Filled, Misfit>> {
         match path {
             "enabled" => Some(fill(&mut self.enabled, bool::KIND, written)),
-            "type" => Some(fill(&mut self.source, TYPES, written).map_err(|_| match written {
+            "type" => Some(fill(&mut self.source, ConsumerType::KIND, written).map_err(|_| match written {
                 WrittenValue::Text(other) => Some(format!("{other:?}, which is not supported")),
                 _ => None,
             })),

@@ -42,10 +42,7 @@ fn a_type_that_is_not_supported_stops_the_start_in_an_entry_that_is_off_too() {
     {
         let found = texts(&toml(&one(fields)));
         let told = found.iter().find(|text| text.starts_with("Error")).expect("it is refused");
-        assert!(
-            told.contains("consumers[shop].type: expected one of \"postgresql\"") && told.contains("nats_jetstream"),
-            "{told}"
-        );
+        assert!(told.contains("consumers[shop].type: expected one of") && told.contains("nats_jetstream"), "{told}");
     }
     let found = texts(&toml(&one("name = \"shop\", type = \"kafka\"")));
     assert!(found.iter().any(|text| text.contains("found \"kafka\", which is not supported")), "{found:?}");

@@ -1,8 +1,9 @@
 //! Commands that come from tables and streams instead of requests. One thread reads all of them; the shards carry them
 //! out, as operations of the server API.
 //!
-//! `command` says what an entry asks for, `entry_key` by which key it is known, `wave` and `execution` in which order it is done, `exact` how a row becomes a durable
-//! publication exactly once, `outbox` and `stream` what is said of the two kinds of sources.
+//! `command` says what an entry asks for, `entry_key` by which key it is known, `wave` and `execution` in which order
+//! it is done, `exact` how a row becomes a durable publication exactly once, `outbox` and `stream` what is said of the
+//! two kinds of sources.
 
 mod backoff;
 mod command;

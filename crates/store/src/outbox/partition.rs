@@ -224,7 +224,8 @@ impl PartitionLoop {
         }
     }
 
-    /// Deletes what is done, puts aside what can't be done, and commits. Returns why bad rows stay; None = they are gone.
+    /// Deletes what is done, puts aside what can't be done, and commits. Returns why bad rows stay; None = they are
+    /// gone.
     async fn settle(
         &self,
         link: &mut PartitionLink,

@@ -47,7 +47,8 @@ impl Statements {
         Statements {
             begin: format!(
                 "BEGIN; SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS}; SET LOCAL lock_timeout = {IDLE_MS}; \
-                 SET LOCAL tcp_user_timeout = {IDLE_MS}; SET LOCAL statement_timeout = {timeout}; SET LOCAL synchronous_commit = on",
+                 SET LOCAL tcp_user_timeout = {IDLE_MS}; SET LOCAL statement_timeout = {timeout}; \
+                 SET LOCAL synchronous_commit = on",
                 timeout = TIMEOUT.as_millis()
             ),
             lock: if options.tries_lock {
@@ -62,7 +63,8 @@ impl Statements {
                              ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS is_behind, \
                          sum(least(octet_length(payload), {PAYLOAD_MAX})) OVER (ORDER BY id) AS total FROM ( \
                          SELECT id::bigint AS id, method::text AS method, payload::text AS payload, \
-                             concat_ws('.', tableoid, pg_relation_filenode(tableoid), xmin) AS incarnation FROM {table} \
+                             concat_ws('.', tableoid, pg_relation_filenode(tableoid), xmin) AS incarnation \
+                         FROM {table} \
                          WHERE \"partition\" = $1 ORDER BY id LIMIT $2 \
                      ) oldest \
                  ) measured WHERE total - least(size, {PAYLOAD_MAX}) < {BATCH_SIZE_MAX} \

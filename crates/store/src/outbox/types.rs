@@ -108,8 +108,8 @@ pub enum OutboxReport {
     Failing(Option<u32>, String),
     /// A partition, or with None the watch, was served without a failure; `true` = this node holds the partition.
     Working(Option<u32>, bool),
-    /// Rows that could not be carried out were put aside; `false` = there is no table for them that may be written to, so
-    /// they are gone.
+    /// Rows that could not be carried out were put aside; `false` = there is no table for them that may be written
+    /// to, so they are gone.
     PutAside(bool),
     /// What is known of the table.
     Lag(OutboxLag),
