@@ -16,7 +16,6 @@ from jsonschema import Draft202012Validator, FormatChecker
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-#: What the server has not: its only answer is an error.
 #: Those that need what this node does not have: a hook, and endpoints of events.
 WITHOUT_RESULT = {"rpc", "events_resume", "events_dead", "events_dead_retry", "events_dead_drop"}
 #: Seconds of fuzzing.
