@@ -16,8 +16,8 @@ from jsonschema import Draft202012Validator, FormatChecker
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-#: What the server has not: its only answer is an error.
-WITHOUT_RESULT = {"rpc"}
+#: Those that need what this node does not have: a hook, and endpoints of events.
+WITHOUT_RESULT = {"rpc", "events_resume", "events_dead", "events_dead_retry", "events_dead_drop"}
 #: Seconds of fuzzing.
 SHORT, LONG = 60, 900
 
@@ -220,6 +220,8 @@ def go_through(node, document, device):
     good("unblock_user", user="43")
     good("revoke_token", uid="5e1f6a2c")
     good("invalidate_user_tokens", user="43")
+    assert good("connections", user="device") is not None
+    good("get_user_status", users=["device"])
     device.thread.join(30)
     expected = {path.removeprefix("/api/") for path in operations(document)} - WITHOUT_RESULT
     assert given == expected

@@ -81,12 +81,14 @@ fn unknown(root: &Command, words: &[String]) -> Option<String> {
     {
         return Some(format!("touchline {first} {name}"));
     }
+    // A command may have a third level, as `events dead list`.
+    let third = below.zip(rest.get(1)).and_then(|(below, name)| below.find_subcommand(name));
     let options = rest.iter().map(|word| word.split_once('=').map_or(word.as_str(), |(option, _)| option));
     // Another rule looks at keys of the configuration.
     let mut options = options.filter(|word| word.starts_with('-') && word.len() > 1 && !word.contains('.'));
     let is_known = |option: &str| {
         let is_version = std::ptr::eq(command, root) && matches!(option, "--version" | "-V");
-        is_version || has_option(command, option) || below.is_some_and(|below| has_option(below, option))
+        is_version || has_option(command, option) || [below, third].iter().flatten().any(|lower| has_option(lower, option))
     };
     options.find(|option| !is_known(option)).map(|option| format!("touchline {first} {option}"))
 }

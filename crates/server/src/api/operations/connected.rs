@@ -31,6 +31,11 @@ pub(super) const USERS_MAX: usize = 1_000;
 const LIMIT_MAX: usize = 1_000;
 const LIMIT_DEFAULT: usize = 100;
 
+/// The names of all transports, and the empty one.
+fn transport_names() -> Vec<&'static str> {
+    std::iter::once("").chain(Transport::ALL.map(Transport::as_str)).collect()
+}
+
 /// Asks who is connected. At most one of `user`, `users`, `client`, `session` and `channel` selects; the other fields
 /// narrow.
 #[derive(Deserialize, Serialize, Default, JsonSchema)]
@@ -58,9 +63,9 @@ pub(crate) struct ConnectionsRequest {
     /// Only those of programs of this version, as `app_version` tells it.
     #[serde(deserialize_with = "nullable")]
     version: String,
-    /// Only those over this transport.
+    /// Only those over this transport; empty = over any.
     #[serde(deserialize_with = "nullable")]
-    #[schemars(extend("enum" = Transport::ALL.map(Transport::as_str)))]
+    #[schemars(extend("enum" = transport_names()))]
     transport: String,
     /// Only those from this address or network.
     #[serde(deserialize_with = "nullable")]

@@ -67,7 +67,6 @@ pub(crate) struct PublishRequest<'a> {
     pub(in crate::api) expires_in: u64,
     /// A client that does not get the publication while it is delivered, by its client id; empty = none.
     #[serde(deserialize_with = "nullable")]
-    #[schemars(extend("format" = "uuid"))]
     pub(in crate::api) exclude_client: String,
     /// A user whose connections do not get the publication while it is delivered; empty = none.
     #[serde(deserialize_with = "nullable")]
@@ -120,7 +119,6 @@ pub(crate) struct BroadcastRequest<'a> {
     pub(in crate::api) expires_in: u64,
     /// A client that does not get the publication while it is delivered, by its client id; empty = none.
     #[serde(deserialize_with = "nullable")]
-    #[schemars(extend("format" = "uuid"))]
     pub(in crate::api) exclude_client: String,
     /// A user whose connections do not get the publication while it is delivered; empty = none.
     #[serde(deserialize_with = "nullable")]

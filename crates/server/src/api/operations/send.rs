@@ -60,13 +60,9 @@ impl ToConnections {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct ToName<'a> {
-    #[serde(deserialize_with = "nullable")]
     scope: String,
-    #[serde(deserialize_with = "nullable")]
     name: String,
-    #[serde(deserialize_with = "nullable")]
     group: String,
-    #[serde(deserialize_with = "nullable")]
     store_for: u64,
     #[serde(borrow)]
     data: Option<&'a RawValue>,
