@@ -88,7 +88,9 @@ fn unknown(root: &Command, words: &[String]) -> Option<String> {
     let mut options = options.filter(|word| word.starts_with('-') && word.len() > 1 && !word.contains('.'));
     let is_known = |option: &str| {
         let is_version = std::ptr::eq(command, root) && matches!(option, "--version" | "-V");
-        is_version || has_option(command, option) || [below, third].iter().flatten().any(|lower| has_option(lower, option))
+        is_version
+            || has_option(command, option)
+            || [below, third].iter().flatten().any(|lower| has_option(lower, option))
     };
     options.find(|option| !is_known(option)).map(|option| format!("touchline {first} {option}"))
 }
