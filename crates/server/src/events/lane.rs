@@ -38,6 +38,8 @@ pub(super) struct EndpointAtWork {
     failing_since_ms: Cell<Option<u64>>,
     /// When the log was last told of dead events, Unix milliseconds, and how many have died since.
     dead_log: Cell<(u64, u64)>,
+    /// Something was given up, and no `state.reset` has said so yet.
+    has_lost: Cell<bool>,
     random: RefCell<fastrand::Rng>,
 }
 
@@ -59,6 +61,7 @@ impl EndpointAtWork {
             resumed: Notify::new(),
             failing_since_ms: Cell::new(None),
             dead_log: Cell::new((0, 0)),
+            has_lost: Cell::new(false),
             random: RefCell::new(fastrand::Rng::new()),
         }
     }
@@ -109,6 +112,7 @@ impl EndpointAtWork {
     /// Counts and logs events that are not sent any more.
     pub(super) fn count_dead(&self, events: u64, why: DeadReason, last_error: &str) {
         self.figures().dead[why as usize].add(events);
+        self.note_loss();
         let (logged_ms, unlogged) = self.dead_log.get();
         let now_ms = self.node.clock.now_ms();
         if now_ms.saturating_sub(logged_ms) < DEAD_LOG_MS {
@@ -117,6 +121,17 @@ impl EndpointAtWork {
         self.dead_log.set((now_ms, 0));
         let (endpoint, events) = (&self.endpoint.name, unlogged + events);
         tracing::error!(%endpoint, events, reason = why.as_str(), last_error, "events are given up");
+    }
+
+    /// Something is not told: a `state.reset` must say so.
+    pub(super) fn note_loss(&self) {
+        self.has_lost.set(true);
+    }
+
+    /// Whether something was given up since this was asked last. A `state.reset` that is given up counts too, so it
+    /// stays owed until one has arrived.
+    pub(super) fn take_loss(&self) -> bool {
+        self.has_lost.take()
     }
 }
 

@@ -273,6 +273,7 @@ impl EventWorker {
         let Some(event) = draft.write(&self.sources) else {
             for work in self.endpoints.iter().filter(told) {
                 work.figures().dropped[DropReason::TooLarge as usize].add(1);
+                work.note_loss();
             }
             return;
         };
@@ -329,6 +330,13 @@ impl EventWorker {
             figures.queued.set(queue.len() as u64);
             figures.queued_bytes.set(queue.size() as u64);
             figures.oldest_ms.set(queue.oldest_ms().map_or(0, |oldest_ms| now_ms.saturating_sub(oldest_ms)));
+        }
+        let lost: Vec<Rc<EndpointAtWork>> = self.endpoints.iter().filter(|work| work.take_loss()).cloned().collect();
+        for work in lost {
+            let Some(queue) = work.source.queue() else { continue };
+            if let Some(reset) = self.reset("given_up").write(&self.sources) {
+                queue.note_loss(&reset);
+            }
         }
     }
 
