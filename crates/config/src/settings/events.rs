@@ -35,7 +35,7 @@ settings! {
         own timeout: Duration = Duration::from_secs(15);
         /// How long an event is tried; then it is dead.
         own max_age: Duration = Duration::from_hours(24);
-        /// Events are kept in `store.primary` until they have arrived, and none is lost with a node.
+        /// Events are kept in `store.primary` until they have arrived, so those in it outlive their node.
         own durable: bool = false;
         /// Events that may wait on a node without `durable`; the oldest are dropped, and `state.reset` is told.
         own queue_max: usize = 100_000, SOME;
