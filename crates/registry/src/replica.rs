@@ -316,6 +316,13 @@ impl Replica {
         self.table.walk(most, visit)
     }
 
+    /// Shows what an owner on this node holds: the names that it keeps, then its groups (`true`), in each the latest
+    /// first. Looks at `most` entries at most, the names included that another claim keeps. Gives the number of entries
+    /// that it has not looked at.
+    pub fn held(&self, owner: OwnerId, most: usize, visit: impl FnMut(&Entry, bool)) -> usize {
+        self.table.held(owner, most, visit)
+    }
+
     /// Whether an owner on this node is a member of a group.
     pub fn is_member(&self, owner: OwnerId, group: &str) -> bool {
         self.table.own_member(group, owner).is_some()

@@ -52,6 +52,25 @@ impl Table {
         self.owners.find(SELF, owner).map_or(0, |index| self.owners.get(index).entries as usize)
     }
 
+    /// See [`crate::Replica::held`].
+    pub(crate) fn held(&self, owner: OwnerId, most: usize, mut visit: impl FnMut(&Entry, bool)) -> usize {
+        let Some(owner) = self.owners.find(SELF, owner).map(|index| self.owners.get(index)) else { return 0 };
+        let (mut next_claim, mut next_member) = (owner.first_claim, owner.first_member);
+        let looked_at = most.min(owner.entries as usize);
+        for _ in 0..looked_at {
+            if let Some(claim) = self.names.claims.get(next_claim) {
+                if self.names.head(claim.entry.key()) == Some(next_claim) {
+                    visit(&claim.entry, false);
+                }
+                next_claim = claim.next_of_owner;
+            } else if let Some(member) = self.groups.members.get(next_member) {
+                visit(&member.entry, true);
+                next_member = member.next_of_owner;
+            }
+        }
+        owner.entries as usize - looked_at
+    }
+
     /// The members of a group, in no order.
     pub(crate) fn members(&self, group: &str) -> impl Iterator<Item = Entry> {
         let group = self.groups.find(group);

@@ -12,6 +12,7 @@ use touchline_engine::ShardId;
 use touchline_protocol::Error;
 
 use super::connection_cursor::ConnectionPlace;
+use super::held_entries::add_held_entries;
 use crate::node::Node;
 use crate::runtime::connection_query::{
     ConnectionQuery, ConnectionQuestion, ConnectionRow, ConnectionSelection, ConnectionSlice, SLICE_MAX, SlotRange,
@@ -22,6 +23,10 @@ use crate::runtime::registry_mailbox::route;
 
 /// How long a page may take a node: then it ends, however few connections it has.
 const PAGE_TIME_MAX: Duration = Duration::from_millis(50);
+/// The part of it in which no further connections are looked at: the registry tells the names of the last ones.
+const REGISTRY_TIME: Duration = Duration::from_millis(10);
+// Connections are looked at for most of the time.
+const _: () = assert!(REGISTRY_TIME.as_micros() * 2 < PAGE_TIME_MAX.as_micros());
 /// Bytes of a page, above which it ends.
 const PAGE_SIZE_MAX: usize = 4 * 1_024 * 1_024;
 
@@ -86,7 +91,8 @@ pub(super) async fn page(
 
 impl<'n> ConnectionWalk<'n> {
     fn is_full(&self) -> bool {
-        self.rows.len() >= self.rows_max || self.size >= PAGE_SIZE_MAX || self.node.clock.elapsed_us() >= self.until_us
+        let ends_us = self.until_us.saturating_sub(REGISTRY_TIME.as_micros() as u64);
+        self.rows.len() >= self.rows_max || self.size >= PAGE_SIZE_MAX || self.node.clock.elapsed_us() >= ends_us
     }
 
     /// Looks at some connections from a place on. Returns the next place; None = there is no other.
@@ -151,7 +157,11 @@ impl<'n> ConnectionWalk<'n> {
     async fn slice(&mut self, shard: ShardId, slots: SlotRange) -> Option<u32> {
         let rows_max = self.rows_max - self.rows.len();
         let question = |reply| ConnectionQuestion::Slice { query: Arc::clone(self.query), slots, rows_max, reply };
-        let ConnectionSlice { rows, next } = ask(self.node, shard, question).await.unwrap_or_default();
+        let ConnectionSlice { mut rows, next } = ask(self.node, shard, question).await.unwrap_or_default();
+        // Who asks by channel is told of that channel alone: a key may be limited to it.
+        if !matches!(self.query.selection, ConnectionSelection::Channel(_)) {
+            add_held_entries(self.node, &mut rows, self.until_us).await;
+        }
         self.size += rows.iter().map(|row| row.json.len()).sum::<usize>();
         self.rows.extend(rows);
         next

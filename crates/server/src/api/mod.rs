@@ -14,6 +14,7 @@ mod endpoint;
 mod field_kind;
 #[cfg(feature = "grpc")]
 mod grpc;
+mod held_entries;
 mod json;
 #[cfg(test)]
 mod later;

@@ -365,6 +365,38 @@ pub(crate) struct ConnectionInfoShape {
     queued_bytes: u64,
     /// The id of its node.
     node: String,
+    /// Names that it has in the registry, 64 at most together with its groups. Absent = none, or `channel` selects.
+    #[serde(skip_serializing_if = "is_absent")]
+    names: Vec<HeldNameShape>,
+    /// Groups of the registry that it is in.
+    #[serde(skip_serializing_if = "is_absent")]
+    groups: Vec<HeldGroupShape>,
+    /// How many further names and memberships it has.
+    #[serde(skip_serializing_if = "is_absent")]
+    entries_truncated: u64,
+    /// `true`: the registry of its node has not answered in time, so names and groups are not known.
+    #[serde(skip_serializing_if = "is_absent")]
+    entries_missing: bool,
+}
+
+/// A name of a connection.
+#[derive(JsonSchema)]
+#[schemars(rename = "HeldName")]
+struct HeldNameShape {
+    /// The scope.
+    scope: String,
+    /// The name.
+    name: String,
+}
+
+/// A group that a connection is in.
+#[derive(JsonSchema)]
+#[schemars(rename = "HeldGroup")]
+struct HeldGroupShape {
+    /// The scope.
+    scope: String,
+    /// The group.
+    group: String,
 }
 
 /// What changes while a connection lives.

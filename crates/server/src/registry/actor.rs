@@ -183,6 +183,10 @@ impl RegistryActor {
                 let reply_to = (!matches!(reply_to, ReplyTo::Discard)).then_some(reply_to);
                 self.directory.execute(&requester, request, reply_to, now_ms);
             }
+            RegistryMessage::Held { owners, most, reply } if !reply.is_closed() => {
+                let _ = reply.send(owners.into_iter().map(|owner| self.directory.held(owner, most)).collect());
+            }
+            RegistryMessage::Held { .. } => {}
             RegistryMessage::ScopeMessage { scope, message } => self.directory.receive(&scope, &message, now_ms),
             RegistryMessage::DirectoryMessage { from, message } => {
                 self.directory.receive_from_node(&from, &message, now_ms)

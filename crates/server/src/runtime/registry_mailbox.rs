@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 use touchline_engine::ShardId;
-use touchline_engine::directory::{DirectoryRequest, Requester, ScopeMetrics};
+use touchline_engine::directory::{DirectoryRequest, HeldEntries, Requester, ScopeMetrics};
 use touchline_registry::OwnerId;
 
 use super::reply_to::ReplyTo;
@@ -14,6 +15,9 @@ use super::reply_to::ReplyTo;
 pub(crate) enum RegistryMessage {
     /// A request of a client or of the server API.
     Request { requester: Requester, request: DirectoryRequest, reply_to: ReplyTo },
+    /// What some connections of this node hold, in their order, so many names and groups of each at most; of few
+    /// connections in one message, because it is answered at once.
+    Held { owners: Vec<OwnerId>, most: usize, reply: oneshot::Sender<Vec<HeldEntries>> },
     /// From another node's replica of a scope.
     ScopeMessage { scope: Arc<str>, message: Bytes },
     /// From another node's directory.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::{Value, json};
-use touchline_server::{ApiKeySettings, NamedApiKey};
+use touchline_server::{ApiKeySettings, NamedApiKey, ScopeOptions};
 
 use super::bans::connected;
 use super::support::{TestServer, WebSocket, token, until};
@@ -120,6 +120,59 @@ fn a_connection_is_found_by_whatever_names_it_and_told_with_what_is_known() {
     assert_eq!(client_id(&mut silent, json!({})).len(), 36);
     drop(phone);
     until("who has gone is not told", || found(&server, json!({"channel": "news"})) == set([&nobody_id]));
+}
+
+#[test]
+fn names_and_groups_are_told_of_who_holds_them() {
+    let server = TestServer::with(|settings| {
+        super::registry::devices(settings);
+        settings.registry.scopes.push(ScopeOptions {
+            name: "second".into(),
+            client_entries_limit: 1_000,
+            ..ScopeOptions::default()
+        });
+    });
+    let (mut ann, ann_id) = of_user(&server, json!({"sub": "ann"}), json!({}));
+    let (bob, bob_id) = of_user(&server, json!({"sub": "bob"}), json!({}));
+    subscribe(&mut ann, "news");
+    let told = |body: Value, id: &str| result(&server, "connections", body)["connections"][id].clone();
+    assert_eq!(told(json!({}), &ann_id)["names"], Value::Null, "the registry is empty");
+    let act = |operation: &str, body: Value| result(&server, operation, body);
+    for name in ["bike-1", "bike-2"] {
+        act("register", json!({"scope": "devices", "name": name, "client": ann_id}));
+    }
+    act("join", json!({"scope": "devices", "group": "bikes", "client": ann_id}));
+    act("register", json!({"scope": "second", "name": "ann", "client": ann_id}));
+    act("join", json!({"scope": "second", "group": "bikes", "client": bob_id}));
+    let (names, groups) = (
+        json!([
+            {"scope": "devices", "name": "bike-2"},
+            {"scope": "devices", "name": "bike-1"},
+            {"scope": "second", "name": "ann"},
+        ]),
+        json!([{"scope": "devices", "group": "bikes"}]),
+    );
+    for body in [json!({}), json!({"user": "ann"}), json!({"client": ann_id})] {
+        let ann = told(body, &ann_id);
+        assert_eq!((&ann["names"], &ann["groups"], &ann["entries_truncated"]), (&names, &groups, &Value::Null), "{ann}");
+    }
+    let of_bob = told(json!({}), &bob_id);
+    let expected = (&Value::Null, &json!([{"scope": "second", "group": "bikes"}]));
+    assert_eq!((&of_bob["names"], &of_bob["groups"]), expected, "{of_bob}");
+    let by_channel = told(json!({"channel": "news"}), &ann_id);
+    assert_eq!((&by_channel["names"], &by_channel["groups"]), (&Value::Null, &Value::Null), "{by_channel}");
+    // A name goes to another connection, and many more come.
+    act("register", json!({"scope": "devices", "name": "bike-1", "client": bob_id, "policy": "newest"}));
+    for number in 0..70 {
+        act("register", json!({"scope": "second", "name": format!("n{number}"), "client": bob_id}));
+    }
+    assert_eq!(told(json!({}), &ann_id)["names"], json!([{"scope": "devices", "name": "bike-2"}, names[2]]));
+    let of_bob = told(json!({}), &bob_id);
+    assert_eq!(of_bob["names"].as_array().map(Vec::len), Some(64), "{of_bob}");
+    assert_eq!(of_bob["names"][0], json!({"scope": "devices", "name": "bike-1"}));
+    assert_eq!(of_bob["entries_truncated"], 8);
+    drop(bob);
+    until("who has gone is not told", || told(json!({}), &bob_id).is_null());
 }
 
 #[test]

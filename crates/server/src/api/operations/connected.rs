@@ -277,15 +277,16 @@ impl Operation for ConnectionsOperation {
     const NAME: &'static str = "connections";
     const SUMMARY: &'static str = "Lists connections: of users, of a client, of a channel, or all, page by page";
     const RESULT: &'static str = "`connections`: client id → `{user, transport, protocol, app_name, app_version, \
-                                  state, connected_at_ms, ping_pong_latency_ms, labels, address, queued_bytes, node}`; \
-                                  `cursor` (none: that was all), `missing_nodes`, `new_nodes`, \
-                                  `is_partial`";
+                                  state, connected_at_ms, ping_pong_latency_ms, labels, address, queued_bytes, node, \
+                                  names, groups, entries_truncated, entries_missing}`; \
+                                  `cursor` (none: that was all), `missing_nodes`, `new_nodes`, `is_partial`";
     const EXAMPLE: &'static str = r#"{"user": "42"}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"connections": {"5b23579a-9066-444b-bfc3-000100000000": {
         "app_name": "js", "transport": "websocket", "protocol": "json", "user": "42",
         "state": {"channels": {"news": {}}, "connection_token": {"issued_at": 1795359600}},
         "connected_at_ms": 1795359601300, "ping_pong_latency_ms": 23, "address": "192.0.2.7", "queued_bytes": 0,
-        "node": "a"}}}"#;
+        "node": "a", "names": [{"scope": "devices", "name": "bike-7"}],
+        "groups": [{"scope": "devices", "group": "bikes"}]}}}"#;
     const ERRORS: &'static [Error] = &[Error::TOO_MANY_REQUESTS];
     const SCOPE: OperationScope = OperationScope::Gather;
     const IS_IDEMPOTENT: bool = true;
