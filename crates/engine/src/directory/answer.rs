@@ -43,6 +43,18 @@ pub(super) fn names(entries: &[Entry], next: u32) -> Vec<u8> {
     out
 }
 
+/// A page of names in their order: where there are more, its last name is the cursor.
+pub(super) fn names_in_order(entries: &[Entry], has_more: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut object = ObjectWriter::open(&mut out);
+    encode::list(object.key("names"), entries, |out, entry| write_entry(out, entry, "name"));
+    if let Some(last) = entries.last().filter(|_| has_more) {
+        object.text("last", last.key());
+    }
+    object.close();
+    out
+}
+
 pub(super) fn groups(groups: &[(Arc<str>, u32)], next: u32) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = ObjectWriter::open(&mut out);

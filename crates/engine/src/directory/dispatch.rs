@@ -114,6 +114,7 @@ impl<A> Directory<A> {
             Request::Count { scope } => answer::counts(&self.scope(scope)?.replica).into(),
             Request::Changes { scope, position } => Started::Done(self.changes(scope, position.as_ref())?),
             Request::Names(listing) => self.begin_names(listing)?.into(),
+            Request::NamesAfter { after, listing } => self.begin_names_after(after, listing)?.into(),
             Request::Groups(listing) => self.begin_groups(listing)?.into(),
             Request::Members { scope, group } => self.begin_members(scope, group)?.into(),
             Request::MemberPage { group, listing } => self.begin_member_page(group, listing)?.into(),

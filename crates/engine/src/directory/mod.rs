@@ -21,6 +21,7 @@ mod inbox_delivery;
 mod incident;
 mod lookup;
 mod method;
+mod name_page;
 mod nodes;
 mod optional;
 mod parse;

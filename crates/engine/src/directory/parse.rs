@@ -77,7 +77,8 @@ method_params! {
     Register => RegisterParams,
     Unregister | Lookup => NameParams,
     UpdateMeta => UpdateMetaParams,
-    Names | Groups => ListingParams,
+    Names => NamesParams,
+    Groups => ListingParams,
     Count => ScopeParams,
     Join => JoinParams,
     Leave => GroupParams,
@@ -146,6 +147,24 @@ params! {
         /// The version from a lookup's reply.
         #[serde(borrow)]
         version: Cow<'a, str>,
+    }
+    #[schemars(extend("required" = ["scope"]))]
+    NamesParams {
+        /// The scope.
+        #[serde(borrow)]
+        scope: Cow<'a, str>,
+        /// The beginning of the names; empty = all.
+        #[serde(borrow)]
+        prefix: Cow<'a, str>,
+        /// Entries of a page, 1,000 at most; 0 = 100.
+        limit: usize,
+        /// Names in their order, behind this one: `last` of the page before, from any node; empty = the first page.
+        /// Absent = names in no order.
+        #[serde(borrow)]
+        after: Option<Cow<'a, str>>,
+        /// Of names in no order, where the page begins: `cursor` of the page before, from the same node; 0 = the first
+        /// page.
+        cursor: u32,
     }
     #[schemars(extend("required" = ["scope"]))]
     ListingParams {
@@ -312,14 +331,23 @@ impl<'a> MethodParams<'a> for UpdateMetaParams<'a> {
     }
 }
 
-impl<'a> MethodParams<'a> for ListingParams<'a> {
-    fn request(&self, method: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+impl<'a> MethodParams<'a> for NamesParams<'a> {
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
         let (prefix, scope) = (key(&self.prefix)?, found(scopes, &self.scope)?);
         let listing = listing(scope, prefix, self.limit, self.cursor);
-        Ok(match method {
-            RegistryMethod::Groups => DirectoryRequest::Groups(listing),
-            _ => DirectoryRequest::Names(listing),
+        Ok(match &self.after {
+            None => DirectoryRequest::Names(listing),
+            // It is in one order or in the other.
+            Some(_) if self.cursor > 0 => return Err(Error::BAD_REQUEST),
+            Some(after) => DirectoryRequest::NamesAfter { after: key(after)?, listing },
         })
+    }
+}
+
+impl<'a> MethodParams<'a> for ListingParams<'a> {
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+        let (prefix, scope) = (key(&self.prefix)?, found(scopes, &self.scope)?);
+        Ok(DirectoryRequest::Groups(listing(scope, prefix, self.limit, self.cursor)))
     }
 }
 

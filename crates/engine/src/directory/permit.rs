@@ -55,6 +55,7 @@ fn needed(request: &DirectoryRequest) -> Option<(ScopeId, Permission<'_>)> {
         | DirectoryRequest::Count { scope } => (*scope, Permission::Lookup),
         DirectoryRequest::Names(listing)
         | DirectoryRequest::Groups(listing)
+        | DirectoryRequest::NamesAfter { listing, .. }
         | DirectoryRequest::MemberPage { listing, .. } => (listing.scope, Permission::Lookup),
         DirectoryRequest::Changes { scope, .. } => (*scope, Permission::Watch),
         DirectoryRequest::Send { target, store_for_ms: 0, .. } => (target.scope, Permission::Send),

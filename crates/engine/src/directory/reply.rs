@@ -36,6 +36,8 @@ pub(super) enum Listed {
     MemberPage(Vec<Entry>, u64, u32),
     /// A page of names, and where the next page starts; 0 = there is no next page.
     Names(Vec<Entry>, u32),
+    /// A page of names in their order, and whether there are more.
+    NamesInOrder(Vec<Entry>, bool),
     /// Changes of a scope.
     Changes(ScopeChanges),
     /// A page of groups and their sizes, and where the next page starts; 0 = there is no next page.
@@ -72,6 +74,7 @@ impl DirectoryReply {
                 Listed::Members(members, count) => answer::members(&members, count).into(),
                 Listed::MemberPage(members, count, next) => answer::member_page(&members, count, next).into(),
                 Listed::Names(names, next) => answer::names(&names, next).into(),
+                Listed::NamesInOrder(names, has_more) => answer::names_in_order(&names, has_more).into(),
                 Listed::Changes(changes) => changes.json().into(),
                 Listed::Groups(groups, next) => answer::groups(&groups, next).into(),
                 Listed::Replies(replies) => answer::replies(&replies).into(),

@@ -69,6 +69,13 @@ pub enum DirectoryRequest {
     },
     /// Names by prefix, a page.
     Names(Listing),
+    /// Names by prefix in their order, a page; the cursor of the listing is ignored.
+    NamesAfter {
+        /// The page begins behind this name; empty = it is the first one.
+        after: Box<str>,
+        /// Which names, and how many.
+        listing: Listing,
+    },
     /// Groups by prefix, a page.
     Groups(Listing),
     /// The members of a group.
@@ -178,6 +185,7 @@ impl DirectoryRequest {
             | DirectoryRequest::Members { .. }
             | DirectoryRequest::MemberPage { .. }
             | DirectoryRequest::Names(_)
+            | DirectoryRequest::NamesAfter { .. }
             | DirectoryRequest::Groups(_) => true,
             DirectoryRequest::Send { target, store_for_ms: 0, .. } | DirectoryRequest::Call { target, .. } => {
                 target.is_group

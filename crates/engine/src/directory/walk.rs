@@ -11,6 +11,7 @@ use touchline_registry::{Entry, OwnerId};
 
 use super::calls::CallOrigin;
 use super::effect::DirectoryEffect;
+use super::name_page::NamePage;
 use super::reply::{DirectoryReply, Listed};
 use super::request::{Listing, Requester, Target};
 use super::scope::ScopeId;
@@ -41,6 +42,7 @@ pub(super) enum WalkKind {
     Members { scope: ScopeId, group: Box<str>, limit: usize, results: Vec<Entry> },
     MemberPage { group: Box<str>, listing: Listing, results: Vec<Entry>, steps: usize },
     Names { listing: Listing, results: Vec<Entry>, steps: usize },
+    NamesAfter { scope: ScopeId, page: NamePage },
     Groups { listing: Listing, results: Vec<(Arc<str>, u32)>, steps: usize },
     Send { scope: ScopeId, message: Vec<u8>, push: Arc<EncodedPush>, remote: BTreeMap<Arc<str>, Vec<OwnerId>> },
     Call { target: Target, data: Bytes, timeout_ms: u64, results: Vec<Entry> },
@@ -86,6 +88,13 @@ impl<A> Directory<A> {
     pub(super) fn begin_names(&mut self, listing: Listing) -> Result<WalkKind, Error> {
         self.scope(listing.scope)?;
         Ok(WalkKind::Names { listing, results: Vec::new(), steps: 0 })
+    }
+
+    /// Begins a page of names in their order.
+    pub(super) fn begin_names_after(&mut self, after: Box<str>, listing: Listing) -> Result<WalkKind, Error> {
+        let Listing { scope, prefix, limit, .. } = listing;
+        self.scope(scope)?.replica.begin_name_walk();
+        Ok(WalkKind::NamesAfter { scope, page: NamePage::new(after, prefix, limit) })
     }
 
     /// Begins a page of groups.
@@ -151,6 +160,10 @@ impl<A> Directory<A> {
             WalkKind::Names { listing, results, .. } => {
                 DirectoryReply::list(Listed::Names(results, listing.cursor), work)
             }
+            WalkKind::NamesAfter { page, .. } => {
+                let (names, has_more) = page.finish();
+                DirectoryReply::list(Listed::NamesInOrder(names, has_more), work)
+            }
             WalkKind::Groups { listing, results, .. } => {
                 DirectoryReply::list(Listed::Groups(results, listing.cursor), work)
             }
@@ -173,7 +186,7 @@ impl<A> Directory<A> {
     fn run_step(&mut self, kind: &mut WalkKind, work: &mut Work) -> bool {
         let mut note = |entry: &Entry| {
             work.items += 1;
-            work.bytes += entry.key().len() + entry.meta().len() + WALK_OVERHEAD_BYTES;
+            work.bytes += size_of_entry(entry);
         };
         match kind {
             WalkKind::Presence { limit, shown, .. } => {
@@ -206,6 +219,20 @@ impl<A> Directory<A> {
                 page.iter().for_each(note);
                 results.extend(page);
                 turn_page(listing, next, steps, results.len(), work)
+            }
+            WalkKind::NamesAfter { scope, page } => {
+                let Ok(scope) = self.scope(*scope) else { return false };
+                // What is not of the page is looked at too.
+                let mut visited = 0;
+                let has_more = scope.replica.walk_names(WALK_STEP_ENTRIES, |entry| {
+                    visited += 1;
+                    page.offer(entry);
+                });
+                work.items += visited;
+                if !has_more {
+                    work.bytes += page.entries().map(size_of_entry).sum::<usize>();
+                }
+                has_more
             }
             WalkKind::Groups { listing, results, steps } => {
                 let Ok(scope) = self.scope(listing.scope) else { return false };
@@ -303,6 +330,11 @@ impl<A> Directory<A> {
                 .push(DirectoryEffect::Node(Arc::clone(node), remote::call(clients, first, timeout_ms, &message)));
         }
     }
+}
+
+/// Bytes of an entry in a reply.
+fn size_of_entry(entry: &Entry) -> usize {
+    entry.key().len() + entry.meta().len() + WALK_OVERHEAD_BYTES
 }
 
 /// Moves a listing's cursor to its next part: where the next page starts, 0 = there is no next page. Returns whether

@@ -260,6 +260,7 @@ pub(super) fn cause_of(error: Error) -> Option<&'static str> {
 fn weight_of(request: &DirectoryRequest) -> Weight {
     match request {
         DirectoryRequest::Names(_)
+        | DirectoryRequest::NamesAfter { .. }
         | DirectoryRequest::Groups(_)
         | DirectoryRequest::Members { .. }
         | DirectoryRequest::MemberPage { .. }

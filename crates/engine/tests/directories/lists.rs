@@ -184,6 +184,44 @@ fn a_list_with_few_results_visits_so_much_and_continues_with_another_page() {
 }
 
 #[test]
+fn names_are_had_in_their_order_from_either_node() {
+    let mut world = World::cluster(&["a", "b"], devices());
+    for (node, client, name) in [("a", 1, "b1"), ("b", 2, "a2"), ("a", 1, "c"), ("b", 2, "b3"), ("a", 1, "b2")] {
+        world.ask(node, client, "register", &json!({"scope": "devices", "name": name}));
+    }
+    let mut page = |node: &str, prefix: &str, after: &str| {
+        let ask = json!({"scope": "devices", "prefix": prefix, "after": after, "limit": 2});
+        let told = world.ask(node, 9, "names", &ask).remove(0);
+        let told: Value = serde_json::from_str(told.split_once(": ").expect("an answer").1).expect("JSON");
+        let names = told["names"].as_array().expect("names").iter();
+        (names.map(|entry| entry["name"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>(), told)
+    };
+    let (names, first) = page("a", "", "");
+    assert_eq!((names, &first["last"]), (vec!["a2".into(), "b1".into()], &json!("b1")));
+    assert!(first["cursor"].is_null(), "{first}");
+    let (names, second) = page("b", "", "b1");
+    assert_eq!((names, &second["last"]), (vec!["b2".into(), "b3".into()], &json!("b3")));
+    let (names, third) = page("a", "", "b3");
+    assert_eq!((names, &third["last"]), (vec!["c".into()], &Value::Null));
+    let (names, of_b) = page("b", "b", "b1");
+    assert_eq!((names, &of_b["last"]), (vec!["b2".into(), "b3".into()], &Value::Null), "that was all with b");
+    assert_eq!(page("b", "", "z").0, Vec::<String>::new());
+    let both = json!({"scope": "devices", "after": "a", "cursor": 1});
+    assert_eq!(world.ask("a", 9, "names", &both), ["a answers 9: error 107"]);
+}
+
+#[test]
+fn a_page_of_names_in_order_costs_a_look_at_each_name() {
+    let mut world = wide();
+    (0..2_000).for_each(|number| register(&mut world, &format!("n{number:04}"), ""));
+    let listing = Listing { scope: ScopeId(0), prefix: "n".into(), cursor: 0, limit: 10 };
+    let (page, work, steps) = walk(&mut world, DirectoryRequest::NamesAfter { after: "n1500".into(), listing });
+    let page: Value = serde_json::from_str(&page).expect("JSON");
+    assert_eq!((&page["names"][0]["name"], &page["last"]), (&json!("n1501"), &json!("n1510")));
+    assert_eq!((work, steps), (2_000 / 8, 4));
+}
+
+#[test]
 fn groups_and_pages_of_members_are_listed_in_steps_too() {
     let mut world = wide();
     let now_ms = world.now_ms;

@@ -15,6 +15,9 @@ fn asked(method: &str, params: &Value, scopes: &Scopes) -> Result<String, Error>
     read(method, &params.to_string(), scopes).map(|ask| format!("{ask:?}"))
 }
 
+/// A page of names by number.
+const NAMES: &str = r#"Names(Listing { scope: ScopeId(1), prefix: "b", cursor: 7, limit: 50 })"#;
+
 #[test]
 fn each_method_asks_for_what_it_says() {
     let scopes = scopes();
@@ -30,7 +33,13 @@ fn each_method_asks_for_what_it_says() {
         ("leave", &group, r#"Leave { scope: ScopeId(1), group: "all" }"#),
         ("member", &group, r#"Member { scope: ScopeId(1), group: "all", client: None }"#),
         ("members", &group, r#"Members { scope: ScopeId(1), group: "all" }"#),
-        ("names", &page, r#"Names(Listing { scope: ScopeId(1), prefix: "b", cursor: 7, limit: 50 })"#),
+        ("names", &page, NAMES),
+        (
+            "names",
+            &json!({"scope": "robots", "after": "", "limit": 50}),
+            r#"NamesAfter { after: "", listing: Listing { scope: ScopeId(1), prefix: "", cursor: 0, limit: 50 } }"#,
+        ),
+        ("names", &json!({"scope": "robots", "after": null, "cursor": 7, "prefix": "b", "limit": 50}), NAMES),
         ("groups", &page, r#"Groups(Listing { scope: ScopeId(1), prefix: "b", cursor: 7, limit: 50 })"#),
         (
             "members",

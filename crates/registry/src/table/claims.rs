@@ -88,6 +88,7 @@ impl Table {
             head = self.elect(head);
             self.drop_stale_rivals(head);
         }
+        self.name_walk.note(head);
         let after = self.entry_of_claim(head);
         if before.as_ref() == Some(&after) {
             return;

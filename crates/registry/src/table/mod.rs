@@ -4,6 +4,7 @@
 mod authorities;
 mod claims;
 mod members;
+mod name_walk;
 mod read;
 mod state;
 mod sweep;

@@ -1,5 +1,6 @@
 //! The state of a replica's table, and its accounts: the digest and the number of the entries of each authority.
 
+use super::name_walk::NameWalk;
 use crate::clock::Stamp;
 use crate::digest;
 use crate::entry::{Entry, NodeName};
@@ -43,6 +44,7 @@ pub(crate) struct Table {
     pub(super) authorities: Slab<Authority>,
     pub(super) owners: Owners,
     pub(super) names: Names,
+    pub(super) name_walk: NameWalk,
     pub(super) groups: Groups,
     pub(super) view: ViewWriter,
     pub(crate) events: Vec<RegistryEvent>,
@@ -58,6 +60,7 @@ impl Table {
             authorities: Slab::default(),
             owners: Owners::new(hasher),
             names: Names::new(hasher),
+            name_walk: NameWalk::default(),
             groups: Groups::new(classify, hasher),
             view: ViewWriter::new(hasher),
             events: Vec::new(),

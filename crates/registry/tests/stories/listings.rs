@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use touchline_registry::{HashSeed, OwnerId, Replica, ReplicaSettings};
+use touchline_registry::{HashSeed, Limits, Output, OwnerId, Replica, ReplicaSettings};
 
 use crate::START_MS;
 
@@ -158,6 +158,123 @@ fn a_listing_ends_with_the_last_page_that_can_have_anything() {
             // Members that fit into one page are looked for by their group.
             let expected = if matches!(kind, Kind::Members) && all <= 1_024 { 1 } else { pages };
             assert_eq!((listed.iter().sum::<usize>(), listed.len()), (all, expected), "{kind:?} {size}");
+        }
+    }
+}
+
+/// What happens to names between two steps of a walk.
+#[derive(Debug, Clone)]
+enum NameChange {
+    /// A client registers a name, or takes it over.
+    Take(u32, u32),
+    /// The owner gives it up.
+    Free(u32),
+    /// Another node claims it, or gives its claim up.
+    Claim(u32),
+    Withdraw(u32),
+}
+
+fn name_change() -> impl Strategy<Value = NameChange> {
+    prop_oneof![
+        3 => (0..60_u32, 0..5_u32).prop_map(|(name, who)| NameChange::Take(name, who)),
+        2 => (0..60_u32).prop_map(NameChange::Free),
+        2 => (0..60_u32).prop_map(NameChange::Claim),
+        1 => (0..60_u32).prop_map(NameChange::Withdraw),
+    ]
+}
+
+/// Two replicas of a scope, and the names that one of them has at each moment.
+struct NamePair {
+    replicas: [Replica; 2],
+    now_ms: u64,
+}
+
+impl NamePair {
+    fn new() -> Self {
+        let make = |node: &str, birth| {
+            let settings = ReplicaSettings {
+                limits: Limits { entries_of_owner_max: 1_000, ..Limits::default() },
+                ..ReplicaSettings::default()
+            };
+            Replica::new(node, birth, settings, HashSeed::repeatable(7), START_MS)
+        };
+        let mut pair = NamePair { replicas: [make("a", 1), make("b", 2)], now_ms: START_MS };
+        pair.replicas.iter_mut().for_each(|replica| replica.joined(START_MS));
+        pair.exchange();
+        pair
+    }
+
+    /// Brings all messages over.
+    fn exchange(&mut self) {
+        for _ in 0..8 {
+            for from in [0, 1] {
+                self.replicas[from].flush();
+                let sent: Vec<_> = self.replicas[from].outputs().collect();
+                for output in sent {
+                    if let Output::Send { message, .. } = output {
+                        self.replicas[1 - from].receive(&message, self.now_ms);
+                    }
+                }
+            }
+        }
+    }
+
+    fn change(&mut self, change: &NameChange) {
+        self.now_ms += 1;
+        let now_ms = self.now_ms;
+        let (side, name) = match change {
+            NameChange::Take(name, _) | NameChange::Free(name) => (0, name),
+            NameChange::Claim(name) | NameChange::Withdraw(name) => (1, name),
+        };
+        let key = format!("{name:02}");
+        let replica = &mut self.replicas[side];
+        match change {
+            NameChange::Take(_, who) => drop(replica.register(owner(*who), &key, b"", true, now_ms)),
+            NameChange::Claim(_) => drop(replica.register(owner(100), &key, b"", true, now_ms)),
+            NameChange::Free(_) | NameChange::Withdraw(_) => {
+                let holder = replica.lookup(&key).map(|entry| entry.owner());
+                holder.into_iter().for_each(|holder| drop(replica.unregister(holder, &key)));
+            }
+        }
+        self.exchange();
+    }
+
+    fn names(&self) -> BTreeSet<String> {
+        (0..60).map(|name| format!("{name:02}")).filter(|name| self.replicas[0].lookup(name).is_some()).collect()
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_walk_over_all_names_meets_what_stays_with_its_latest_owner(
+        before in prop::collection::vec(name_change(), 0..120),
+        between in prop::collection::vec(prop::collection::vec(name_change(), 0..12), 1..20),
+        most in 1..12_usize,
+    ) {
+        let mut pair = NamePair::new();
+        before.iter().for_each(|change| pair.change(change));
+        let mut stayed = pair.names();
+        let mut met: BTreeMap<String, OwnerId> = BTreeMap::new();
+        let mut between = between.iter();
+        pair.replicas[0].begin_name_walk();
+        loop {
+            let mut looked_at = 0;
+            let has_more = pair.replicas[0].walk_names(most, |entry| {
+                looked_at += 1;
+                met.insert(entry.key().to_owned(), entry.owner());
+            });
+            prop_assert!(looked_at <= most);
+            if !has_more {
+                break;
+            }
+            for change in between.next().into_iter().flatten() {
+                pair.change(change);
+                stayed = stayed.intersection(&pair.names()).cloned().collect();
+            }
+        }
+        for name in stayed {
+            let present = pair.replicas[0].lookup(&name).map(|entry| entry.owner());
+            prop_assert_eq!(met.get(&name).copied(), present, "{} was there all the time", name);
         }
     }
 }

@@ -112,9 +112,12 @@ pub(crate) struct NameShape {
 pub(crate) struct NamesShape {
     /// The names.
     names: Vec<NameShape>,
-    /// Where the next page begins; absent = that was all.
+    /// Of names in no order, where the next page begins; absent = that was all.
     #[serde(skip_serializing_if = "is_absent")]
     cursor: u32,
+    /// Of names in their order (`after`), the last one if there are more; absent = that was all.
+    #[serde(skip_serializing_if = "is_absent")]
+    last: String,
 }
 
 /// How many entries a scope has.

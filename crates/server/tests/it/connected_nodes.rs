@@ -29,6 +29,7 @@ fn joined_for(link: &Link, seconds: u64) -> TestServer {
         settings.cluster.node_timeout = std::time::Duration::from_secs(seconds);
         settings.cluster.suspect_grace = std::time::Duration::from_secs(seconds);
         settings.node.shards = 2;
+        super::registry::devices(settings);
     });
     until("the node is ready", || server.http("GET", "/readyz", "", "").0 == 200);
     server
@@ -71,6 +72,50 @@ fn the_pages_of_several_nodes_are_one_and_each_node_is_told_from_its_start() {
     let next = result(&one, "connections", json!({"limit": 1_000, "cursor": first["cursor"]}));
     assert_eq!(next["new_nodes"], json!([uid(&three)]));
     assert!(ids(&next).contains(&late_id));
+}
+
+#[test]
+fn names_in_their_order_are_paged_over_the_nodes() {
+    let nats = Nats::start("connected-names", true);
+    let link = Link::to(nats.port);
+    let (one, two) = (joined(&link), joined(&link));
+    sees(&one, 2);
+    let (ann, bob) = (of_user(&one, json!({}), json!({})), of_user(&two, json!({}), json!({})));
+    let register = |name: &str| {
+        let number: u32 = name[1..].parse().expect("a number");
+        let (server, client) = if number.is_multiple_of(2) { (&one, &ann.1) } else { (&two, &bob.1) };
+        result(server, "register", json!({"scope": "devices", "name": name, "client": client}));
+    };
+    let names: Vec<String> = (10..40).map(|number| format!("n{number}")).collect();
+    names.iter().for_each(|name| register(name));
+    for server in [&one, &two] {
+        until("both have all names", || result(server, "count", json!({"scope": "devices"}))["names"] == 30);
+    }
+    let (mut told, mut after, mut round) = (Vec::new(), json!(""), 0);
+    while after.is_string() {
+        let server = [&one, &two][round % 2];
+        let page = result(server, "names", json!({"scope": "devices", "prefix": "n", "after": after, "limit": 4}));
+        let page_names = page["names"].as_array().expect("names");
+        assert!(page_names.len() <= 4, "{page}");
+        told.extend(page_names.iter().map(|entry| entry["name"].as_str().expect("a name").to_owned()));
+        after = page["last"].clone();
+        // Names before and behind the cursor come and go, and one goes to the other node and stays.
+        let passing = format!("n{}", 60 + round);
+        register(&passing);
+        register(&format!("n0{round}"));
+        if round > 0 {
+            let name = format!("n{}", 59 + round);
+            let (server, client) = if round % 2 == 1 { (&one, &ann.1) } else { (&two, &bob.1) };
+            result(server, "unregister", json!({"scope": "devices", "name": name, "client": client}));
+        }
+        let taker = [&ann.1, &bob.1][round % 2];
+        let moved = json!({"scope": "devices", "name": "n25", "policy": "newest", "client": taker});
+        result(server, "register", moved);
+        round += 1;
+    }
+    assert!(round >= 8 && told.is_sorted_by(|a, b| a < b), "{told:?}");
+    let stayed: Vec<&String> = told.iter().filter(|name| names.contains(name)).collect();
+    assert_eq!(stayed, names.iter().collect::<Vec<_>>(), "each once");
 }
 
 #[test]

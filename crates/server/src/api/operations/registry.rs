@@ -124,7 +124,7 @@ registry_operations! {
         r#"{"name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a", "version": "17640.0"}"#
         "Tells which client has a name";
     NamesOperation Names NamesShape true
-        "`names`, `cursor` (none: that was all)" []
+        "`names`; `cursor`, or with `after` `last` (none: that was all)" []
         r#"{"scope": "devices"}"#
         r#"{"names": [{"name": "a",
             "client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a", "version": "17640.0"}]}"#

@@ -933,6 +933,33 @@ pub struct ConnectionInfo {
     pub queued_bytes: u64,
     #[prost(string, tag = "102")]
     pub node: ::prost::alloc::string::String,
+    /// Names and groups of the registry.
+    #[prost(message, repeated, tag = "103")]
+    pub names: ::prost::alloc::vec::Vec<HeldName>,
+    #[prost(message, repeated, tag = "104")]
+    pub groups: ::prost::alloc::vec::Vec<HeldGroup>,
+    /// Further ones.
+    #[prost(uint64, tag = "105")]
+    pub entries_truncated: u64,
+    /// The registry has not answered in time.
+    #[prost(bool, tag = "106")]
+    pub entries_missing: bool,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HeldName {
+    #[prost(string, tag = "1")]
+    pub scope: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HeldGroup {
+    #[prost(string, tag = "1")]
+    pub scope: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub group: ::prost::alloc::string::String,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -308,6 +308,10 @@ pub struct NamesRequest {
     #[prost(uint32, tag = "4")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub cursor: u32,
+    /// Names in their order, behind this one: `last` of the page before. Empty: the first page; unset: by `cursor`.
+    #[prost(string, optional, tag = "5")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub after: ::core::option::Option<::prost::alloc::string::String>,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -316,6 +320,9 @@ pub struct NamesResult {
     pub names: ::prost::alloc::vec::Vec<NameEntry>,
     #[prost(uint32, tag = "2")]
     pub cursor: u32,
+    /// The last name, if there are more of those in their order.
+    #[prost(string, tag = "3")]
+    pub last: ::prost::alloc::string::String,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
 #[derive(Clone, PartialEq, ::prost::Message)]
