@@ -13,6 +13,9 @@ use crate::net::transport::Transport;
 /// Slots that a shard looks at in one turn for who asks for connections; also connections of users, and subscribers of
 /// a channel, that it looks up in one turn.
 pub(crate) const SLICE_MAX: usize = 512;
+/// Subscriptions that a shard looks at in one turn for who asks for connections. A connection with more has a turn of
+/// its own.
+pub(crate) const SUBSCRIPTIONS_IN_TURN_MAX: usize = 16 * 1_024;
 /// Users that a shard looks up in one turn.
 pub(crate) const USERS_IN_TURN_MAX: usize = 128;
 

@@ -14,13 +14,34 @@ use super::state::Shard;
 use crate::net::socket::Socket;
 use crate::runtime::connection_query::{
     ConnectionFilter, ConnectionQuery, ConnectionQuestion, ConnectionRow, ConnectionSelection, ConnectionSlice,
-    SLICE_MAX, SlotRange, USERS_IN_TURN_MAX,
+    SLICE_MAX, SUBSCRIPTIONS_IN_TURN_MAX, SlotRange, USERS_IN_TURN_MAX,
 };
 
 /// Channels that are listed of one connection; of further ones only the number is told.
 const LISTED_CHANNELS_MAX: usize = 128;
 /// Bytes of what is told in one turn, above which the rest waits for another one.
 const SLICE_SIZE_MAX: usize = 256 * 1_024;
+
+/// What one turn has cost so far.
+#[derive(Default)]
+struct SliceCost {
+    /// Bytes that are told.
+    size: usize,
+    /// Subscriptions that were looked at.
+    subscriptions: usize,
+}
+
+impl SliceCost {
+    /// Takes the subscriptions of the next connection. False = they are for another turn.
+    fn take(&mut self, subscriptions: usize) -> bool {
+        let sum = self.subscriptions.saturating_add(subscriptions);
+        let has_room = self.subscriptions == 0 || sum <= SUBSCRIPTIONS_IN_TURN_MAX;
+        if has_room {
+            self.subscriptions = sum;
+        }
+        has_room
+    }
+}
 
 impl Shard {
     /// Answers a question about connections.
@@ -81,15 +102,20 @@ impl Shard {
             }
             SlotRange::These(slots) => (Box::new(slots.into_iter().take(SLICE_MAX)), None),
         };
-        let (mut rows, mut size) = (Vec::new(), 0);
+        let (mut rows, mut cost) = (Vec::new(), SliceCost::default());
         for slot in slots {
-            if rows.len() >= rows_max || size >= SLICE_SIZE_MAX {
+            if rows.len() >= rows_max || cost.size >= SLICE_SIZE_MAX {
                 return ConnectionSlice { rows, next: Some(slot) };
             }
-            let Some(connection) = self.connections.get(slot) else { continue };
-            if matcher.fits(slot, connection) {
+            let fits = |connection: &&Connection| matcher.fits(slot, connection);
+            let Some(connection) = self.connections.get(slot).filter(fits) else { continue };
+            // Those that do not fit are passed over without a look at their subscriptions.
+            if !cost.take(connection.session.subscription_count()) {
+                return ConnectionSlice { rows, next: Some(slot) };
+            }
+            if matcher.is_of_channel(connection) {
                 let json = self.describe(slot, connection, matcher.channel);
-                size += json.len();
+                cost.size += json.len();
                 rows.push(ConnectionRow { client: connection.session.owner(), json });
             }
         }
@@ -143,14 +169,17 @@ impl Shard {
         let mut state = ObjectWriter::open(out);
         let mut channels = ObjectWriter::open(state.key("channels"));
         let is_listed = |(channel, _): &(LocalChannel, bool)| only.is_none_or(|only| only == *channel);
+        let listed_max = if only.is_some() { 1 } else { LISTED_CHANNELS_MAX };
         let mut subscribed = session.settled_subscriptions().filter(is_listed);
-        for (channel, is_server_side) in subscribed.by_ref().take(LISTED_CHANNELS_MAX) {
+        for (channel, is_server_side) in subscribed.by_ref().take(listed_max) {
             let mut subscription = ObjectWriter::open(channels.text_key(self.hub.name(channel)));
             subscription.flag("server_side", is_server_side);
             subscription.close();
         }
         channels.close();
-        state.number("channels_truncated", subscribed.count() as u64);
+        if only.is_none() {
+            state.number("channels_truncated", subscribed.count() as u64);
+        }
         if let Some(issued_s) = session.token_issued_s() {
             let mut token = ObjectWriter::open(state.key("connection_token"));
             token.number("issued_at", issued_s.into());
@@ -192,6 +221,7 @@ impl<'s> Matcher<'s> {
         Matcher { shard, query, channel, programs: is_named.then(numbers) }
     }
 
+    /// Whether a connection fits, apart from the channel that is asked for.
     fn fits(&self, slot: u32, connection: &Connection) -> bool {
         let session = &connection.session;
         let filter = &self.query.filter;
@@ -212,13 +242,37 @@ impl<'s> Matcher<'s> {
     fn is_selected(&self, connection: &Connection) -> bool {
         let session = &connection.session;
         match &self.query.selection {
-            ConnectionSelection::All => true,
+            ConnectionSelection::All | ConnectionSelection::Channel(_) => true,
             ConnectionSelection::Users(users) => users.contains(session.user()),
             ConnectionSelection::Client(owner) => session.owner() == *owner,
-            ConnectionSelection::Channel(_) => {
-                let is_it = |(channel, _)| self.channel.is_some_and(|wanted| wanted == channel);
-                session.settled_subscriptions().any(is_it)
-            }
         }
+    }
+
+    /// Whether a connection is subscribed to the channel that is asked for, if one is.
+    fn is_of_channel(&self, connection: &Connection) -> bool {
+        let is_it = |(channel, _)| self.channel.is_some_and(|wanted| wanted == channel);
+        !matches!(self.query.selection, ConnectionSelection::Channel(_))
+            || connection.session.settled_subscriptions().any(is_it)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_looks_at_so_many_subscriptions_and_at_one_connection_at_least() {
+        // How many connections with so many subscriptions fit into a turn.
+        let in_turn = |each: usize| {
+            let mut cost = SliceCost::default();
+            (0..SLICE_MAX).take_while(|_| cost.take(each)).count()
+        };
+        assert_eq!(in_turn(0), SLICE_MAX);
+        assert_eq!(in_turn(128), SUBSCRIPTIONS_IN_TURN_MAX / 128);
+        assert_eq!(in_turn(SUBSCRIPTIONS_IN_TURN_MAX / 2), 2);
+        assert_eq!(in_turn(SUBSCRIPTIONS_IN_TURN_MAX), 1);
+        assert_eq!(in_turn(usize::MAX), 1, "it must not be left out for ever");
+        let mut cost = SliceCost::default();
+        assert!(cost.take(1) && !cost.take(SUBSCRIPTIONS_IN_TURN_MAX), "a large one waits for another turn");
     }
 }

@@ -402,6 +402,36 @@ fn of_very_many_channels_some_are_listed_and_the_rest_is_counted() {
 }
 
 #[test]
+fn connections_with_more_subscriptions_than_a_turn_looks_at_are_all_told() {
+    let server = TestServer::with(|settings| {
+        settings.client.channel_limit = 3_000;
+        settings.node.shards = 1;
+    });
+    let mut clients: Vec<_> = (0..8).map(|_| of_user(&server, json!({"sub": "ann"}), json!({}))).collect();
+    for (client, _) in &mut clients {
+        for first in (10..2_510).step_by(100) {
+            let commands = (first..first + 100).map(|id| json!({"id": id, "subscribe": {"channel": format!("c{id}")}}));
+            client.send(&commands.map(|command| command.to_string()).collect::<Vec<_>>().join("\n"));
+            while client.message()["id"] != first + 99 {}
+        }
+    }
+    let everybody = set(clients.iter().map(|(_, id)| id));
+    for body in [json!({}), json!({"channel": "c2509"}), json!({"user": "ann"})] {
+        for limit in [3, 1_000] {
+            let mut body = body.clone();
+            body["limit"] = limit.into();
+            let told = pages(&server, &body, || {});
+            assert_eq!(told.iter().map(BTreeSet::len).sum::<usize>(), 8, "{body}");
+            assert_eq!(told.into_iter().flatten().collect::<BTreeSet<_>>(), everybody, "{body}");
+        }
+    }
+    let told = result(&server, "connections", json!({}));
+    for told in told["connections"].as_object().expect("connections").values() {
+        assert_eq!(told["state"]["channels_truncated"], 2_500 - 128);
+    }
+}
+
+#[test]
 fn what_a_client_does_not_read_and_how_long_it_takes_to_answer_is_told() {
     let server = TestServer::with(|settings| {
         settings.client.ping_interval = std::time::Duration::from_secs(5);
