@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use touchline_protocol::Error;
 use touchline_protocol::encode::ObjectWriter;
 
+use super::batch_time::BatchTime;
 use super::json::{ErrorJson, WriteJson};
 use super::malformed::MalformedRequest;
 use super::operation::{OperationError, yield_sometimes};
@@ -57,18 +58,21 @@ pub(super) async fn batch(
         });
     }
     // By hand: each reply is awaited before the next one begins, and operations write into the same bytes.
-    let mut reply = ApiReply::of_batch(b"{\"replies\":[".to_vec());
+    let (mut reply, mut time) = (ApiReply::of_batch(b"{\"replies\":[".to_vec()), BatchTime::default());
     for (index, call) in calls.into_iter().enumerate() {
         if index > 0 {
             reply.body.push(b',');
         }
         let mut object = ObjectWriter::open(&mut reply.body);
         let Some((method, call)) = call else {
-            refuse(node, &mut object);
+            refuse(node, &mut object, Error::BAD_REQUEST);
             object.close();
             continue;
         };
-        let refusal = call.run(node, rights, &mut object, method).await;
+        let refusal = match time.admit(method) {
+            Ok(()) => time.measure(node, method, call.run(node, rights, &mut object, method)).await,
+            Err(error) => Some(refuse(node, &mut object, error)),
+        };
         object.close();
         reply.note(method, refusal);
         yield_sometimes(index).await;
@@ -83,10 +87,11 @@ fn too_many(node: &Node) -> ApiReply {
     ApiReply::of_refusal(OperationError::bad("commands"))
 }
 
-/// Refuses one command that names no operation, or whose parameters are malformed.
-fn refuse(node: &Node, object: &mut ObjectWriter<'_>) {
-    node.metrics_here().count_error(Error::BAD_REQUEST.code);
-    ErrorJson::from(Error::BAD_REQUEST).write(object.key("error"));
+/// Refuses one command, which is not run.
+fn refuse(node: &Node, object: &mut ObjectWriter<'_>, error: Error) -> OperationError {
+    node.metrics_here().count_error(error.code);
+    ErrorJson::from(error).write(object.key("error"));
+    error.into()
 }
 
 /// One command of `POST /api`.
@@ -134,7 +139,7 @@ pub(super) async fn lines(
     if lines.is_empty() {
         return Err(serde_json::Error::custom("expected a command, found none").into());
     }
-    let mut reply = ApiReply::of_batch(Vec::new());
+    let (mut reply, mut time) = (ApiReply::of_batch(Vec::new()), BatchTime::default());
     let is_single = lines.len() == 1;
     for (index, line) in lines.iter().enumerate() {
         let method = line.operation();
@@ -147,10 +152,11 @@ pub(super) async fn lines(
         }
         let mut object = ObjectWriter::open(&mut reply.body);
         object.number("id", line.id.into());
-        let refusal = match call {
-            Ok(call) => call.run(node, rights, &mut object, "result").await,
-            Err(_) => {
-                refuse(node, &mut object);
+        let refusal = match (call, time.admit(&method)) {
+            (Ok(call), Ok(())) => time.measure(node, &method, call.run(node, rights, &mut object, "result")).await,
+            (Ok(_), Err(error)) => Some(refuse(node, &mut object, error)),
+            (Err(_), _) => {
+                refuse(node, &mut object, Error::BAD_REQUEST);
                 None
             }
         };

@@ -62,6 +62,10 @@ struct NodeError {
 }
 
 impl NodeError {
+    fn is_busy(&self) -> bool {
+        self.code == Error::TOO_MANY_REQUESTS.code
+    }
+
     fn is_not_registered(&self) -> bool {
         self.code == Error::NOT_REGISTERED.code
     }
@@ -135,11 +139,14 @@ async fn merge_others<O: Operation>(node: &Node, message: Vec<u8>, reply: &mut O
 /// What the other nodes have answered. `peers`: the ids of those that were asked.
 fn others(answers: &[Bytes], mut peers: Vec<Box<str>>) -> OtherNodes<'_> {
     let read = answers.iter().filter_map(|answer| serde_json::from_slice::<NodeReply<'_>>(answer).ok());
-    let (mut results, mut unnamed_refusals) = (Vec::new(), 0);
+    let (mut results, mut busy, mut unnamed_refusals) = (Vec::new(), Vec::new(), 0);
     for answer in read {
         match answer.result {
             Some(result) => results.push((answer.node, result)),
-            None => unnamed_refusals += usize::from(answer.node.is_none()),
+            None => {
+                unnamed_refusals += usize::from(answer.node.is_none());
+                busy.extend(answer.node.filter(|_| answer.error.is_some_and(|error| error.is_busy())));
+            }
         }
     }
     peers.retain(|peer| !results.iter().any(|(node, _)| *node == Some(&**peer)));
@@ -148,7 +155,8 @@ fn others(answers: &[Bytes], mut peers: Vec<Box<str>>) -> OtherNodes<'_> {
         peers.clear();
     }
     let may_come_back = peers.len() > unnamed_refusals;
-    OtherNodes { results, missing: peers, may_come_back, is_cut_off: false }
+    let busy = peers.iter().filter(|peer| busy.contains(&&***peer)).cloned().collect();
+    OtherNodes { results, missing: peers, busy, may_come_back, is_cut_off: false }
 }
 
 /// Asks the other nodes for an operation that only the node of a client can run.
@@ -223,6 +231,10 @@ mod tests {
         assert_eq!(missing(&[a, unnamed]), ("bc".into(), true), "one of both");
         assert_eq!(missing(&[]), ("abc".into(), true));
         assert_eq!(others(&answers(&[a, "x", "[]"]), peers()).results.len(), 1);
+        let (busy, refused_c) = (r#"{"error":{"code":111},"node":"b"}"#, r#"{"error":{"code":100},"node":"c"}"#);
+        let answers = answers(&[a, busy, refused_c, r#"{"error":{"code":111}}"#]);
+        let others = others(&answers, peers());
+        assert_eq!((others.missing, others.busy), (["b", "c"].map(Box::from).to_vec(), vec!["b".into()]));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! router, and what a shard asks for (`services`).
 
 mod batch;
+mod batch_time;
 mod callers;
 mod catalogue;
 mod cluster;

@@ -19,6 +19,8 @@ pub(crate) struct OtherNodes<'a> {
     pub(crate) results: Vec<(Option<&'a str>, &'a RawValue)>,
     /// The ids of nodes without a result, in order: they did not answer in time, refused, or do not know the operation.
     pub(crate) missing: Vec<Box<str>>,
+    /// Those of them that have answered that too many requests are under way (111).
+    pub(crate) busy: Vec<Box<str>>,
     /// Not all of these are of a version that does not know the operation.
     pub(crate) may_come_back: bool,
     /// This node is cut off from the cluster: it does not know which other nodes there are.

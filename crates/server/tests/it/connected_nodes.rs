@@ -2,6 +2,7 @@
 //! silent or gone.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::{Value, json};
 use touchline_server::Settings;
@@ -159,6 +160,12 @@ fn a_node_that_is_cut_off_is_named_and_keeps_its_place() {
     {
         assert_eq!(result(&one, operation, body)["missing_nodes"], missing, "{operation}");
     }
+    assert!(second["busy_nodes"].is_null(), "it is silent: {second}");
+    // Many lists in a batch do not wait a second each.
+    let lookup = json!({"connections": {"user": "nobody"}});
+    let batch = server_batch(&one, &vec![lookup; 60]);
+    assert_eq!(batch[0]["connections"]["missing_nodes"], missing, "{batch}");
+    assert_eq!(batch[59]["error"]["code"], 111, "{batch}");
     links[1].heal();
     let there = &clients[20].1;
     until("the other node is back", || {
@@ -173,6 +180,42 @@ fn a_node_that_is_cut_off_is_named_and_keeps_its_place() {
     }
     assert_eq!(told.iter().map(BTreeSet::len).sum::<usize>(), 42, "nobody twice");
     assert_eq!(told.into_iter().flatten().collect::<BTreeSet<_>>(), set(clients.iter().map(|(_, id)| id)));
+}
+
+/// The replies to a batch of commands.
+fn server_batch(server: &TestServer, commands: &[Value]) -> Value {
+    server.api("batch", json!({"commands": commands}))["replies"].clone()
+}
+
+#[test]
+fn a_node_that_scans_for_another_request_is_named_as_busy() {
+    let nats = Nats::start("connected-busy", true);
+    let link = Link::to(nats.port);
+    let (one, two) = (joined(&link), joined(&link));
+    sees(&one, 2);
+    let _clients: Vec<_> = (0..40).map(|_| of_user(&two, json!({"sub": "ann"}), json!({}))).collect();
+    let (busy, is_over) = (uid(&two), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    two.api("connections", json!({"limit": 1_000}));
+                }
+            });
+        }
+        until("a page meets another scan", || {
+            let page = one.api("connections", json!({"limit": 1_000}))["result"].clone();
+            // The other node is asked for its own scans by the threads above, which may also meet one of this node.
+            let is_busy = page["busy_nodes"] == json!([busy]);
+            if is_busy {
+                assert_eq!((&page["missing_nodes"], &page["is_partial"]), (&json!([busy]), &json!(true)), "{page}");
+                assert!(page["cursor"].is_string(), "it keeps its place: {page}");
+            }
+            is_busy
+        });
+        is_over.store(true, Relaxed);
+    });
+    until("it is free again", || one.api("connections", json!({}))["result"]["missing_nodes"].is_null());
 }
 
 #[test]

@@ -157,6 +157,8 @@ pub(crate) struct ConnectionsReply {
     earlier: Option<ConnectionCursor>,
     cursor: ConnectionCursor,
     missing: Vec<Box<str>>,
+    /// Those of them that are busy with another scan.
+    busy: Vec<Box<str>>,
     /// Nodes whose part begins with this page though it is not the first one.
     new: Vec<Box<str>>,
     is_cut_off: bool,
@@ -176,6 +178,9 @@ struct ConnectionsShape {
     /// keep their place in the cursor.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     missing_nodes: Vec<String>,
+    /// Those of them that are busy with another scan: send the request again soon.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    busy_nodes: Vec<String>,
     /// The ids of nodes that have come since the page before: their part begins with this page.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     new_nodes: Vec<String>,
@@ -203,7 +208,8 @@ impl WriteJson for ConnectionsReply {
         }
         connections.close();
         object.text("cursor", &self.cursor.text().unwrap_or_default());
-        for (name, nodes) in [("missing_nodes", &self.missing), ("new_nodes", &self.new)] {
+        let nodes = [("missing_nodes", &self.missing), ("busy_nodes", &self.busy), ("new_nodes", &self.new)];
+        for (name, nodes) in nodes {
             if !nodes.is_empty() {
                 list(object.key(name), nodes, |out, node| text(out, node));
             }
@@ -225,6 +231,12 @@ struct PartOfNode<'a> {
 }
 
 impl ConnectionsReply {
+    /// A page without a connection. `earlier`: the cursor of the request; `list`: the same without any place.
+    fn new(limit: usize, earlier: Option<ConnectionCursor>, list: ConnectionCursor) -> Self {
+        let (rows, missing, busy, new) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        ConnectionsReply { rows, limit, earlier, cursor: list, missing, busy, new, is_cut_off: false }
+    }
+
     /// Adds the part of a node, as much of it as there is room for. `next`: where its next page begins.
     fn add(&mut self, node: &str, rows: Vec<ConnectionRow>, next: Option<ConnectionPlace>) {
         let before = self.earlier.as_ref().map(|earlier| earlier.place(node));
@@ -279,7 +291,8 @@ impl Operation for ConnectionsOperation {
     const RESULT: &'static str = "`connections`: client id → `{user, transport, protocol, app_name, app_version, \
                                   state, connected_at_ms, ping_pong_latency_ms, labels, address, queued_bytes, node, \
                                   names, groups, entries_truncated, entries_missing}`; \
-                                  `cursor` (none: that was all), `missing_nodes`, `new_nodes`, `is_partial`";
+                                  `cursor` (none: that was all), `missing_nodes`, `busy_nodes`, `new_nodes`, \
+                                  `is_partial`";
     const EXAMPLE: &'static str = r#"{"user": "42"}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"connections": {"5b23579a-9066-444b-bfc3-000100000000": {
         "app_name": "js", "transport": "websocket", "protocol": "json", "user": "42",
@@ -320,9 +333,7 @@ impl Operation for ConnectionsOperation {
             Some(place) => page(node, &Arc::new(query), place, rows_max).await?,
             None => ConnectionPage { rows: Vec::new(), next: None },
         };
-        let (rows_told, missing, new) = (Vec::new(), Vec::new(), Vec::new());
-        let mut reply =
-            ConnectionsReply { rows: rows_told, limit, earlier, cursor: list, missing, new, is_cut_off: false };
+        let mut reply = ConnectionsReply::new(limit, earlier, list);
         reply.add(&node.id, rows, next);
         if node.cluster.is_none() {
             // Nothing is merged: what a cursor tells of other nodes is of an earlier start of this one.
@@ -355,6 +366,8 @@ impl Operation for ConnectionsOperation {
             reply.miss(node, others.may_come_back);
         }
         reply.keep_unseen();
+        // What has told all before is not missed, busy or not.
+        reply.busy = others.busy.iter().filter(|node| reply.missing.contains(node)).cloned().collect();
         reply.is_cut_off = others.is_cut_off;
     }
 }
@@ -373,16 +386,7 @@ mod tests {
     }
 
     fn reply(earlier: Option<ConnectionCursor>) -> ConnectionsReply {
-        let (rows, missing, new) = (Vec::new(), Vec::new(), Vec::new());
-        ConnectionsReply {
-            rows,
-            limit: 3,
-            earlier,
-            cursor: ConnectionCursor::of(b"{}"),
-            missing,
-            new,
-            is_cut_off: false,
-        }
+        ConnectionsReply::new(3, earlier, ConnectionCursor::of(b"{}"))
     }
 
     #[test]
@@ -423,13 +427,14 @@ mod tests {
             let mut page = reply(Some(earlier.clone()));
             page.add("here", vec![row(8)], None);
             let results = vec![(Some("told"), told)];
-            let others = OtherNodes { results, missing: vec!["silent".into()], may_come_back: true, is_cut_off: false };
+            let (missing, busy) = (vec!["silent".into()], vec!["silent".into(), "done".into()]);
+            let others = OtherNodes { results, missing, busy, may_come_back: true, is_cut_off: false };
             ConnectionsOperation::merge(&mut page, &others);
             page
         };
         let page = merged(&earlier);
         assert_eq!((page.missing.as_slice(), page.rows.len()), (&["silent", "gone"].map(Box::from)[..], 2));
-        assert_eq!(page.new, Vec::<Box<str>>::new());
+        assert_eq!((page.new.len(), page.busy.as_slice()), (0, &["silent".into()][..]));
         let places = ["here", "done", "gone", "silent", "told"].map(|node| page.cursor.place(node));
         assert_eq!(places, [Some(None), Some(None), Some(at), Some(at), Some(None)]);
         let cursor = page.cursor.text().expect("two nodes have more");

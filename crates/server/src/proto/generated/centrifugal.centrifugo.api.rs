@@ -905,6 +905,9 @@ pub struct ConnectionsResult {
     /// Nodes are missing, or the asked node is cut off from the others.
     #[prost(bool, tag = "103")]
     pub is_partial: bool,
+    /// The missing nodes that are busy with another scan.
+    #[prost(string, repeated, tag = "104")]
+    pub busy_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(serde::Deserialize)] #[serde(default)]
 #[derive(Clone, PartialEq, ::prost::Message)]

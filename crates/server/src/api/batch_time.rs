@@ -1,0 +1,56 @@
+//! The time of a batch: the lists of connections in it take together no longer than a single one may.
+
+use std::time::Duration;
+
+use touchline_protocol::Error;
+
+use super::operation::Operation as _;
+use super::operations::connected::ConnectionsOperation;
+use crate::node::Node;
+
+/// How long all `connections` of a batch may take: a second, in which other nodes answer, and the time of a page.
+const LISTINGS_TIME_MAX: Duration = Duration::from_millis(1_050);
+
+/// What the lists of connections of a batch have taken so far.
+#[derive(Default)]
+pub(super) struct BatchTime {
+    listings: Duration,
+}
+
+impl BatchTime {
+    /// Whether an operation may begin.
+    ///
+    /// # Errors
+    /// 111 for a list of connections when those before it have taken all the time.
+    pub(super) fn admit(&self, operation: &str) -> Result<(), Error> {
+        let is_over = operation == ConnectionsOperation::NAME && self.listings >= LISTINGS_TIME_MAX;
+        if is_over { Err(Error::TOO_MANY_REQUESTS) } else { Ok(()) }
+    }
+
+    /// Waits for an operation, and notes how long it took.
+    pub(super) async fn measure<T>(&mut self, node: &Node, operation: &str, run: impl Future<Output = T>) -> T {
+        if operation != ConnectionsOperation::NAME {
+            return run.await;
+        }
+        let began_us = node.clock.elapsed_us();
+        let outcome = run.await;
+        self.listings += Duration::from_micros(node.clock.elapsed_us().saturating_sub(began_us));
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_connections_share_the_time_of_one_and_others_go_on() {
+        let mut time = BatchTime::default();
+        assert!(time.admit("connections").is_ok());
+        time.listings = LISTINGS_TIME_MAX - Duration::from_micros(1);
+        assert!(time.admit("connections").is_ok());
+        time.listings = LISTINGS_TIME_MAX;
+        assert_eq!(time.admit("connections"), Err(Error::TOO_MANY_REQUESTS));
+        assert!(time.admit("publish").is_ok());
+    }
+}
