@@ -49,6 +49,8 @@ pub(super) struct Scrape {
     /// None = it is not kept when users were connected last.
     seen: Option<SeenCollector>,
     http_buffered_bytes: usize,
+    /// Commands with a rate that are under way.
+    paced_commands: usize,
 }
 
 impl Scrape {
@@ -80,6 +82,7 @@ impl Scrape {
             consumers: ConsumerCollector(node.consumers.clone()),
             seen: node.seen.as_deref().map(SeenCollector::of),
             http_buffered_bytes: node.shards.iter().map(|shard| shard.http_buffered()).sum(),
+            paced_commands: node.paced.load(Relaxed),
         }
     }
 
@@ -111,6 +114,7 @@ impl Scrape {
             consumers: ConsumerCollector(vec![Arc::new(ConsumerMetrics::new("shop"))]),
             seen: Some(SeenCollector::of(&SeenUsers::new(true))),
             http_buffered_bytes: 0,
+            paced_commands: 0,
         }
     }
 
@@ -150,6 +154,8 @@ impl Scrape {
         }
         let buffered = ConstGauge::new(self.http_buffered_bytes as i64);
         registry.register("http_buffered_bytes", "Bytes held for requests and streams of HTTP", buffered);
+        let paced = ConstGauge::new(self.paced_commands as i64);
+        registry.register("commands_paced", "Commands with a rate that are under way, 16 at most", paced);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry)?;
         Ok(text)
@@ -217,5 +223,6 @@ mod tests {
         assert!(described("touchline_cluster_linked", "gauge", &[]));
         assert!(described("touchline_bans", "gauge", &["kind"]));
         assert!(described("touchline_http_buffered_bytes", "gauge", &[]));
+        assert!(described("touchline_commands_paced", "gauge", &[]));
     }
 }
