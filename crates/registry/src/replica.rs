@@ -334,15 +334,15 @@ impl Replica {
         self.table.names(prefix, cursor, limit)
     }
 
-    /// Begins a walk over all names, to be made in steps by [`Replica::walk_names`]. A scope has one at a time: one that
-    /// is under way is given up. Between steps anything may happen.
+    /// Begins a walk over all names, to be made in steps by [`Replica::walk_names`]. A scope has one at a time: one
+    /// that is under way is given up. Between steps anything may happen.
     pub fn begin_name_walk(&mut self) {
         self.table.begin_name_walk();
     }
 
     /// Goes on with the walk over all names: looks at `most` slots, and shows the entries that count. Whether there is
-    /// more of it. A name that is there from the beginning to the end is shown at least once, with its latest entry last;
-    /// one that comes or goes meanwhile may be shown or not.
+    /// more of it. A name that is there from the beginning to the end is shown at least once, with its latest entry
+    /// last; one that comes or goes meanwhile may be shown or not.
     pub fn walk_names(&mut self, most: usize, visit: impl FnMut(&Entry)) -> bool {
         self.table.walk_names(most, visit)
     }

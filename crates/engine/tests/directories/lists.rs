@@ -207,7 +207,7 @@ fn names_are_had_in_their_order_from_either_node() {
     assert_eq!((names, &of_b["last"]), (vec!["b2".into(), "b3".into()], &Value::Null), "that was all with b");
     assert_eq!(page("b", "", "z").0, Vec::<String>::new());
     let both = json!({"scope": "devices", "after": "a", "cursor": 1});
-    assert_eq!(world.ask("a", 9, "names", &both), ["a answers 9: error 107"]);
+    assert_eq!(world.ask("a", 9, "names", &both), ["a refuses 9: 107 bad request"]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::name_walk::NameWalk;
 use super::state::{SELF, Table};
 use crate::entry::{Entry, NodeName};
 use crate::owners::OwnerId;
@@ -121,6 +122,32 @@ impl Table {
         }
         let next = cursor.saturating_add(PAGE_SLOTS);
         (found, (next < end).then_some(next))
+    }
+
+    /// See [`crate::Replica::begin_name_walk`].
+    pub(crate) fn begin_name_walk(&mut self) {
+        self.name_walk = NameWalk::default();
+    }
+
+    /// See [`crate::Replica::walk_names`].
+    pub(crate) fn walk_names(&mut self, most: usize, mut visit: impl FnMut(&Entry)) -> bool {
+        let NameWalk { next, moved } = &mut self.name_walk;
+        let again = moved.split_off(moved.len().saturating_sub(most));
+        let end = self.names.claims.end();
+        let first = *next;
+        let left = u32::try_from(most - again.len()).unwrap_or(u32::MAX);
+        *next = first.saturating_add(left).min(end).max(first);
+        for slot in again.into_iter().chain(first..*next) {
+            let Some(claim) = self.names.claims.get(slot) else { continue };
+            if self.names.head(claim.entry.key()) == Some(slot) {
+                visit(&claim.entry);
+            }
+        }
+        let has_more = *next < end || !moved.is_empty();
+        if !has_more {
+            self.name_walk = NameWalk::default();
+        }
+        has_more
     }
 
     /// Groups that start with `prefix` and their sizes, paged as [`Table::names`].
