@@ -219,6 +219,50 @@ fn a_node_that_scans_for_another_request_is_named_as_busy() {
 }
 
 #[test]
+fn a_scan_over_three_nodes_survives_the_death_of_one() {
+    let nats = Nats::start("connected-killed", true);
+    // Its links are cut and its node stays silent for ever: to the others that is a node that was killed.
+    let links = [Link::to(nats.port), Link::to(nats.port)];
+    let nodes = [joined_for(&links[0], 2), joined_for(&links[0], 2), joined_for(&links[1], 2)];
+    nodes.iter().for_each(|node| sees(node, 3));
+    let sizes = [17, 23, 31];
+    let clients = nodes
+        .iter()
+        .zip(sizes)
+        .map(|(node, size)| (0..size).map(|_| of_user(node, json!({"sub": "ann"}), json!({}))).collect::<Vec<_>>());
+    let clients: Vec<Vec<_>> = clients.collect();
+    let of = |node: usize| set(clients[node].iter().map(|(_, id)| id));
+    let dead = json!([uid(&nodes[2])]);
+    // The death comes behind so many pages.
+    for pages_before in [0, 1, 3] {
+        nodes.iter().for_each(|node| sees(node, 3));
+        let (mut told, mut cursor, mut pages) = (Vec::new(), Value::Null, 0);
+        loop {
+            if pages == pages_before {
+                links[1].cut();
+            }
+            let page = result(&nodes[pages % 2], "connections", json!({"limit": 6, "cursor": cursor}));
+            told.push(ids(&page));
+            if pages >= pages_before {
+                assert_eq!((&page["missing_nodes"], &page["is_partial"]), (&dead, &json!(true)), "{page}");
+                assert!(page["cursor"].is_string(), "its place is kept: {page}");
+            }
+            // A cursor that stays as it is: only the dead node is left.
+            let is_last = page["cursor"] == cursor && told.last().is_some_and(BTreeSet::is_empty);
+            cursor = page["cursor"].clone();
+            pages += 1;
+            if is_last {
+                break;
+            }
+        }
+        let all: BTreeSet<String> = told.iter().flatten().cloned().collect();
+        assert_eq!(told.iter().map(BTreeSet::len).sum::<usize>(), all.len(), "nobody twice");
+        assert!(of(0).union(&of(1)).all(|id| all.contains(id)), "nobody of the living nodes is missed");
+        links[1].heal();
+    }
+}
+
+#[test]
 fn a_node_that_leaves_sight_keeps_its_place_and_a_node_alone_says_that_it_is() {
     let nats = Nats::start("connected-gone", true);
     let links = [Link::to(nats.port), Link::to(nats.port)];
