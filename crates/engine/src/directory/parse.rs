@@ -14,6 +14,7 @@ use super::client_id::client_from_text;
 use super::inbox::WINDOW;
 use super::method::RegistryMethod;
 use super::optional::given;
+use super::params_fault::ParamsFault;
 use super::request::{DirectoryRequest, Listing, Target};
 use super::scope::{ScopeId, Scopes};
 use super::watch_position::{self, EPOCH_LEN_MAX};
@@ -34,7 +35,7 @@ const _: () = assert!(WINDOW <= ACKNOWLEDGED_MAX);
 /// The parameters of a method.
 trait MethodParams<'a>: Deserialize<'a> {
     /// The request that the method makes of them.
-    fn request(&self, method: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error>;
+    fn request(&self, method: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault>;
 }
 
 /// Makes what needs the parameters of every method from one table: the methods, and the type of their parameters.
@@ -43,8 +44,8 @@ macro_rules! method_params {
         /// The request that a method with these parameters (JSON) makes.
         ///
         /// # Errors
-        /// 107 for bad parameters, 4003 for an unknown scope.
-        pub fn read(method: RegistryMethod, params: &str, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+        /// 107 for bad parameters, with the one at fault; 4003 for an unknown scope.
+        pub fn read(method: RegistryMethod, params: &str, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
             match method {
                 $($(RegistryMethod::$method)|+ => parsed::<$params<'_>>(params)?.request(method, scopes),)*
             }
@@ -298,20 +299,20 @@ params! {
 }
 
 impl<'a> MethodParams<'a> for RegisterParams<'a> {
-    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
-        let (name, scope) = (key(&self.name)?, found(scopes, &self.scope)?);
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
+        let (name, scope) = (key("name", &self.name)?, found(scopes, &self.scope)?);
         let take_over = match &*self.policy {
             "newest" => true,
             "" | "oldest" | "reject" => false,
-            _ => return Err(Error::BAD_REQUEST),
+            _ => return Err(ParamsFault::bad("policy")),
         };
         Ok(DirectoryRequest::Register { scope, name, take_over, meta: metadata(self.meta)? })
     }
 }
 
 impl<'a> MethodParams<'a> for NameParams<'a> {
-    fn request(&self, method: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
-        let (name, scope) = (key(&self.name)?, found(scopes, &self.scope)?);
+    fn request(&self, method: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
+        let (name, scope) = (key("name", &self.name)?, found(scopes, &self.scope)?);
         Ok(match method {
             RegistryMethod::Unregister => DirectoryRequest::Unregister { scope, name },
             _ => DirectoryRequest::Lookup { scope, name },
@@ -320,60 +321,60 @@ impl<'a> MethodParams<'a> for NameParams<'a> {
 }
 
 impl<'a> MethodParams<'a> for UpdateMetaParams<'a> {
-    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
-        let (name, scope) = (key(&self.name)?, found(scopes, &self.scope)?);
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
+        let (name, scope) = (key("name", &self.name)?, found(scopes, &self.scope)?);
         if self.meta.is_none() {
-            return Err(Error::BAD_REQUEST);
+            return Err(ParamsFault::bad("meta"));
         }
         let version = Some(&*self.version).filter(|text| !text.is_empty());
-        let expected = version.map(|text| version_from_text(text).ok_or(Error::BAD_REQUEST)).transpose()?;
+        let expected = version.map(|text| version_from_text(text).ok_or(ParamsFault::bad("version"))).transpose()?;
         Ok(DirectoryRequest::UpdateMeta { scope, name, expected, meta: metadata(self.meta)? })
     }
 }
 
 impl<'a> MethodParams<'a> for NamesParams<'a> {
-    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
-        let (prefix, scope) = (key(&self.prefix)?, found(scopes, &self.scope)?);
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
+        let (prefix, scope) = (key("prefix", &self.prefix)?, found(scopes, &self.scope)?);
         let listing = listing(scope, prefix, self.limit, self.cursor);
         Ok(match &self.after {
             None => DirectoryRequest::Names(listing),
             // It is in one order or in the other.
-            Some(_) if self.cursor > 0 => return Err(Error::BAD_REQUEST),
-            Some(after) => DirectoryRequest::NamesAfter { after: key(after)?, listing },
+            Some(_) if self.cursor > 0 => return Err(ParamsFault::bad("cursor")),
+            Some(after) => DirectoryRequest::NamesAfter { after: key("after", after)?, listing },
         })
     }
 }
 
 impl<'a> MethodParams<'a> for ListingParams<'a> {
-    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
-        let (prefix, scope) = (key(&self.prefix)?, found(scopes, &self.scope)?);
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
+        let (prefix, scope) = (key("prefix", &self.prefix)?, found(scopes, &self.scope)?);
         Ok(DirectoryRequest::Groups(listing(scope, prefix, self.limit, self.cursor)))
     }
 }
 
 impl<'a> MethodParams<'a> for ScopeParams<'a> {
-    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
         Ok(DirectoryRequest::Count { scope: found(scopes, &self.scope)? })
     }
 }
 
 impl<'a> MethodParams<'a> for JoinParams<'a> {
-    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
-        let (group, scope) = (key(&self.group)?, found(scopes, &self.scope)?);
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
+        let (group, scope) = (key("group", &self.group)?, found(scopes, &self.scope)?);
         Ok(DirectoryRequest::Join { scope, group, meta: metadata(self.meta)? })
     }
 }
 
 impl<'a> MethodParams<'a> for GroupParams<'a> {
-    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
-        let (group, scope) = (key(&self.group)?, found(scopes, &self.scope)?);
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
+        let (group, scope) = (key("group", &self.group)?, found(scopes, &self.scope)?);
         Ok(DirectoryRequest::Leave { scope, group })
     }
 }
 
 impl<'a> MethodParams<'a> for MembersParams<'a> {
-    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
-        let (group, scope) = (key(&self.group)?, found(scopes, &self.scope)?);
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
+        let (group, scope) = (key("group", &self.group)?, found(scopes, &self.scope)?);
         if self.limit == 0 && self.cursor == 0 {
             return Ok(DirectoryRequest::Members { scope, group });
         }
@@ -383,23 +384,25 @@ impl<'a> MethodParams<'a> for MembersParams<'a> {
 }
 
 impl<'a> MethodParams<'a> for MemberParams<'a> {
-    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
-        let (group, scope) = (key(&self.group)?, found(scopes, &self.scope)?);
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
+        let (group, scope) = (key("group", &self.group)?, found(scopes, &self.scope)?);
         let client = Some(&*self.client).filter(|text| !text.is_empty());
-        let client = client.map(|text| client_from_text(text).ok_or(Error::BAD_REQUEST)).transpose()?;
+        let client = client.map(|text| client_from_text(text).ok_or(ParamsFault::bad("client"))).transpose()?;
         Ok(DirectoryRequest::Member { scope, group, client })
     }
 }
 
 impl<'a> MethodParams<'a> for ChangesParams<'a> {
-    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
         let scope = found(scopes, &self.scope)?;
-        Ok(DirectoryRequest::Changes { scope, position: watch_position::position(&self.epoch, self.offset)? })
+        let position =
+            watch_position::position(&self.epoch, self.offset).map_err(|error| ParamsFault::of(error, "epoch"))?;
+        Ok(DirectoryRequest::Changes { scope, position })
     }
 }
 
 impl<'a> MethodParams<'a> for SendParams<'a> {
-    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
         let target = target(scopes, &self.scope, &self.name, &self.group)?;
         let store_for_ms = self.store_for.saturating_mul(1_000);
         Ok(DirectoryRequest::Send { target, data: payload(self.data)?, store_for_ms })
@@ -407,7 +410,7 @@ impl<'a> MethodParams<'a> for SendParams<'a> {
 }
 
 impl<'a> MethodParams<'a> for CallParams<'a> {
-    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
+    fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
         let target = target(scopes, &self.scope, &self.name, &self.group)?;
         let timeout_ms = if self.timeout_ms == 0 { CALL_TIMEOUT_MS } else { self.timeout_ms };
         Ok(DirectoryRequest::Call { target, data: payload(self.data)?, timeout_ms })
@@ -416,10 +419,10 @@ impl<'a> MethodParams<'a> for CallParams<'a> {
 
 impl<'a> MethodParams<'a> for ReplyParams<'a> {
     /// The outcome is the data, or the client's own error.
-    fn request(&self, _: RegistryMethod, _: &Scopes) -> Result<DirectoryRequest, Error> {
+    fn request(&self, _: RegistryMethod, _: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
         let outcome = match (self.error, self.data) {
-            (Some(error), _) => Err(data::checked_payload(error)?),
-            (None, Some(data)) => Ok(data::checked_payload(data)?),
+            (Some(error), _) => Err(checked("error", error)?),
+            (None, Some(data)) => Ok(checked("data", data)?),
             // A function without a result replies with `null`.
             (None, None) => Ok(Bytes::from_static(b"null")),
         };
@@ -429,41 +432,48 @@ impl<'a> MethodParams<'a> for ReplyParams<'a> {
 
 impl<'a> MethodParams<'a> for AcknowledgeParams<'a> {
     /// The ids of messages are `ids`, then `id`.
-    fn request(&self, _: RegistryMethod, _: &Scopes) -> Result<DirectoryRequest, Error> {
+    fn request(&self, _: RegistryMethod, _: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
         if self.ids.len() > ACKNOWLEDGED_MAX {
-            return Err(Error::BAD_REQUEST);
+            return Err(ParamsFault::bad("ids"));
         }
         let ids = self.ids.iter().map(|id| &**id).chain((!self.id.is_empty()).then_some(&*self.id));
-        let ids = ids.map(str::parse).collect::<Result<_, _>>().map_err(|_| Error::BAD_REQUEST)?;
+        let field = if self.ids.is_empty() { "id" } else { "ids" };
+        let ids = ids.map(str::parse).collect::<Result<_, _>>().map_err(|_| ParamsFault::bad(field))?;
         Ok(DirectoryRequest::Acknowledge { ids })
     }
 }
 
-fn found(scopes: &Scopes, name: &str) -> Result<ScopeId, Error> {
-    scopes.find(name).ok_or(Error::NO_SUCH_SCOPE)
+fn found(scopes: &Scopes, name: &str) -> Result<ScopeId, ParamsFault> {
+    Ok(scopes.find(name).ok_or(Error::NO_SUCH_SCOPE)?)
 }
 
-/// A name, a group or the beginning of one.
-fn key(text: &str) -> Result<Box<str>, Error> {
-    if has_control(text) { Err(Error::BAD_REQUEST) } else { Ok(text.into()) }
+/// A name, a group or the beginning of one, from this parameter.
+fn key(field: &'static str, text: &str) -> Result<Box<str>, ParamsFault> {
+    if has_control(text) { Err(ParamsFault::bad(field)) } else { Ok(text.into()) }
+}
+
+/// Any JSON, from this parameter.
+fn checked(field: &'static str, json: &RawValue) -> Result<Bytes, ParamsFault> {
+    data::checked_payload(json).map_err(|error| ParamsFault::of(error, field))
 }
 
 /// Metadata; empty = `null` or absent.
-fn metadata(meta: Option<&RawValue>) -> Result<Bytes, Error> {
+fn metadata(meta: Option<&RawValue>) -> Result<Bytes, ParamsFault> {
     let meta = meta.filter(|meta| meta.get() != "null");
-    meta.map(data::checked_payload).transpose().map(Option::unwrap_or_default)
+    meta.map(|meta| checked("meta", meta)).transpose().map(Option::unwrap_or_default)
 }
 
-fn payload(data: Option<&RawValue>) -> Result<Bytes, Error> {
-    data::checked_payload(data.ok_or(Error::BAD_REQUEST)?)
+fn payload(data: Option<&RawValue>) -> Result<Bytes, ParamsFault> {
+    checked("data", data.ok_or(ParamsFault::bad("data"))?)
 }
 
 /// The receiver that either a name or a group is.
-fn target(scopes: &Scopes, scope: &str, name: &str, group: &str) -> Result<Target, Error> {
-    let (name, group, scope) = (key(name)?, key(group)?, found(scopes, scope)?);
+fn target(scopes: &Scopes, scope: &str, name: &str, group: &str) -> Result<Target, ParamsFault> {
+    let (name, group, scope) = (key("name", name)?, key("group", group)?, found(scopes, scope)?);
     let is_group = !group.is_empty();
     if is_group != name.is_empty() {
-        return Err(Error::BAD_REQUEST);
+        // Both are there, or neither is.
+        return Err(ParamsFault::bad(if is_group { "group" } else { "name" }));
     }
     Ok(Target { scope, key: if is_group { group } else { name }, is_group })
 }

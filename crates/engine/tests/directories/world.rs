@@ -11,7 +11,7 @@ use touchline_registry::{HashSeed, OwnerId, ReplicaTiming};
 /// The request that a method makes, by its name.
 pub(crate) fn read(method: &str, params: &str, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
     let method = RegistryMethod::from_name(method).ok_or(Error::METHOD_NOT_FOUND)?;
-    directory::read(method, params, scopes)
+    Ok(directory::read(method, params, scopes)?)
 }
 
 pub(crate) const START_MS: u64 = 1_000_000;

@@ -69,7 +69,7 @@ pub(crate) struct ErrorJson {
     /// The field of the request that is the cause; None = no single one is.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
-    field: Option<&'static str>,
+    pub(super) field: Option<&'static str>,
 }
 
 /// The number of an error, in the schema.

@@ -43,6 +43,7 @@ mod ports;
 mod postgres;
 mod refusals;
 mod registry;
+mod registry_refusals;
 mod sessions;
 mod support;
 mod unauthenticated;

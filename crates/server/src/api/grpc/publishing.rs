@@ -105,7 +105,7 @@ impl From<OperationError> for Error {
 }
 
 impl From<ErrorJson> for Error {
-    fn from(ErrorJson { code, message, .. }: ErrorJson) -> Self {
-        Error { code, message: message.into_owned() }
+    fn from(ErrorJson { code, message, field }: ErrorJson) -> Self {
+        Error { code, message: message.into_owned(), field: field.unwrap_or_default().to_owned() }
     }
 }

@@ -221,11 +221,14 @@ fn misread(method: RegistryMethod, params: &str) -> Option<&'static str> {
 }
 
 async fn run_directory(node: &Node, method: RegistryMethod, params: &str) -> Result<Bytes, OperationError> {
-    let mut request = directory::read(method, params, &node.session.scopes)?;
+    let scopes = &node.session.scopes;
+    let read = directory::read(method, params, scopes);
+    let mut request = read.map_err(|fault| OperationError { field: fault.field, ..fault.error.into() })?;
+    let oversized = request.oversized_field(scopes);
     if let DirectoryRequest::Call { timeout_ms, .. } = &mut request {
         *timeout_ms = (*timeout_ms).min(longest_call_ms(node.settings.http_server.request_timeout));
     }
-    if let Some(answer) = node.session.scopes.answer(&request) {
+    if let Some(answer) = scopes.answer(&request) {
         return Ok(Bytes::from(answer?));
     }
     let response = if method.acts_for_client() {
@@ -238,6 +241,8 @@ async fn run_directory(node: &Node, method: RegistryMethod, params: &str) -> Res
     };
     match response {
         Response::Directory(reply) => Ok(reply.json()),
+        // What has been read is refused for its size alone.
+        Response::Refused(Error::BAD_REQUEST) => Err(OperationError { field: oversized, ..Error::BAD_REQUEST.into() }),
         Response::Refused(error) => Err(error.into()),
         _ => Err(Error::INTERNAL.into()),
     }

@@ -69,6 +69,9 @@ pub struct Error {
     pub code: u32,
     #[prost(string, tag = "2")]
     pub message: ::prost::alloc::string::String,
+    /// The field of the request that is the cause; empty: no single one is.
+    #[prost(string, tag = "100")]
+    pub field: ::prost::alloc::string::String,
 }
 /// The reply to one operation of a batch: one field is set.
 #[derive(serde::Deserialize)] #[serde(default)]

@@ -7,6 +7,9 @@ pub struct Error {
     pub code: u32,
     #[prost(string, tag = "2")]
     pub message: ::prost::alloc::string::String,
+    /// The field of the request that is the cause; empty: no single one is.
+    #[prost(string, tag = "100")]
+    pub field: ::prost::alloc::string::String,
 }
 /// A name and its owner. `version` is for `UpdateMeta`.
 #[derive(serde::Deserialize)] #[serde(default)]
