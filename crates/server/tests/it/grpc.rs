@@ -9,6 +9,7 @@ use tonic_health::pb::health_client::HealthClient;
 use touchline_server::{ApiKeySettings, NamedApiKey, Settings, operations};
 
 use super::grpc_client::{GrpcCaller, encode, method_of, methods};
+use super::issuer::{KeyEndpoint, Signer};
 use super::support::{KEY, TestServer, until};
 use super::unauthenticated::certificate;
 
@@ -97,6 +98,38 @@ fn every_operation_answers_over_grpc_what_it_answers_over_http() {
     }
     assert!(answers >= 15, "{answers} of them are results");
     assert_eq!(methods().len(), operations().count() + 1, "and there is a batch");
+}
+
+#[test]
+fn a_token_of_an_issuer_calls_as_a_key_does() {
+    let signer = Signer::rsa("a");
+    let endpoint = KeyEndpoint::with(vec![signer.jwk()]);
+    let server = TestServer::with(|settings| {
+        with_grpc(settings);
+        let jwks = &mut settings.http_api.jwks;
+        (jwks.enabled, jwks.endpoint) = (true, endpoint.url());
+        (jwks.audience, jwks.scope) = ("api".into(), "publish".into());
+    });
+    let publish = |authorization: &str| {
+        let caller = GrpcCaller::plain(server.grpc(), authorization);
+        caller.call("publish", json!({"channel": "news", "data": 1})).map_err(|status| status.code())
+    };
+    let token = |claims: Value| format!("Bearer {}", signer.token(&claims));
+    let good = json!({"aud": "api", "scope": "publish"});
+    until("the keys have come", || publish(&token(good.clone())).is_ok());
+    for (authorization, expected) in [
+        (token(json!({"aud": "api", "scope": "read"})), Code::Unauthenticated),
+        (token(json!({"aud": "web", "scope": "publish"})), Code::Unauthenticated),
+        (token(json!({"aud": "api", "scope": "publish", "exp": 1_000})), Code::Unauthenticated),
+        ("Bearer x".to_owned(), Code::Unauthenticated),
+        (format!("Bearer {GRPC_KEY}"), Code::Unauthenticated),
+        // Its key may be there by now: it is asked for again.
+        (format!("Bearer {}", Signer::rsa("a").token(&good)), Code::Unavailable),
+    ] {
+        assert_eq!(publish(&authorization), Err(expected), "{authorization}");
+    }
+    assert!(publish(&format!("apikey {GRPC_KEY}")).is_ok(), "a key is good all the same");
+    assert!(server.metric("touchline_api_requests_total{key=\"jwks\"}") >= 1);
 }
 
 #[test]

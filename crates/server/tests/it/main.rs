@@ -23,6 +23,8 @@ mod generated;
 mod grpc;
 #[cfg(feature = "grpc")]
 mod grpc_client;
+#[cfg(feature = "grpc")]
+mod grpc_hooks;
 mod hooks;
 mod hosts;
 mod http2;
