@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -162,8 +162,10 @@ impl ClientChange {
 /// What some endpoint asks for.
 #[derive(Debug, Default)]
 pub(crate) struct EventWants {
-    /// All kinds.
+    /// The kinds that threads have to be able to tell, because somebody may be told of them.
     pub(crate) kinds: EventKinds,
+    /// Those of them that somebody is told of at the start.
+    pub(crate) told: EventKinds,
     /// Namespaces of channels; None = all.
     pub(crate) namespaces: Option<Vec<Box<str>>>,
 }
@@ -179,6 +181,8 @@ impl EventWants {
 pub(crate) struct EventMailbox {
     sender: UnboundedSender<EventMessage>,
     pub(crate) wants: EventWants,
+    /// The kinds that somebody is told of now, as bits: other nodes may add some.
+    told: AtomicU16,
     pub(crate) metrics: Arc<EventMetrics>,
     room: Arc<MailboxRoom>,
 }
@@ -202,17 +206,23 @@ impl EventMailbox {
     pub(crate) fn new(wants: EventWants, metrics: Arc<EventMetrics>) -> (Self, EventReceiver) {
         let (sender, messages) = unbounded_channel();
         let room = Arc::new(MailboxRoom::default());
-        (EventMailbox { sender, wants, metrics, room: Arc::clone(&room) }, EventReceiver { messages, room })
+        let told = AtomicU16::new(wants.told.bits());
+        (EventMailbox { sender, wants, told, metrics, room: Arc::clone(&room) }, EventReceiver { messages, room })
     }
 
-    /// The kinds that some endpoint is told of. None = there is no mailbox, since nothing is told.
+    /// Somebody is told of these kinds, too, from now on.
+    pub(crate) fn widen(&self, kinds: EventKinds) {
+        self.told.fetch_or(kinds.bits(), Relaxed);
+    }
+
+    /// The kinds that some endpoint is or may be told of. None = there is no mailbox, since nothing is told.
     pub(crate) fn kinds_of(mailbox: Option<&Self>) -> EventKinds {
         mailbox.map_or_else(EventKinds::default, |mailbox| mailbox.wants.kinds)
     }
 
     /// Whether some endpoint is told of this.
     pub(crate) fn wants(&self, kind: EventKind) -> bool {
-        self.wants.kinds.has(kind)
+        EventKinds::from_bits(self.told.load(Relaxed)).has(kind)
     }
 
     /// Sends what has happened; if too much waits it is lost, and counted.
