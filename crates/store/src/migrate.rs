@@ -67,7 +67,7 @@ pub static PRIMARY: Database = Database {
         },
         Migration {
             version: 6,
-            title: "endpoints of lifecycle events, as all nodes share them",
+            title: "endpoints of lifecycle events",
             up: include_str!("migrations/primary/sqlite_6_up.sql"),
             down: include_str!("migrations/primary/sqlite_6_down.sql"),
         },
@@ -105,7 +105,7 @@ pub static PRIMARY: Database = Database {
         },
         Migration {
             version: 6,
-            title: "endpoints of lifecycle events, as all nodes share them",
+            title: "endpoints of lifecycle events",
             up: include_str!("migrations/primary/postgres_6_up.sql"),
             down: include_str!("migrations/primary/postgres_6_down.sql"),
         },

@@ -1,8 +1,8 @@
 //! The mailbox of the thread that tells what happens: what shards, the registry actor and the store have seen.
 //!
 //! Nobody waits here. What happens to clients and names is lost if too much waits, and counted: the thread tells
-//! `state.reset` then. Who holds a channel or a user must not be lost, because nothing would ever correct it: a shard
-//! keeps that until there is room.
+//! `state.reset` then. Who holds a channel or a user must not be lost, nor the end of a client that was told as
+//! connected, because nothing would ever correct it: a shard keeps that until there is room.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -225,11 +225,13 @@ impl EventMailbox {
         EventKinds::from_bits(self.told.load(Relaxed)).has(kind)
     }
 
-    /// Sends what has happened; if too much waits it is lost, and counted.
-    pub(crate) fn tell(&self, message: EventMessage) {
-        if self.try_send(message).is_err() {
+    /// Sends what has happened; if too much waits it is lost, and counted. Returns whether there was room.
+    pub(crate) fn tell(&self, message: EventMessage) -> bool {
+        let is_sent = self.try_send(message).is_ok();
+        if !is_sent {
             self.room.lost.fetch_add(1, Relaxed);
         }
+        is_sent
     }
 
     /// Sends a message.

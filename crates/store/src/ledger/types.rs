@@ -325,4 +325,4 @@ pub(crate) const ENDPOINT_IDLE_MS: i64 = 24 * 3_600_000;
 /// A wish is noted as seen again after this time, milliseconds.
 pub(crate) const WISH_SEEN_MS: i64 = 10_000;
 /// Events of a lane that are counted each time that lanes are shared.
-pub const MEASURED_ROWS: u64 = 1_000;
+pub const MEASURED_ROWS: u64 = 10_000;

@@ -153,9 +153,9 @@ impl SqliteLedger {
             .prepare_cached(drop)?
             .query_map(params![endpoint, lane, last], |row| row.get(0))?
             .collect::<rusqlite::Result<Vec<i64>>>()?;
-        let put = "INSERT INTO event_outbox (id, endpoint, lane, made_ms, body) \
-             SELECT min(0, min(id)) - 1, ?1, ?2, ?3, ?4 FROM event_outbox";
-        rows.execute(put, params![endpoint, lane, self.now_ms(), self.options.narrator.tell_reset("dropped")])?;
+        // No id comes twice: what was there before may be under way, and is finished by its id.
+        let put = "INSERT INTO event_outbox (id, endpoint, lane, made_ms, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+        rows.execute(put, params![-last, endpoint, lane, self.now_ms(), self.options.narrator.tell_reset("dropped")])?;
         Ok(gone.into_iter().filter(|id| *id > 0).count() as u64)
     }
 

@@ -52,6 +52,8 @@ pub(super) struct Journal {
     lives: Cell<u64>,
     filled: Notify,
     written: Notify,
+    /// A life has begun.
+    entered: Notify,
 }
 
 impl Journal {
@@ -70,7 +72,13 @@ impl Journal {
             lives: Cell::new(0),
             filled: Notify::new(),
             written: Notify::new(),
+            entered: Notify::new(),
         }
+    }
+
+    /// Waits for the begin of a life.
+    pub(super) async fn entered(&self) {
+        self.entered.notified().await;
     }
 
     /// The ledger.
@@ -171,6 +179,7 @@ impl Journal {
                 self.incarnation.set(Some(incarnation));
                 self.apply(wishes);
                 self.book.borrow_mut().enter();
+                self.entered.notify_one();
                 tracing::debug!(incarnation, "a life in the ledger of events has begun");
             }
             Err(error) => {

@@ -19,7 +19,7 @@ use crate::runtime::event_metrics::EventMetrics;
 /// Between two requests for events, so that many bells are one request.
 const FETCH_GAP: Duration = Duration::from_millis(5);
 /// Between two attempts to use a database that fails: the first, and the longest.
-pub(super) const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// How the lanes of an endpoint are sent.
 #[derive(Debug, Clone, Copy)]

@@ -10,7 +10,7 @@ use touchline_store::ledger::{LedgerError, LedgerShare};
 use super::super::writing::reset_draft;
 use super::journal::Journal;
 use super::outage::OutageNote;
-use super::outbox::{OutboxHub, RETRY};
+use super::outbox::OutboxHub;
 use super::silent::SilentNodes;
 use crate::node::Node;
 use crate::runtime::event_metrics::EventMetrics;
@@ -36,14 +36,14 @@ impl LaneSharing {
         loop {
             let Some(incarnation) = self.journal.incarnation() else {
                 self.hub.set_own(None, &[]);
-                tokio::time::sleep(RETRY.0).await;
+                self.journal.entered().await;
                 continue;
             };
             match self.share(incarnation).await {
                 Ok(()) => outage.works(),
                 Err(error) => outage.fails(&error),
             }
-            tokio::time::sleep(SHARE).await;
+            let _ = tokio::time::timeout(SHARE, self.journal.entered()).await;
         }
     }
 

@@ -54,16 +54,16 @@ CREATE FUNCTION touchline.event_put(kinds text[], spaces text[], places bigint[]
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(8390053700628213348);
     INSERT INTO touchline.event_outbox (endpoint, lane, made_ms, body)
-        SELECT told.name, some.lane, touchline.now_ms(), item.body
+        SELECT told.name, item_lane.lane, touchline.now_ms(), item.body
         FROM unnest(kinds, spaces, places, bodies) WITH ORDINALITY AS item (kind, space, place, body, number)
         CROSS JOIN (SELECT known.name, max(known.lanes) AS lanes FROM touchline.event_endpoint known GROUP BY known.name) AS told
         CROSS JOIN LATERAL generate_series(
             CASE WHEN item.kind IS NULL THEN 0 ELSE (item.place % told.lanes)::integer END,
-            CASE WHEN item.kind IS NULL THEN told.lanes - 1 ELSE (item.place % told.lanes)::integer END) AS some (lane)
+            CASE WHEN item.kind IS NULL THEN told.lanes - 1 ELSE (item.place % told.lanes)::integer END) AS item_lane (lane)
         WHERE item.kind IS NULL OR EXISTS (
             SELECT FROM touchline.event_endpoint wish WHERE wish.name = told.name AND item.kind = ANY (wish.types)
             AND (item.space IS NULL OR wish.namespaces IS NULL OR item.space = ANY (wish.namespaces)))
-        ORDER BY item.number, told.name, some.lane;
+        ORDER BY item.number, told.name, item_lane.lane;
     IF FOUND THEN
         NOTIFY touchline_events;
     END IF;
@@ -84,11 +84,11 @@ BEGIN
         RETURN 0;
     END IF;
     INSERT INTO touchline.event_outbox (endpoint, lane, made_ms, body)
-        SELECT told.name, some.lane, touchline.now_ms(), reset
+        SELECT told.name, item_lane.lane, touchline.now_ms(), reset
         FROM (SELECT known.name, max(known.lanes) AS lanes FROM touchline.event_endpoint known WHERE known.name = ANY (settled)
             GROUP BY known.name) AS told
-        CROSS JOIN LATERAL generate_series(0, told.lanes - 1) AS some (lane)
-        ORDER BY told.name, some.lane;
+        CROSS JOIN LATERAL generate_series(0, told.lanes - 1) AS item_lane (lane)
+        ORDER BY told.name, item_lane.lane;
     NOTIFY touchline_events;
     RETURN cardinality(settled);
 END
