@@ -130,8 +130,8 @@ impl WrittenEvent {
     }
 }
 
-/// The place of a key, at most `i64::MAX`, which gives its lane: the same on all nodes and in all versions, because lanes
-/// are kept in databases.
+/// The place of a key, at most `i64::MAX`, which gives its lane: the same on all nodes and in all versions, because
+/// lanes are kept in databases.
 pub fn place_of(key: &str) -> u64 {
     // FNV-1a (Fowler, Noll, Vo).
     let hash = key

@@ -84,13 +84,17 @@ pub(crate) fn wants(endpoints: &[EventEndpoint], is_shared: bool) -> EventWants 
     }
     if is_shared && endpoints.iter().any(|endpoint| endpoint.options.durable) {
         let all = EventKind::CONFIGURED.into_iter().collect();
-        return EventWants { kinds: all, told: LEDGER_KINDS.into_iter().fold(kinds, EventKinds::with), namespaces: None };
+        return EventWants {
+            kinds: all,
+            told: LEDGER_KINDS.into_iter().fold(kinds, EventKinds::with),
+            namespaces: None,
+        };
     }
     EventWants { kinds, told: kinds, namespaces }
 }
 
-/// What a node of a ledger that is shared knows of itself at any time, so that it can tell it when another node asks for
-/// it: its clients, and what they hold.
+/// What a node of a ledger that is shared knows of itself at any time, so that it can tell it when another node asks
+/// for it: its clients, and what they hold.
 const LEDGER_KINDS: [EventKind; 6] = [
     EventKind::Connected,
     EventKind::Disconnected,

@@ -1,5 +1,5 @@
-//! Ends of clients that were told as connected, until the thread that tells them has room: nothing would ever correct one
-//! that is lost. There are never more than clients that were told.
+//! Ends of clients that were told as connected, until the thread that tells them has room: nothing would ever correct
+//! one that is lost. There are never more than clients that were told.
 
 use std::collections::VecDeque;
 

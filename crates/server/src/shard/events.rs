@@ -95,8 +95,8 @@ impl Shard {
         }
     }
 
-    /// Tells which clients have ended for which there was no room, and who holds channels and users here now. What has no
-    /// room waits for the next tick.
+    /// Tells which clients have ended for which there was no room, and who holds channels and users here now. What has
+    /// no room waits for the next tick.
     pub(super) fn tell_held(&mut self) {
         let Some(events) = &self.node.events else { return };
         self.unsent_ends.retry(|end| events.try_send(end));

@@ -44,9 +44,7 @@ fn each_node_tells_the_endpoints_of_all_nodes() {
     let two = node(&link, &of_two, ("two", "second"), &["user_online", "user_offline", "occupied", "vacated"]);
     of_two.wait_for("user.online", "ann");
     of_two.wait_for("channel.occupied", "chat");
-    until("it is told that all is told now", || {
-        of_two.events().iter().any(|event| event["data"]["why"] == "start")
-    });
+    until("it is told that all is told now", || of_two.events().iter().any(|event| event["data"]["why"] == "start"));
     // A user on both nodes is online until the last connection ends, and each client is told to the first endpoint.
     let (late, late_id) = subscribed(&two, "ann", "chat");
     of_one.wait_for("client.connected", &late_id);

@@ -51,8 +51,8 @@ impl EventLedger {
     }
 
     /// Begins a life of this node, whose endpoints are told from now on. What its earlier lives have left is told
-    /// first, with `cause`, in steps. For [`LedgerCause::Restart`] while no other node is there, keys that were held get `grace`
-    /// more time to come back.
+    /// first, with `cause`, in steps. For [`LedgerCause::Restart`] while no other node is there, keys that were held get
+    /// `grace` more time to come back.
     ///
     /// # Errors
     /// See [`LedgerError`]; then the node is in no life.
@@ -168,8 +168,8 @@ impl EventLedger {
     }
 
     /// Drops what is kept no longer: old dead letters, the oldest events of a lane that has too many (whose
-    /// `state.reset` is in the same transaction), endpoints that no node has had for a day and their lanes after a week,
-    /// and keys beyond those that are remembered.
+    /// `state.reset` is in the same transaction), endpoints that no node has had for a day and their lanes after a
+    /// week, and keys beyond those that are remembered.
     ///
     /// # Errors
     /// See [`LedgerError`].

@@ -95,11 +95,7 @@ impl PostgresLedger {
     }
 
     /// Takes something away from an earlier life of this node, or, when nothing is left, begins a new life.
-    async fn enter_step(
-        &self,
-        link: &mut LedgerLink,
-        cause: LedgerCause,
-    ) -> Result<Option<LedgerLife>, PostgresError> {
+    async fn enter_step(&self, link: &mut LedgerLink, cause: LedgerCause) -> Result<Option<LedgerLife>, PostgresError> {
         let me = &self.options.node;
         link.run(BEGIN_WISHES).await?;
         let others = "SELECT EXISTS (SELECT FROM touchline.event_node \
@@ -120,7 +116,8 @@ impl PostgresLedger {
         let begin = "INSERT INTO touchline.event_node (node, incarnation, lease_until_ms, batch, knows, endpoints) \
              VALUES ($1, $2, touchline.now_ms() + $3, 0, $4, $5)";
         let own: Vec<&str> = self.options.wishes.iter().map(|wish| &*wish.name).collect();
-        let life = [me as _, &incarnation as _, &millis(self.options.lease) as _, &(wishes.version as i64) as _, &own as _];
+        let life =
+            [me as _, &incarnation as _, &millis(self.options.lease) as _, &(wishes.version as i64) as _, &own as _];
         link.count(begin, &life).await?;
         if is_start {
             // What was about to be told gets the time to come back, too.

@@ -28,15 +28,8 @@ impl PostgresLedger {
         let claim = "SELECT endpoint, lane, events, size, oldest_ms, touchline.now_ms() \
              FROM touchline.event_share($1, $2, $3, $4, $5, $6, $7)";
         let measured = MEASURED_ROWS as i64;
-        let claimed = [
-            me as _,
-            &life as _,
-            &endpoints as _,
-            &lanes as _,
-            &idle_endpoints as _,
-            &idle_lanes as _,
-            &measured as _,
-        ];
+        let claimed =
+            [me as _, &life as _, &endpoints as _, &lanes as _, &idle_endpoints as _, &idle_lanes as _, &measured as _];
         for row in link.query(claim, &claimed).await? {
             let age_ms = row.get::<_, Option<i64>>(4).map_or(0, |oldest_ms| row.get::<_, i64>(5) - oldest_ms);
             share.lanes.push(OwnLane {

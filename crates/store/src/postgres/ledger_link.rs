@@ -58,11 +58,7 @@ impl<'d> LinkLoan<'d> {
 }
 
 impl LedgerLink {
-    async fn to(
-        address: &PostgresAddress,
-        migrates: bool,
-        bell: Option<&Arc<Notify>>,
-    ) -> Result<Self, PostgresError> {
+    async fn to(address: &PostgresAddress, migrates: bool, bell: Option<&Arc<Notify>>) -> Result<Self, PostgresError> {
         let heard = bell.cloned();
         let ring = move |_| heard.iter().for_each(|bell| bell.notify_one());
         let mut client = PostgresClient::listening(address, ring).await?;

@@ -34,8 +34,8 @@ impl SqliteLedger {
                  SELECT body, made_ms FROM event_outbox WHERE endpoint = ?1 AND lane = ?2 ORDER BY id LIMIT ?3)";
             let mut measure = rows.prepare_cached(measure)?;
             for lane in lanes {
-                let (events, size, made_ms): (u64, u64, Option<i64>) =
-                    measure.query_row(params![lane.endpoint, lane.lane, MEASURED_ROWS], |row| {
+                let (events, size, made_ms): (u64, u64, Option<i64>) = measure
+                    .query_row(params![lane.endpoint, lane.lane, MEASURED_ROWS], |row| {
                         Ok((row.get(0)?, row.get(1)?, row.get(2)?))
                     })?;
                 let oldest_ms = made_ms.map_or(0, |made_ms| ledger.now_ms() - made_ms).max(0) as u64;
@@ -144,7 +144,8 @@ impl SqliteLedger {
         let OutboxLane { endpoint, lane } = lane;
         let last = "SELECT id FROM event_outbox WHERE endpoint = ?1 AND lane = ?2 AND id > 0 \
              ORDER BY id DESC LIMIT 1 OFFSET ?3";
-        let last = rows.prepare_cached(last)?.query_row(params![endpoint, lane, self.options.lane_max], |row| row.get(0));
+        let last =
+            rows.prepare_cached(last)?.query_row(params![endpoint, lane, self.options.lane_max], |row| row.get(0));
         let Some(last) = last.optional()? else { return Ok(0) };
         let last: i64 = last;
         // What an earlier drop has told there goes with them.

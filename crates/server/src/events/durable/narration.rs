@@ -1,5 +1,5 @@
-//! From what the ledger finds, and what this node has seen, to the events in the outbox. Who is told of them, the rows of
-//! the endpoints say.
+//! From what the ledger finds, and what this node has seen, to the events in the outbox. Who is told of them, the rows
+//! of the endpoints say.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

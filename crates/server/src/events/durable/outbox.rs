@@ -155,7 +155,8 @@ impl OutboxHub {
         }
     }
 
-    /// Gives the events of a lane to its task, if they are a batch or have waited for more. Returns those that are none.
+    /// Gives the events of a lane to its task, if they are a batch or have waited for more. Returns those that are
+    /// none.
     fn give(&self, lane: &OutboxLane, events: Vec<WaitingEvent>, looked_at: Instant) -> Vec<Burial> {
         let (fetched, mut size, mut batch, mut unreadable) = (events.len(), 0, Vec::new(), Vec::new());
         let mut is_full = false;

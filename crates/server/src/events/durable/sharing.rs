@@ -73,8 +73,8 @@ impl LaneSharing {
             match (figures.is_differing.swap(is_differing, Relaxed), is_differing) {
                 (false, true) => tracing::warn!(
                     %endpoint,
-                    "another node has other types, namespaces, lanes or delay for this endpoint of durable events: it is \
-                     told what any of them wants"
+                    "another node has other types, namespaces, lanes or delay for this endpoint of durable events: it \
+                     is told what any of them wants"
                 ),
                 (true, false) => tracing::info!(%endpoint, "all nodes describe this endpoint as one again"),
                 _ => {}

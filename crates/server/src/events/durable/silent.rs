@@ -19,8 +19,8 @@ pub(super) struct SilentNodes {
 }
 
 impl SilentNodes {
-    /// Takes the nodes in sight, and those that are in the ledger. `now_ms`: of any clock. Returns the silent ones if they
-    /// have changed.
+    /// Takes the nodes in sight, and those that are in the ledger. `now_ms`: of any clock. Returns the silent ones if
+    /// they have changed.
     pub(super) fn note(&mut self, in_sight: &[Box<str>], in_ledger: &[String], now_ms: u64) -> Option<&[String]> {
         let is_in_sight = |node: &String| in_sight.iter().any(|other| **other == **node);
         self.known.extend(in_ledger.iter().cloned());

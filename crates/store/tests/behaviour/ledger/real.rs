@@ -67,7 +67,8 @@ impl Real {
             client
         });
         let clock = Arc::new(AtomicU64::new(BEGIN_MS));
-        let mut real = Real { runtime, url: url.to_owned(), nodes: HashMap::new(), clock, postgres, store, lane_max: 15 };
+        let mut real =
+            Real { runtime, url: url.to_owned(), nodes: HashMap::new(), clock, postgres, store, lane_max: 15 };
         real.empty();
         real
     }
