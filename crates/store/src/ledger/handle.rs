@@ -51,8 +51,8 @@ impl EventLedger {
     }
 
     /// Begins a life of this node, whose endpoints are told from now on. What its earlier lives have left is told
-    /// first, with `cause`, in steps. For [`LedgerCause::Restart`] while no other node is there, keys that were held get
-    /// `grace` more time to come back.
+    /// first, with `cause`, in steps. For [`LedgerCause::Restart`] while no other node is there, keys that were held
+    /// get `grace` more time to come back.
     ///
     /// # Errors
     /// See [`LedgerError`]; then the node is in no life.
