@@ -102,6 +102,38 @@ describe('events that are told for certain', () => {
     receiver.stop();
   });
 
+  test('a node that is frozen for a while is told as gone, and what it has is told again', { timeout: 240_000 }, async () => {
+    const [postgres, nats, receiver] = [await Postgres.start(), await Nats.start(), await Receiver.start()];
+    const change = {
+      cluster: { engine: 'nats', name: 'events', nats_url: [nats.url], heartbeat_interval: '300ms', node_timeout: '1500ms' },
+      store: { primary: { url: postgres.url } },
+      events: receiver.events,
+    };
+    const nodes = await Promise.all([0, 1].map(() => Server.start({ change })));
+    const id = await subscribed(nodes[1], 'bob', 'alone');
+    const shared = [await subscribed(nodes[0], 'ann', 'both'), await subscribed(nodes[1], 'ann', 'both')];
+    await eventually(() => [id, ...shared].every((one) => receiver.of('client.connected', one).length === 1), 'all are told as connected', 60);
+    nodes[1].process.kill('SIGSTOP');
+    await new Promise((resolve) => setTimeout(resolve, 15_000));
+    await eventually(() => receiver.of('user.offline', 'bob').length && receiver.of('channel.vacated', 'alone').length, 'its users are told as gone', 60);
+    nodes[1].process.kill('SIGCONT');
+    // Who has come through it is told again, and who has not is told as gone: either way the last word is the truth.
+    const online = async (user) => {
+      const { result } = await nodes[0].api('get_user_status', { users: [user] });
+      return result.statuses[0].is_online === true;
+    };
+    const last = (user) => receiver.sent.filter(({ partitionkey, generation }) => generation && partitionkey === `user:${user}`).at(-1)?.type === 'io.touchline.user.online';
+    await eventually(async () => (await postgres.sql('SELECT count(DISTINCT node) FROM touchline.event_node WHERE lease_until_ms > touchline.now_ms()')) === '2', 'it is back', 60);
+    await eventually(async () => last('bob') === await online('bob') && last('ann') === await online('ann'), 'the last word is the truth', 60);
+    assert.deepEqual([receiver.of('user.offline', 'ann'), receiver.of('channel.vacated', 'both')], [[], []]);
+    await eventually(async () => (await postgres.sql('SELECT count(*) FROM touchline.event_outbox')) === '0', 'all are delivered', 60);
+    receiver.check();
+    for (const node of nodes) await node.stop();
+    await nats.stop();
+    await postgres.stop();
+    receiver.stop();
+  });
+
   test('a node that is killed closes its earlier life when it starts again', { timeout: 120_000 }, async () => {
     const receiver = await Receiver.start();
     const directory = mkdtempSync(join(tmpdir(), 'events-'));

@@ -331,6 +331,9 @@ pub(crate) struct EventsOptions {
     /// Seconds for which events are made as fast as they can be.
     #[arg(long, default_value_t = 5)]
     pub(crate) seconds: u64,
+    /// Only how many durable events arrive, by a PostgreSQL of its own.
+    #[arg(long)]
+    pub(crate) durable: bool,
 }
 
 /// Hooks.

@@ -126,6 +126,8 @@ pub(crate) struct EventsSetup<'a> {
     /// Where the backend listens.
     pub(crate) backend: SocketAddr,
     pub(crate) types: &'a [&'a str],
+    /// The primary database in which events wait; None = they wait in memory.
+    pub(crate) postgres: Option<&'a str>,
 }
 
 /// A hook that is switched on.
@@ -249,7 +251,8 @@ impl ServerUnderTest {
     /// # Errors
     /// When it does not start.
     pub(crate) fn start_with_events(options: &Options, events: Option<&EventsSetup<'_>>) -> Result<Self> {
-        ServerUnderTest::launch(options, &Setup { events, ..Setup::default() })
+        let postgres = events.and_then(|events| events.postgres);
+        ServerUnderTest::launch(options, &Setup { events, postgres, ..Setup::default() })
     }
 
     /// As many fresh servers, joined by NATS.
@@ -443,10 +446,12 @@ fn configured(address: SocketAddr, setup: &Setup<'_>) -> serde_json::Value {
     if let Some(hook) = setup.hook {
         hook.configure(&mut all);
     }
-    if let Some(EventsSetup { backend, types }) = setup.events {
+    if let Some(EventsSetup { backend, types, postgres }) = setup.events {
         let secret = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
         let endpoint = format!("http://{backend}/events");
-        all["events"] = json!([{"name": "lab", "endpoint": endpoint, "types": types, "secret": secret}]);
+        let mut told = json!({"name": "lab", "endpoint": endpoint, "types": types, "secret": secret});
+        told["durable"] = postgres.is_some().into();
+        all["events"] = json!([told]);
     }
     let sqlite = setup.database.map(|database| database.url());
     if let Some(url) = setup.postgres.or(sqlite.as_deref()) {

@@ -241,7 +241,7 @@ fn events_of(settings: &Settings) -> Result<Option<(EventMailbox, EventsStart)>,
         return Ok(None);
     }
     let metrics = Arc::new(EventMetrics::of(settings.events.iter().map(|events| events.name.clone())));
-    let (mailbox, messages) = EventMailbox::new(events::wants(&endpoints), metrics);
+    let (mailbox, messages) = EventMailbox::new(events::wants(&endpoints, settings.store.primary.is_shared()), metrics);
     let seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
     let (birth, timing) = (random_number()?, timing_of(settings));
     Ok(Some((mailbox, EventsStart { endpoints, messages, timing, birth, seed, primary: None })))

@@ -65,6 +65,12 @@ pub static PRIMARY: Database = Database {
             up: include_str!("migrations/primary/sqlite_5_up.sql"),
             down: include_str!("migrations/primary/sqlite_5_down.sql"),
         },
+        Migration {
+            version: 6,
+            title: "endpoints of lifecycle events",
+            up: include_str!("migrations/primary/sqlite_6_up.sql"),
+            down: include_str!("migrations/primary/sqlite_6_down.sql"),
+        },
     ],
     postgres: &[
         Migration {
@@ -96,6 +102,12 @@ pub static PRIMARY: Database = Database {
             title: "when users were connected last",
             up: include_str!("migrations/primary/postgres_5_up.sql"),
             down: include_str!("migrations/primary/postgres_5_down.sql"),
+        },
+        Migration {
+            version: 6,
+            title: "endpoints of lifecycle events",
+            up: include_str!("migrations/primary/postgres_6_up.sql"),
+            down: include_str!("migrations/primary/postgres_6_down.sql"),
         },
     ],
 };

@@ -487,6 +487,8 @@ fn a_schema_of_postgresql_does_not_go_while_a_node_uses_it() {
         }
     };
     let said = migrate("down --yes");
+    assert!(said.contains("primary   6  not made"), "{said}");
+    let said = migrate("down --yes");
     assert!(said.contains("primary   5  not made"), "{said}");
     let said = migrate("down --yes");
     assert!(said.contains("primary   4  not made"), "{said}");
@@ -511,6 +513,9 @@ fn schemas_go_up_and_down_by_hand_and_a_newer_one_is_refused() {
     says("up", "primary   2  made      channel directory and inbox");
     says("up", "primary   3  made      shared facts");
     says("up", "primary   5  made      when users were connected last");
+    says("up", "primary   6  made      endpoints of lifecycle events");
+    says("down", "touchline: event_endpoint: 0 rows would go");
+    says("down --yes", "primary   6  not made  endpoints of lifecycle events");
     says("down", "touchline: user_seen: 0 rows would go");
     says("down --yes", "primary   5  not made  when users were connected last");
     says("down", "touchline: event_outbox: 0 rows would go");

@@ -36,11 +36,14 @@ pub enum DeadReason {
     TooLarge,
     /// They have become older than `max_age`.
     TooOld,
+    /// What the database has of them is no event.
+    Unreadable,
 }
 
 impl DeadReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [DeadReason; 3] = [DeadReason::Refused, DeadReason::TooLarge, DeadReason::TooOld];
+    pub const ALL: [DeadReason; 4] =
+        [DeadReason::Refused, DeadReason::TooLarge, DeadReason::TooOld, DeadReason::Unreadable];
 
     /// The name in logs and metrics.
     pub fn as_str(self) -> &'static str {
@@ -48,6 +51,7 @@ impl DeadReason {
             DeadReason::Refused => "refused",
             DeadReason::TooLarge => "too_large",
             DeadReason::TooOld => "too_old",
+            DeadReason::Unreadable => "unreadable",
         }
     }
 }

@@ -130,14 +130,20 @@ impl WrittenEvent {
     }
 }
 
-/// The lane of a key, of so many: the same on all nodes and in all versions, because lanes are kept in databases.
-pub fn lane_of(key: &str, lanes: usize) -> usize {
+/// The place of a key, at most `i64::MAX`, which gives its lane: the same on all nodes and in all versions, because
+/// lanes are kept in databases.
+pub fn place_of(key: &str) -> u64 {
     // FNV-1a (Fowler, Noll, Vo).
     let hash = key
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    // The low bits of this hash are worse than the high ones.
-    ((hash ^ hash >> 32) % lanes.max(1) as u64) as usize
+    // The low bits of this hash are worse than the high ones; databases have no numbers above.
+    (hash ^ hash >> 32) & i64::MAX as u64
+}
+
+/// The lane of a key, of so many.
+fn lane_of(key: &str, lanes: usize) -> usize {
+    (place_of(key) % lanes.max(1) as u64) as usize
 }
 
 impl EventDraft {

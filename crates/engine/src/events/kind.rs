@@ -124,6 +124,16 @@ impl EventKind {
 pub struct EventKinds(u16);
 
 impl EventKinds {
+    /// The set as bits, for those who share it between threads.
+    pub fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// The set that has these bits.
+    pub fn from_bits(bits: u16) -> Self {
+        EventKinds(bits)
+    }
+
     /// The set with one kind more.
     pub fn with(self, kind: EventKind) -> Self {
         EventKinds(self.0 | 1 << kind as u16)

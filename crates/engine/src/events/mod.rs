@@ -15,7 +15,7 @@ mod teller;
 mod timestamp;
 
 pub use delivery::{BatchDelivery, BatchPace, DeadReason, EndpointReply, Follow};
-pub use draft::{EVENT_SIZE_MAX, EventDraft, EventOrigin, EventSources, EventValue, WrittenEvent, lane_of};
+pub use draft::{EVENT_SIZE_MAX, EventDraft, EventOrigin, EventSources, EventValue, WrittenEvent, place_of};
 pub use held_changes::HeldChanges;
 pub use holding::NodeHolding;
 pub use kind::{EventKind, EventKinds};

@@ -4,9 +4,13 @@
 //! A node writes in *lives*. A life begins when the database gives it an incarnation and a lease, and is over when the
 //! lease is; then other nodes tell what the life has left behind, and the node begins a new life with all that it
 //! holds.
+//!
+//! What is told to whom, nodes agree on by a [`WishList`].
 
 mod book;
 #[cfg(test)]
 mod book_tests;
+mod wish;
 
 pub use book::{BookBatch, BookLimits, BookNote, KeyChange, LedgerBook};
+pub use wish::{EndpointWish, EventRoute, WishDescription, WishList};

@@ -1,6 +1,7 @@
 //! Lifecycle events: what they cost a fan-out beside clients that come and go, and how many of them arrive.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use super::fanout::{Numbers, deliver};
 use crate::arguments::{EventsOptions, Options};
 use crate::hook_parts::{BackendConduct, BackendCount, BackendOrder};
 use crate::part::LabPart;
+use crate::postgres::Postgres;
 use crate::report::{Figure, Results};
 use crate::server_under_test::{EventsSetup, ServerUnderTest};
 use crate::wire;
@@ -20,6 +22,8 @@ const SIZE: usize = 128;
 const THREADS: u64 = 4;
 /// Subscriptions that one client begins and ends at once.
 const CHANNELS: usize = 100;
+/// What is told of clients that subscribe and unsubscribe.
+const SUBSCRIPTIONS: [&str; 2] = ["subscribed", "unsubscribed"];
 /// How long the last events may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -30,13 +34,16 @@ pub(super) fn events(events: &EventsOptions, options: &Options, results: &mut Re
     }
     let mut backend: LabPart<BackendOrder, BackendCount> = LabPart::start("hook-backend")?;
     let address = backend.ask(&BackendOrder::Answer(BackendConduct::default()))?.address;
+    if events.durable {
+        return durable(&mut backend, address, (events, options), results);
+    }
     let mut us = [0.0; 2];
     let (mut changes, mut told) = (0, 0);
     for pair in 0..events.pairs {
         // In turns, so that neither is always the first.
         for side in [pair % 2, 1 - pair % 2] {
             let types = ["connected", "disconnected", "user_online", "user_offline"];
-            let setup = EventsSetup { backend: address, types: &types };
+            let setup = EventsSetup { backend: address, types: &types, postgres: None };
             let server = ServerUnderTest::start_with_events(options, (side == 1).then_some(&setup))?;
             let numbers = Numbers {
                 scenario: SCENARIO,
@@ -60,9 +67,39 @@ pub(super) fn events(events: &EventsOptions, options: &Options, results: &mut Re
     results.add(Figure::new(SCENARIO, "the same, with events: CPU per delivery", "µs"), us[1]);
     results.add(Figure::new(SCENARIO, "with events / without", "×").bound(1.05, 1.02), us[1] / us[0]);
     results.add(Figure::new(SCENARIO, "events per client that came and went", ""), told as f64 / changes.max(1) as f64);
-    let rate = arriving(&mut backend, address, events, options)?;
+    let setup = EventsSetup { backend: address, types: &SUBSCRIPTIONS, postgres: None };
+    let (rate, _) = arriving(&mut backend, &setup, events, options)?;
     results.add(Figure::new(SCENARIO, "events that arrive, best effort", "/s").at_least(20_000.0, 40_000.0), rate);
     Ok(())
+}
+
+/// As many durable events as arrive, and whether each has arrived.
+fn durable(
+    backend: &mut LabPart<BackendOrder, BackendCount>,
+    address: std::net::SocketAddr,
+    (events, options): (&EventsOptions, &Options),
+    results: &mut Results,
+) -> Result<()> {
+    if !Postgres::is_installed() {
+        bail!("PostgreSQL is not installed (Debian package postgresql)");
+    }
+    let scratch = EventsScratch(std::env::temp_dir().join(format!("touchline-lab-events-{}", std::process::id())));
+    let postgres = Postgres::start(&scratch.0);
+    let url = postgres.url();
+    let setup = EventsSetup { backend: address, types: &SUBSCRIPTIONS, postgres: Some(&url) };
+    let (rate, share) = arriving(backend, &setup, events, options)?;
+    results.add(Figure::new(SCENARIO, "events that arrive, durable", "/s").at_least(5_000.0, 10_000.0), rate);
+    results.add(Figure::new(SCENARIO, "the same: events that have arrived / made", ""), share);
+    Ok(())
+}
+
+/// A directory that is removed in the end.
+struct EventsScratch(PathBuf);
+
+impl Drop for EventsScratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 /// Does work while clients connect and leave, so many times a second. Returns how many have.
@@ -115,15 +152,15 @@ fn read_until(socket: &mut impl std::io::Read, end: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Clients subscribe and unsubscribe as fast as they can; returns the events that arrive in a second.
+/// Clients subscribe and unsubscribe as fast as they can; returns the events that arrive in a second, and the share of
+/// those that were made which have arrived.
 fn arriving(
     backend: &mut LabPart<BackendOrder, BackendCount>,
-    address: std::net::SocketAddr,
+    setup: &EventsSetup<'_>,
     events: &EventsOptions,
     options: &Options,
-) -> Result<f64> {
-    let setup = EventsSetup { backend: address, types: &["subscribed", "unsubscribed"] };
-    let server = ServerUnderTest::start_with_events(options, Some(&setup))?;
+) -> Result<(f64, f64)> {
+    let server = ServerUnderTest::start_with_events(options, Some(setup))?;
     let clients = 4;
     let seconds = Duration::from_secs(events.seconds);
     backend.ask(&BackendOrder::Count)?;
@@ -161,5 +198,5 @@ fn arriving(
             last = began.elapsed();
         }
     }
-    Ok(arrived as f64 / last.as_secs_f64())
+    Ok((arrived as f64 / last.as_secs_f64(), arrived as f64 / made.max(1) as f64))
 }

@@ -56,6 +56,16 @@ pub(super) fn health(node: &Node) -> HttpResponse {
         // Each of them has answered 410.
         information.insert("events_not_sent".to_owned(), off.into());
     }
+    let differing = node.events.as_ref().map_or(Vec::new(), |events| events.metrics.differing());
+    if !differing.is_empty() {
+        // Nodes differ while their configuration is changed on one after the other.
+        information.insert("events_differing".to_owned(), differing.into());
+    }
+    let silent = node.events.as_ref().map_or(Vec::new(), |events| events.metrics.silent());
+    if !silent.is_empty() {
+        // What their clients do is not told.
+        information.insert("nodes_without_durable_events".to_owned(), silent.into());
+    }
     let stuck: Vec<&str> = node.consumers.iter().filter(|one| one.is_stuck()).map(|one| one.name()).collect();
     if !stuck.is_empty() {
         // Clients are served all the same, and another node would not fare better.

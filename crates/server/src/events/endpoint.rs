@@ -9,6 +9,7 @@ use hyper::{Method, Request, Uri};
 use touchline_config::{EventsSettings, NamedEvents, Settings, event_faults};
 use touchline_engine::duration::millis;
 use touchline_engine::events::{EndpointReply, EventKind, EventKinds};
+use touchline_engine::ledger::{EndpointWish, WishDescription};
 
 use super::signature::BatchSigner;
 use crate::outbound::{HttpClient, basic_authorization, discard, shown_address};
@@ -66,8 +67,9 @@ pub(crate) fn endpoints(settings: &Settings) -> Result<Vec<EventEndpoint>, Start
     settings.events.iter().map(EventEndpoint::new).collect()
 }
 
-/// What some endpoint asks for.
-pub(crate) fn wants(endpoints: &[EventEndpoint]) -> EventWants {
+/// What some endpoint asks for. `is_shared`: other nodes share the primary database, and may be the first to ask for
+/// something that a durable endpoint of theirs is told.
+pub(crate) fn wants(endpoints: &[EventEndpoint], is_shared: bool) -> EventWants {
     let kinds = endpoints.iter().fold(EventKinds::default(), |all, endpoint| all.union(endpoint.kinds));
     let of_channels = |endpoint: &&EventEndpoint| CHANNEL_KINDS.iter().any(|kind| endpoint.kinds.has(*kind));
     let needs_ends = |endpoint: &EventEndpoint| endpoint.options.durable && endpoint.kinds.has(EventKind::Disconnected);
@@ -80,8 +82,27 @@ pub(crate) fn wants(endpoints: &[EventEndpoint]) -> EventWants {
             _ => namespaces = None,
         }
     }
-    EventWants { kinds, namespaces }
+    if is_shared && endpoints.iter().any(|endpoint| endpoint.options.durable) {
+        let all = EventKind::CONFIGURED.into_iter().collect();
+        return EventWants {
+            kinds: all,
+            told: LEDGER_KINDS.into_iter().fold(kinds, EventKinds::with),
+            namespaces: None,
+        };
+    }
+    EventWants { kinds, told: kinds, namespaces }
 }
+
+/// What a node of a ledger that is shared knows of itself at any time, so that it can tell it when another node asks
+/// for it: its clients, and what they hold.
+const LEDGER_KINDS: [EventKind; 6] = [
+    EventKind::Connected,
+    EventKind::Disconnected,
+    EventKind::Occupied,
+    EventKind::Vacated,
+    EventKind::UserOnline,
+    EventKind::UserOffline,
+];
 
 /// Kinds that are told for some namespaces only.
 const CHANNEL_KINDS: [EventKind; 4] =
@@ -102,6 +123,18 @@ impl EventEndpoint {
             options: options.clone(),
             target,
         })
+    }
+
+    /// What nodes tell each other of it.
+    pub(super) fn wish(&self) -> EndpointWish {
+        let namespaces = &self.options.namespaces;
+        let description = WishDescription {
+            types: self.options.types.iter().cloned().collect(),
+            namespaces: (!namespaces.is_empty()).then(|| namespaces.iter().cloned().collect()),
+            lanes: self.options.lanes.max(1) as u32,
+            delay_ms: millis(self.options.delay),
+        };
+        EndpointWish { name: self.name.clone(), description }
     }
 
     /// Whether it is told of this. `namespace`: of the channel that it is about; None = it is about none.

@@ -236,7 +236,11 @@ impl RegistryActor {
                 DirectoryEffect::Disconnect(owner) => {
                     node.command_client(owner, ClientCommand::Disconnect(Disconnect::FORCE_NO_RECONNECT))
                 }
-                DirectoryEffect::Tell(incident) => tell(node, |now_ms| EventMessage::Entry(now_ms, incident)),
+                DirectoryEffect::Tell(incident) => {
+                    if node.events.as_ref().is_some_and(|events| events.wants(incident.kind)) {
+                        tell(node, |now_ms| EventMessage::Entry(now_ms, incident));
+                    }
+                }
                 DirectoryEffect::TellLost(client) => tell(node, |_| EventMessage::LostClient(client)),
                 DirectoryEffect::Announce(channel, frame) => {
                     node.send_home(channel, ChannelRequest::Announce(frame));

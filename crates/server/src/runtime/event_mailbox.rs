@@ -1,12 +1,12 @@
 //! The mailbox of the thread that tells what happens: what shards, the registry actor and the store have seen.
 //!
 //! Nobody waits here. What happens to clients and names is lost if too much waits, and counted: the thread tells
-//! `state.reset` then. Who holds a channel or a user must not be lost, because nothing would ever correct it: a shard
-//! keeps that until there is room.
+//! `state.reset` then. Who holds a channel or a user must not be lost, nor the end of a client that was told as
+//! connected, because nothing would ever correct it: a shard keeps that until there is room.
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -162,8 +162,10 @@ impl ClientChange {
 /// What some endpoint asks for.
 #[derive(Debug, Default)]
 pub(crate) struct EventWants {
-    /// All kinds.
+    /// The kinds that threads have to be able to tell, because somebody may be told of them.
     pub(crate) kinds: EventKinds,
+    /// Those of them that somebody is told of at the start.
+    pub(crate) told: EventKinds,
     /// Namespaces of channels; None = all.
     pub(crate) namespaces: Option<Vec<Box<str>>>,
 }
@@ -179,6 +181,8 @@ impl EventWants {
 pub(crate) struct EventMailbox {
     sender: UnboundedSender<EventMessage>,
     pub(crate) wants: EventWants,
+    /// The kinds that somebody is told of now, as bits: other nodes may add some.
+    told: AtomicU16,
     pub(crate) metrics: Arc<EventMetrics>,
     room: Arc<MailboxRoom>,
 }
@@ -202,24 +206,32 @@ impl EventMailbox {
     pub(crate) fn new(wants: EventWants, metrics: Arc<EventMetrics>) -> (Self, EventReceiver) {
         let (sender, messages) = unbounded_channel();
         let room = Arc::new(MailboxRoom::default());
-        (EventMailbox { sender, wants, metrics, room: Arc::clone(&room) }, EventReceiver { messages, room })
+        let told = AtomicU16::new(wants.told.bits());
+        (EventMailbox { sender, wants, told, metrics, room: Arc::clone(&room) }, EventReceiver { messages, room })
     }
 
-    /// The kinds that some endpoint is told of. None = there is no mailbox, since nothing is told.
+    /// Somebody is told of these kinds, too, from now on.
+    pub(crate) fn widen(&self, kinds: EventKinds) {
+        self.told.fetch_or(kinds.bits(), Relaxed);
+    }
+
+    /// The kinds that some endpoint is or may be told of. None = there is no mailbox, since nothing is told.
     pub(crate) fn kinds_of(mailbox: Option<&Self>) -> EventKinds {
         mailbox.map_or_else(EventKinds::default, |mailbox| mailbox.wants.kinds)
     }
 
     /// Whether some endpoint is told of this.
     pub(crate) fn wants(&self, kind: EventKind) -> bool {
-        self.wants.kinds.has(kind)
+        EventKinds::from_bits(self.told.load(Relaxed)).has(kind)
     }
 
-    /// Sends what has happened; if too much waits it is lost, and counted.
-    pub(crate) fn tell(&self, message: EventMessage) {
-        if self.try_send(message).is_err() {
+    /// Sends what has happened; if too much waits it is lost, and counted. Returns whether there was room.
+    pub(crate) fn tell(&self, message: EventMessage) -> bool {
+        let is_sent = self.try_send(message).is_ok();
+        if !is_sent {
             self.room.lost.fetch_add(1, Relaxed);
         }
+        is_sent
     }
 
     /// Sends a message.

@@ -1,7 +1,7 @@
 //! The metrics of events, by endpoint.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -23,12 +23,19 @@ pub(crate) enum DropReason {
     TooLarge,
     /// The node has stopped.
     Stopped,
+    /// Too many durable events waited in a lane.
+    LaneFull,
 }
 
 impl DropReason {
     /// All reasons, in the order of their numbers.
-    pub(crate) const ALL: [DropReason; 4] =
-        [DropReason::QueueFull, DropReason::MailboxFull, DropReason::TooLarge, DropReason::Stopped];
+    pub(crate) const ALL: [DropReason; 5] = [
+        DropReason::QueueFull,
+        DropReason::MailboxFull,
+        DropReason::TooLarge,
+        DropReason::Stopped,
+        DropReason::LaneFull,
+    ];
 
     /// The name in metrics.
     pub(crate) fn as_str(self) -> &'static str {
@@ -37,6 +44,7 @@ impl DropReason {
             DropReason::MailboxFull => "mailbox_full",
             DropReason::TooLarge => "too_large",
             DropReason::Stopped => "stopped",
+            DropReason::LaneFull => "lane_full",
         }
     }
 }
@@ -62,19 +70,39 @@ pub(crate) struct EndpointFigures {
     pub(crate) dead: [Counter; DeadReason::ALL.len()],
     /// It has refused all further events (410).
     pub(crate) is_off: AtomicBool,
+    /// Another node describes it otherwise; it is told what any of them says.
+    pub(crate) is_differing: AtomicBool,
 }
 
 /// The metrics of events.
 #[derive(Debug, Default)]
 pub(crate) struct EventMetrics {
     pub(crate) endpoints: Vec<EndpointFigures>,
+    /// The ids of nodes of the cluster that take no part in durable events.
+    pub(crate) silent_nodes: Mutex<Vec<String>>,
 }
 
 impl EventMetrics {
     /// Metrics that have counted nothing.
     pub(crate) fn of(names: impl IntoIterator<Item = String>) -> Self {
         let figures = |name| EndpointFigures { name, ..EndpointFigures::default() };
-        EventMetrics { endpoints: names.into_iter().map(figures).collect() }
+        EventMetrics { endpoints: names.into_iter().map(figures).collect(), silent_nodes: Mutex::default() }
+    }
+
+    /// The figures of an endpoint; `None` = it is none of this node.
+    pub(crate) fn of_endpoint(&self, name: &str) -> Option<&EndpointFigures> {
+        self.endpoints.iter().find(|endpoint| endpoint.name == name)
+    }
+
+    /// The endpoints that another node describes otherwise.
+    pub(crate) fn differing(&self) -> Vec<&str> {
+        let differing = self.endpoints.iter().filter(|endpoint| endpoint.is_differing.load(Relaxed));
+        differing.map(|endpoint| endpoint.name.as_str()).collect()
+    }
+
+    /// The ids of nodes of the cluster that take no part in durable events.
+    pub(crate) fn silent(&self) -> Vec<String> {
+        self.silent_nodes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The endpoints that have refused all further events.
@@ -92,11 +120,14 @@ impl Collector for EventCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
         let endpoints = &self.0.endpoints;
         type Figure = fn(&EndpointFigures) -> u64;
-        let gauges: [(&str, &str, Figure); 3] = [
+        let gauges: [(&str, &str, Figure); 4] = [
             ("events_queued", "Events that wait for an endpoint or are under way to it", |of| of.queued.get()),
             ("events_queued_bytes", "Bytes of the events that wait for an endpoint", |of| of.queued_bytes.get()),
             ("events_off", "1 while an endpoint is sent nothing, because it has answered 410", |of| {
                 of.is_off.load(Relaxed).into()
+            }),
+            ("events_differing", "1 while another node describes a durable endpoint otherwise", |of| {
+                of.is_differing.load(Relaxed).into()
             }),
         ];
         for (name, help, figure) in gauges {
@@ -106,6 +137,9 @@ impl Collector for EventCollector {
                 ConstGauge::new(figure(endpoint) as i64).encode(family.encode_family(&labels)?)?;
             }
         }
+        let help = "Nodes of the cluster that take no part in durable events";
+        let family = encoder.encode_descriptor("events_silent_nodes", help, None, MetricType::Gauge)?;
+        ConstGauge::new(self.0.silent().len() as i64).encode(family)?;
         let help = "Age of the oldest event that waits for an endpoint";
         let mut family = encoder.encode_descriptor("events_oldest_seconds", help, None, MetricType::Gauge)?;
         for endpoint in endpoints {

@@ -40,6 +40,8 @@ pub(super) struct Connection {
     pub(super) is_listed: bool,
     /// Whether its client has not connected yet.
     pub(super) is_unauthenticated: bool,
+    /// Whether its client was told as connected to the thread of events.
+    pub(super) is_told: bool,
     pub(super) agent: Agent,
     /// The number of its program in the shard's metrics.
     pub(super) program: u8,

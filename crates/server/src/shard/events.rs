@@ -43,7 +43,10 @@ impl Shard {
         };
         let change = ClientChange::Connected(Box::new(facts));
         let incident = ClientIncident { client: session.owner(), user: session.user().into(), change };
-        events.tell(EventMessage::Client(self.now_ms, incident));
+        let is_told = events.tell(EventMessage::Client(self.now_ms, incident));
+        if let Some(connection) = self.connections.get_mut(slot) {
+            connection.is_told = is_told;
+        }
     }
 
     /// A connection ends, whose session is still as it was. `reason`: what the client is told; empty = nothing.
@@ -62,7 +65,16 @@ impl Shard {
         };
         let change = ClientChange::Disconnected(Box::new(facts));
         let incident = ClientIncident { client: session.owner(), user: session.user().into(), change };
-        events.tell(EventMessage::Client(self.now_ms, incident));
+        let (end, is_told) = (EventMessage::Client(self.now_ms, incident), connection.is_told);
+        if !is_told {
+            events.tell(end);
+            return;
+        }
+        let mut ends = std::mem::take(&mut self.unsent_ends);
+        if let Some(events) = &self.node.events {
+            ends.send(end, |end| events.try_send(end));
+        }
+        self.unsent_ends = ends;
     }
 
     /// Subscriptions of a session have begun or ended.
@@ -83,9 +95,11 @@ impl Shard {
         }
     }
 
-    /// Tells who holds channels and users here now. What has no room waits for the next tick.
+    /// Tells which clients have ended for which there was no room, and who holds channels and users here now. What has
+    /// no room waits for the next tick.
     pub(super) fn tell_held(&mut self) {
         let Some(events) = &self.node.events else { return };
+        self.unsent_ends.retry(|end| events.try_send(end));
         let namespaces = &self.node.session.namespaces;
         if let Some(changes) = self.channels.held_changes() {
             let is_wanted = |key: &StateKey| events.wants.has_namespace(namespaces.namespace_of(key.name()));

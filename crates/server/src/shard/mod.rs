@@ -17,6 +17,7 @@ mod connected;
 mod connections;
 mod deliver;
 mod due;
+mod ends;
 mod events;
 mod excluded;
 mod hooks;

@@ -122,6 +122,7 @@ impl Shard {
             previous_of_user: NONE,
             is_listed: false,
             is_unauthenticated: true,
+            is_told: false,
             agent: negotiated.agent,
             program: UNKNOWN,
             close_code: 0,

@@ -17,6 +17,7 @@ use touchline_registry::HashSeed;
 use super::acceptor::{Acceptor, BoundListener};
 use super::client_facts::ConnectingFacts;
 use super::connections::Connections;
+use super::ends::UnsentEnds;
 use super::minute_stats::{Audience, MinuteStats};
 use super::outbox::Outbox;
 use super::services::Services;
@@ -28,7 +29,7 @@ use crate::net::admission::AddressSlot;
 use crate::net::forwarded::ForwardedHeaders;
 use crate::node::Node;
 use crate::runtime::clock::TENTH_US;
-use crate::runtime::event_mailbox::EventMailbox;
+use crate::runtime::event_mailbox::{EventMailbox, EventMessage};
 use crate::runtime::mailbox::Message;
 use crate::runtime::metrics::ShardMetrics;
 use crate::runtime::random::{self, ClientIdRandom};
@@ -68,6 +69,8 @@ pub(crate) struct Shard {
     pub(super) told_addresses: HashMap<u32, IpAddr>,
     /// What is known of connections whose client has not connected yet, by slot, where that is told.
     pub(super) connecting: HashMap<u32, ConnectingFacts>,
+    /// Ends of clients that wait for room in the mailbox of events.
+    pub(super) unsent_ends: UnsentEnds<EventMessage>,
     /// The header fields of each connection that hooks pass on, by slot, where some hook does.
     pub(super) forwarded: HashMap<u32, ForwardedHeaders>,
     pub(super) hub: Hub,
@@ -202,6 +205,7 @@ impl Shard {
             address_slots: HashMap::new(),
             told_addresses: HashMap::new(),
             connecting: HashMap::new(),
+            unsent_ends: UnsentEnds::default(),
             forwarded: HashMap::new(),
             hub,
             channels: no_channels(&node, seed, hash_seed),

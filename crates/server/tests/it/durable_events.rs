@@ -18,20 +18,20 @@ use super::support::{PATIENCE, TestServer, WebSocket, until};
 const TYPES: [&str; 6] = ["connected", "disconnected", "occupied", "vacated", "user_online", "user_offline"];
 
 /// A backend that answers with a status that the test changes.
-struct Receiver {
-    backend: Backend,
-    status: Arc<AtomicU16>,
+pub(crate) struct Receiver {
+    pub(crate) backend: Backend,
+    pub(crate) status: Arc<AtomicU16>,
 }
 
 impl Receiver {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let status = Arc::new(AtomicU16::new(204));
         let of_backend = Arc::clone(&status);
         let backend = Backend::start(move |_| Answer::Status(of_backend.load(SeqCst), String::new()));
         Receiver { backend, status }
     }
 
-    fn told(&self, settings: &mut Settings, change: impl FnOnce(&mut EventsSettings)) {
+    pub(crate) fn told(&self, settings: &mut Settings, change: impl FnOnce(&mut EventsSettings)) {
         let mut options = EventsSettings {
             endpoint: self.backend.url("/events"),
             types: TYPES.map(str::to_owned).into(),
@@ -44,19 +44,19 @@ impl Receiver {
     }
 
     /// All events, each once, in the order in which they came first.
-    fn events(&self) -> Vec<Value> {
+    pub(crate) fn events(&self) -> Vec<Value> {
         let mut known = std::collections::BTreeSet::new();
         let batches = self.backend.questions().into_iter().map(|question| question.body);
         let all = batches.flat_map(|batch| batch.as_array().expect("a batch is a list").clone());
         all.filter(|event| known.insert((event["source"].to_string(), event["id"].to_string()))).collect()
     }
 
-    fn count(&self, kind: &str, subject: &str) -> usize {
+    pub(crate) fn count(&self, kind: &str, subject: &str) -> usize {
         let is_it = |event: &Value| event["type"] == format!("io.touchline.{kind}") && event["subject"] == subject;
         self.events().iter().filter(|event| is_it(event)).count()
     }
 
-    fn wait_for(&self, kind: &str, subject: &str) -> Value {
+    pub(crate) fn wait_for(&self, kind: &str, subject: &str) -> Value {
         let end = Instant::now() + PATIENCE;
         loop {
             let is_it = |event: &Value| event["type"] == format!("io.touchline.{kind}") && event["subject"] == subject;
@@ -81,24 +81,24 @@ impl Receiver {
     }
 
     /// Generations come in order, without a gap.
-    fn check(&self) {
+    pub(crate) fn check(&self) {
         for (key, told) in self.generations() {
             assert_eq!(told, (1..=told.len() as u64).collect::<Vec<_>>(), "{key}");
         }
     }
 }
 
-fn in_file(settings: &mut Settings, scratch: &Scratch) {
+pub(crate) fn in_file(settings: &mut Settings, scratch: &Scratch) {
     settings.store.primary.url = format!("sqlite:{}", scratch.0.join("primary.db").display());
 }
 
-fn on_postgres(settings: &mut Settings, link: &Link) {
+pub(crate) fn on_postgres(settings: &mut Settings, link: &Link) {
     settings.store.primary.url = format!("postgres://postgres@{}/postgres?sslmode=disable", link.address);
     settings.store.primary.timeout = Duration::from_secs(2);
 }
 
 /// A session of a user who is subscribed to a channel, and its client id.
-fn subscribed(server: &TestServer, user: &str, channel: &str) -> (WebSocket, String) {
+pub(crate) fn subscribed(server: &TestServer, user: &str, channel: &str) -> (WebSocket, String) {
     let mut client = server.websocket();
     let token = super::support::token(json!({"sub": user}));
     let reply = client.ask(json!({"id": 1, "connect": {"token": token}}));
@@ -317,4 +317,66 @@ fn an_endpoint_that_is_gone_gets_the_rest_after_the_next_start() {
     receiver.wait_for("client.connected", &id);
     receiver.wait_for("client.connected", &other_id);
     until("they are done", || waiting(&scratch, "client.connected") == 0);
+}
+
+/// Puts a row into the outbox, as another version might.
+fn put_row(scratch: &Scratch, body: &str) {
+    let rows = rusqlite::Connection::open(scratch.0.join("primary.db")).expect("it opens");
+    rows.busy_timeout(PATIENCE).expect("it is set");
+    let put = "INSERT INTO event_outbox (endpoint, lane, made_ms, body) VALUES ('backend', 0, ?1, ?2)";
+    let now_ms = std::time::UNIX_EPOCH.elapsed().expect("it is later").as_millis() as u64;
+    rows.execute(put, (now_ms, body)).expect("it is written");
+}
+
+#[test]
+fn rows_that_are_no_events_are_put_aside_and_the_rest_goes_on() {
+    let (scratch, receiver) = (Scratch::new("durable-unreadable"), Receiver::start());
+    let server = TestServer::with(|settings| {
+        in_file(settings, &scratch);
+        receiver.told(settings, |options| (options.lanes, options.types) = (1, vec!["connected".to_owned()]));
+    });
+    let (_first, id) = subscribed(&server, "ann", "chat");
+    receiver.wait_for("client.connected", &id);
+    put_row(&scratch, "no JSON");
+    put_row(&scratch, r#"{"id": "1", "source": "/s", "type": "io.touchline.of.later", "partitionkey": "all"}"#);
+    let (_second, id) = subscribed(&server, "bob", "chat");
+    receiver.wait_for("client.connected", &id);
+    let list = || server.api("events_dead", json!({}))["result"]["letters"].as_array().cloned().unwrap_or_default();
+    until("they are dead", || list().len() == 2);
+    let causes: Vec<String> = list().iter().map(|letter| letter["error"].to_string()).collect();
+    assert!(causes[0].contains("no event") && causes[1].contains("io.touchline.of.later"), "{causes:?}");
+    let metrics = server.http("GET", "/metrics", "", "").1;
+    assert!(metrics.contains("touchline_events_dead_total{endpoint=\"backend\",reason=\"unreadable\"} 2"), "{metrics}");
+}
+
+#[test]
+fn batches_are_bounded_in_bytes_and_what_waits_is_measured() {
+    let (scratch, receiver) = (Scratch::new("durable-bytes"), Receiver::start());
+    let server = TestServer::with(|settings| {
+        in_file(settings, &scratch);
+        receiver.told(settings, |options| (options.lanes, options.types) = (1, vec!["connected".to_owned()]));
+    });
+    receiver.status.store(500, SeqCst);
+    let text = "x".repeat(16_000);
+    for number in 0..40 {
+        let event = json!({
+            "id": number.to_string(), "source": "/s", "type": "io.touchline.client.connected", "partitionkey": "all",
+            "subject": "large", "data": {"text": text},
+        });
+        put_row(&scratch, &event.to_string());
+    }
+    let metric = |name: &str| {
+        let metrics = server.http("GET", "/metrics", "", "").1;
+        let line = format!("touchline_{name}{{endpoint=\"backend\"}} ");
+        let value = metrics.lines().find_map(|metric| metric.strip_prefix(&line)).map(str::to_owned);
+        value.and_then(|value| value.parse::<f64>().ok()).unwrap_or_default()
+    };
+    until("all are counted", || metric("events_queued") == 40.0 && metric("events_queued_bytes") > 640_000.0);
+    until("the oldest gets older", || metric("events_oldest_seconds") > 0.0);
+    receiver.status.store(204, SeqCst);
+    until("all have arrived", || receiver.events().len() == 40);
+    let sizes: Vec<usize> = receiver.backend.questions().iter().map(|batch| batch.body.to_string().len()).collect();
+    assert!(sizes.iter().all(|size| *size < 256 * 1_024 + 1_000), "{sizes:?}");
+    assert!(sizes.iter().any(|size| *size > 200_000), "they are batches all the same: {sizes:?}");
+    until("nothing is counted any more", || metric("events_queued") == 0.0);
 }

@@ -14,6 +14,7 @@ mod connected_nodes;
 mod consumers;
 mod drain;
 mod durable_events;
+mod durable_nodes;
 mod edge;
 mod embedding;
 mod events;

@@ -1,8 +1,12 @@
 //! The handle of the ledger.
 
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
 use super::types::{
-    Burial, DeadLetter, LedgerBatch, LedgerCause, LedgerError, LedgerOptions, LedgerWrite, OutboxLane, SweepReport,
-    WaitingEvent,
+    Burial, DeadLetter, LedgerBatch, LedgerCause, LedgerError, LedgerLife, LedgerOptions, LedgerShare, LedgerTidying,
+    LedgerWrite, OutboxLane, SweepReport, WaitingEvent,
 };
 use crate::errors::OpenError;
 use crate::postgres::PostgresAddress;
@@ -38,13 +42,21 @@ impl EventLedger {
         Ok(EventLedger { backend })
     }
 
-    /// Begins a life of this node, and returns its incarnation. What its earlier lives have left is told first, with
-    /// `cause`, in steps. For [`LedgerCause::Restart`] while no other node is there, keys that were held get `grace`
-    /// more time to come back.
+    /// Rings when another node may have put something into the outbox.
+    pub fn bell(&self) -> Arc<Notify> {
+        match &self.backend {
+            LedgerBackend::Sqlite(_) => Arc::default(),
+            LedgerBackend::Postgres(ledger) => Arc::clone(&ledger.bell),
+        }
+    }
+
+    /// Begins a life of this node, whose endpoints are told from now on. What its earlier lives have left is told
+    /// first, with `cause`, in steps. For [`LedgerCause::Restart`] while no other node is there, keys that were held
+    /// get `grace` more time to come back.
     ///
     /// # Errors
     /// See [`LedgerError`]; then the node is in no life.
-    pub async fn enter(&self, cause: LedgerCause) -> Result<u64, LedgerError> {
+    pub async fn enter(&self, cause: LedgerCause) -> Result<LedgerLife, LedgerError> {
         match &self.backend {
             LedgerBackend::Sqlite(ledger) => ledger.enter(cause).await,
             LedgerBackend::Postgres(ledger) => ledger.enter(cause).await,
@@ -87,20 +99,33 @@ impl EventLedger {
         }
     }
 
-    /// Shares the lanes of the endpoints of `wanted` among the nodes that are there, and returns those that this life
-    /// delivers. Above its share it gives up lanes that are in `idle`: nothing may be under way in them.
+    /// Shares the lanes of the endpoints of `wanted` among the nodes that have them, and returns those that this life
+    /// delivers. Above its share it gives up lanes that are in `idle`: nothing may be under way in them. Names the
+    /// endpoints of this node again, and looks what other nodes want: `knows` is the version that the caller has.
     ///
     /// # Errors
     /// See [`LedgerError`].
-    pub async fn claim(
+    pub async fn share(
         &self,
         incarnation: u64,
-        wanted: &[OutboxLane],
-        idle: &[OutboxLane],
-    ) -> Result<Vec<OutboxLane>, LedgerError> {
+        (wanted, idle): (&[OutboxLane], &[OutboxLane]),
+        knows: u64,
+    ) -> Result<LedgerShare, LedgerError> {
         match &self.backend {
-            LedgerBackend::Sqlite(ledger) => ledger.claim(wanted).await,
-            LedgerBackend::Postgres(ledger) => ledger.claim(incarnation, wanted, idle).await,
+            LedgerBackend::Sqlite(ledger) => ledger.share(wanted, knows).await,
+            LedgerBackend::Postgres(ledger) => ledger.share(incarnation, (wanted, idle), knows).await,
+        }
+    }
+
+    /// Tells endpoints `state.reset` that are told all from now on: every life tells by what was new. Each is told
+    /// once, whoever asks. Returns whether some were.
+    ///
+    /// # Errors
+    /// See [`LedgerError`].
+    pub async fn settle(&self) -> Result<bool, LedgerError> {
+        match &self.backend {
+            LedgerBackend::Sqlite(ledger) => ledger.settle().await,
+            LedgerBackend::Postgres(ledger) => ledger.settle().await,
         }
     }
 
@@ -142,15 +167,16 @@ impl EventLedger {
         }
     }
 
-    /// Drops what is kept no longer: old dead letters, the oldest events of a lane that has too many, and lanes of
-    /// endpoints that no node has known for a week. Returns how many events of the outbox were dropped.
+    /// Drops what is kept no longer: old dead letters, the oldest events of a lane that has too many (whose
+    /// `state.reset` is in the same transaction), endpoints that no node has had for a day and their lanes after a
+    /// week, and keys beyond those that are remembered.
     ///
     /// # Errors
     /// See [`LedgerError`].
-    pub async fn tidy_lanes(&self) -> Result<u64, LedgerError> {
+    pub async fn tidy(&self) -> Result<LedgerTidying, LedgerError> {
         match &self.backend {
-            LedgerBackend::Sqlite(ledger) => ledger.tidy_lanes().await,
-            LedgerBackend::Postgres(ledger) => ledger.tidy_lanes().await,
+            LedgerBackend::Sqlite(ledger) => ledger.tidy().await,
+            LedgerBackend::Postgres(ledger) => ledger.tidy().await,
         }
     }
 

@@ -6,6 +6,9 @@
 //!   lease. Whoever finds a lease over ([`EventLedger::sweep`]) tells what the life has left behind.
 //! - A key is told as vacated or offline when nobody has held it for a while: [`EventLedger::sweep`], on every node.
 //! - Each change and its events are one transaction, so each is told once, whoever dies when.
+//! - Who is told, rows say too: every node names its endpoints there, and an event goes to all that want it when it is
+//!   written, whichever node writes it. What a node adds is whole once every life tells by it
+//!   ([`EventLedger::settle`]).
 //! - The outbox is read by lane: [`EventLedger::claim`], [`EventLedger::fetch`], then [`EventLedger::finish`] or
 //!   [`EventLedger::bury`].
 //!
@@ -18,6 +21,7 @@ pub(crate) mod types;
 
 pub use handle::EventLedger;
 pub use types::{
-    Burial, DeadLetter, GoneClient, LedgerBatch, LedgerCause, LedgerClock, LedgerError, LedgerOptions, LedgerWrite,
-    Narrator, OutboxEvent, OutboxLane, SweepReport, ToldKey, WaitingEvent,
+    Burial, DeadLetter, GoneClient, LedgerBatch, LedgerCause, LedgerClock, LedgerError, LedgerLife, LedgerOptions,
+    LedgerShare, LedgerTidying, LedgerWrite, MEASURED_ROWS, Narrator, OutboxEvent, OutboxLane, OwnLane, SweepReport,
+    ToldKey, WaitingEvent,
 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use touchline_engine::events::StateKey;
-use touchline_engine::ledger::KeyChange;
+use touchline_engine::ledger::{EndpointWish, EventRoute, KeyChange, WishList};
 
 use crate::postgres::failure::PostgresError;
 use crate::settings::DatabaseUrl;
@@ -34,7 +34,11 @@ pub struct LedgerOptions {
     pub grace: Duration,
     /// How long the generation of a vacated key is remembered.
     pub remember: Duration,
-    /// Events in one lane of the outbox; the oldest are dropped beyond.
+    /// Keys that nobody holds and whose generation is remembered; those are forgotten first that were told first.
+    pub keys_max: u64,
+    /// What this node wants its endpoints to be told.
+    pub wishes: Vec<EndpointWish>,
+    /// Events in one lane of the outbox; the oldest are dropped beyond, and `state.reset` comes in their place.
     pub lane_max: u64,
     /// Dead letters that are kept; the oldest are dropped beyond.
     pub dead_max: u64,
@@ -46,13 +50,14 @@ pub struct LedgerOptions {
     pub clock: LedgerClock,
 }
 
-/// Writes the events of what the ledger finds, one for each endpoint that wants it, within the transaction that finds
-/// it. It gives the same for the same.
+/// Writes the events of what the ledger finds, within the transaction that finds it. It gives the same for the same.
 pub trait Narrator: Send + Sync {
     /// A key is told in a new generation.
     fn tell_key(&self, told: &ToldKey, outbox: &mut Vec<OutboxEvent>);
     /// A client went with its node.
     fn tell_lost(&self, lost: &GoneClient, outbox: &mut Vec<OutboxEvent>);
+    /// The event that tells that something may not have been told, as JSON. `why`: a word for the receiver.
+    fn tell_reset(&self, why: &'static str) -> String;
 }
 
 /// Why nobody holds a key, or why a client is gone.
@@ -96,15 +101,33 @@ pub struct GoneClient {
     pub cause: LedgerCause,
 }
 
-/// An event for one endpoint.
+/// An event before it is known who is told of it: the rows say that, within its transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxEvent {
-    /// The name of the endpoint.
-    pub endpoint: Arc<str>,
-    /// The lane of its key.
-    pub lane: u32,
+    /// The word of its kind; `None` = every lane of every endpoint is told.
+    pub word: Option<&'static str>,
+    /// The namespace of the channel that it is about; `None` = it is about none.
+    pub namespace: Option<Arc<str>>,
+    /// The place of its key.
+    pub place: u64,
     /// The event as JSON.
     pub body: String,
+}
+
+impl OutboxEvent {
+    /// What is needed to find its endpoints and lanes.
+    pub(crate) fn route(&self) -> EventRoute<'_> {
+        EventRoute { word: self.word, namespace: self.namespace.as_deref(), place: self.place }
+    }
+}
+
+/// A life that has begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerLife {
+    /// The number of the life.
+    pub incarnation: u64,
+    /// What endpoints are told when it begins. Whatever is added later waits until all lives tell by it.
+    pub wishes: WishList,
 }
 
 /// What a life of a node writes in one transaction.
@@ -112,6 +135,8 @@ pub struct OutboxEvent {
 pub struct LedgerBatch {
     /// Number of the batch in the life, from 1 on. The number of the batch before = it only renews the lease.
     pub number: u64,
+    /// The version of the wishes by which the life tells.
+    pub knows: u64,
     /// Changes of keys, each key once.
     pub keys: Vec<KeyChange>,
     /// Clients whose end has to be told if the node cannot: client id, and JSON for [`Narrator::tell_lost`].
@@ -139,6 +164,49 @@ pub struct SweepReport {
     /// Keys told as vacated or offline.
     pub told: u64,
     /// Keys that were forgotten.
+    pub forgotten: u64,
+    /// Whether another step has something to do at once.
+    pub has_more: bool,
+    /// When the next step has something to do, as far as is known now, milliseconds from now on.
+    pub next_ms: Option<u64>,
+}
+
+/// What a node knows of the others, and which lanes it delivers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LedgerShare {
+    /// The lanes of this life, and what waits there.
+    pub lanes: Vec<OwnLane>,
+    /// The wishes, if they are not those that the caller knows.
+    pub wishes: Option<WishList>,
+    /// Endpoints of this node that other nodes describe otherwise.
+    pub differing: Vec<String>,
+    /// The ids of the nodes whose lives last.
+    pub nodes: Vec<String>,
+    /// All lives tell by wishes that were new, and their endpoints have not been told so.
+    pub is_settling: bool,
+}
+
+/// A lane that this life delivers, with what waits there: the first [`MEASURED_ROWS`] are looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnLane {
+    /// Which one.
+    pub lane: OutboxLane,
+    /// Events.
+    pub events: u64,
+    /// Their bytes.
+    pub size: u64,
+    /// Age of the oldest, milliseconds; 0 = there is none.
+    pub oldest_ms: u64,
+}
+
+/// What was removed because it is kept no longer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LedgerTidying {
+    /// Events that were too many for their lane, by endpoint.
+    pub dropped: Vec<(String, u64)>,
+    /// Events of endpoints that no node has known for a week.
+    pub retired: u64,
+    /// Keys whose generation is forgotten.
     pub forgotten: u64,
     /// Whether another step has something to do at once.
     pub has_more: bool,
@@ -249,3 +317,12 @@ pub(crate) fn millis(duration: Duration) -> i64 {
 pub(crate) const STEP_ROWS: i64 = 1_000;
 /// How long no node may have known an endpoint before what waits for it is dropped, milliseconds.
 pub(crate) const LANE_IDLE_MS: i64 = 7 * 24 * 3_600_000;
+/// How long a node may not have named a wish before it counts no more, if others name another one of the endpoint,
+/// milliseconds.
+pub(crate) const WISH_IDLE_MS: i64 = 60_000;
+/// How long an endpoint is told that no node has, milliseconds.
+pub(crate) const ENDPOINT_IDLE_MS: i64 = 24 * 3_600_000;
+/// A wish is noted as seen again after this time, milliseconds.
+pub(crate) const WISH_SEEN_MS: i64 = 10_000;
+/// Events of a lane that are counted each time that lanes are shared.
+pub const MEASURED_ROWS: u64 = 10_000;

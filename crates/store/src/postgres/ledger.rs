@@ -1,21 +1,27 @@
 //! The ledger in PostgreSQL: lives, keys, and the sweeper. The functions that it calls are in the schema.
 //!
-//! Locks are taken in one order by everybody: the one against forgetting, the row of one life, keys in their order. The
-//! sweeper waits for no key. So no two transactions wait for each other.
+//! Locks are taken in one order by everybody: the one against forgetting, the row of one life, keys in their order, and
+//! last the one against new endpoints, when events are put into the outbox. The sweeper waits for no key. So no two
+//! transactions wait for each other.
 
-use tokio::sync::Mutex;
-use touchline_engine::ledger::KeyChange;
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, Notify};
+use touchline_engine::ledger::{EndpointWish, KeyChange, WishDescription, WishList};
 
 use super::address::PostgresAddress;
 use super::failure::PostgresError;
 use super::ledger_link::{LedgerLink, LinkLoan};
 use crate::ledger::types::{
-    GoneClient, LedgerBatch, LedgerCause, LedgerError, LedgerOptions, LedgerWrite, OutboxEvent, STEP_ROWS, SweepReport,
-    ToldKey, key_of, kind_number, millis,
+    GoneClient, LedgerBatch, LedgerCause, LedgerError, LedgerLife, LedgerOptions, LedgerWrite, OutboxEvent, STEP_ROWS,
+    SweepReport, ToldKey, key_of, kind_number, millis,
 };
 
 /// Begins a transaction in which no key is forgotten: "touchkey" as a number (`touchline.event_forget`).
 const BEGIN_KEYS: &str = "BEGIN; SELECT pg_advisory_xact_lock_shared(8390053700628604281)";
+
+/// Begins a transaction in which no endpoint is added: "touchend" as a number (`touchline.event_register`).
+const BEGIN_WISHES: &str = "BEGIN; SELECT pg_advisory_xact_lock_shared(8390053700628213348)";
 
 /// The ledger in PostgreSQL.
 pub(crate) struct PostgresLedger {
@@ -24,6 +30,8 @@ pub(crate) struct PostgresLedger {
     writer: Mutex<Option<LedgerLink>>,
     sweeper: Mutex<Option<LedgerLink>>,
     pub(super) lanes: Mutex<Option<LedgerLink>>,
+    /// Rings when another node has put something into the outbox.
+    pub(crate) bell: Arc<Notify>,
 }
 
 impl PostgresLedger {
@@ -34,15 +42,49 @@ impl PostgresLedger {
             writer: Mutex::default(),
             sweeper: Mutex::default(),
             lanes: Mutex::default(),
+            bell: Arc::default(),
         }
     }
 
-    pub(super) async fn lend<'d>(&self, desk: &'d Mutex<Option<LedgerLink>>) -> Result<LinkLoan<'d>, PostgresError> {
-        LinkLoan::of(desk, &self.address, self.options.migrates).await
+    async fn lend<'d>(&self, desk: &'d Mutex<Option<LedgerLink>>) -> Result<LinkLoan<'d>, PostgresError> {
+        LinkLoan::of(desk, (&self.address, self.options.migrates), None).await
     }
 
-    pub(crate) async fn enter(&self, cause: LedgerCause) -> Result<u64, LedgerError> {
+    /// The connection of the lanes, which hears of events that other nodes write.
+    pub(super) async fn lend_lanes(&self) -> Result<LinkLoan<'_>, PostgresError> {
+        LinkLoan::of(&self.lanes, (&self.address, self.options.migrates), Some(&self.bell)).await
+    }
+
+    /// Names the endpoints of this node.
+    pub(super) async fn register(&self, link: &mut LedgerLink) -> Result<(), PostgresError> {
+        let wishes = self.options.wishes.iter();
+        let (names, descriptions): (Vec<&str>, Vec<String>) =
+            wishes.map(|wish| (&*wish.name, wish.description.text())).unzip();
+        link.query("SELECT touchline.event_register($1, $2)", &[&names, &descriptions]).await.map(drop)
+    }
+
+    /// What all endpoints are told.
+    pub(super) async fn wishes(link: &mut LedgerLink) -> Result<WishList, PostgresError> {
+        let select = "SELECT head.wishes, wish.name, wish.description \
+             FROM touchline.event_head head LEFT JOIN touchline.event_endpoint wish ON true";
+        let rows = link.query(select, &[]).await?;
+        let mut list = WishList::default();
+        for row in &rows {
+            list.version = row.get::<_, i64>(0) as u64;
+            let (Some(name), Some(text)) = (row.get::<_, Option<String>>(1), row.get::<_, Option<&str>>(2)) else {
+                continue;
+            };
+            // What a later version has written otherwise, this one does not know.
+            let description = WishDescription::read(text);
+            list.wishes.extend(description.map(|description| EndpointWish { name, description }));
+        }
+        Ok(list)
+    }
+
+    pub(crate) async fn enter(&self, cause: LedgerCause) -> Result<LedgerLife, LedgerError> {
         let mut loan = self.lend(&self.writer).await?;
+        // Before what is left is told, so that they are told, too.
+        self.register(&mut loan.link).await?;
         let life = loop {
             if let Some(life) = self.enter_step(&mut loan.link, cause).await? {
                 break life;
@@ -53,9 +95,9 @@ impl PostgresLedger {
     }
 
     /// Takes something away from an earlier life of this node, or, when nothing is left, begins a new life.
-    async fn enter_step(&self, link: &mut LedgerLink, cause: LedgerCause) -> Result<Option<u64>, PostgresError> {
+    async fn enter_step(&self, link: &mut LedgerLink, cause: LedgerCause) -> Result<Option<LedgerLife>, PostgresError> {
         let me = &self.options.node;
-        link.run("BEGIN").await?;
+        link.run(BEGIN_WISHES).await?;
         let others = "SELECT EXISTS (SELECT FROM touchline.event_node \
              WHERE node <> $1 AND lease_until_ms > (SELECT touchline.now_ms()))";
         let is_alone = !link.query(others, &[me]).await?.first().is_some_and(|row| row.get(0));
@@ -70,9 +112,13 @@ impl PostgresLedger {
         }
         let next = "UPDATE touchline.event_head SET incarnation = incarnation + 1 RETURNING incarnation";
         let incarnation: i64 = link.query(next, &[]).await?.first().map_or(0, |row| row.get(0));
-        let begin = "INSERT INTO touchline.event_node (node, incarnation, lease_until_ms, batch) \
-             VALUES ($1, $2, touchline.now_ms() + $3, 0)";
-        link.count(begin, &[me, &incarnation, &millis(self.options.lease)]).await?;
+        let wishes = Self::wishes(link).await?;
+        let begin = "INSERT INTO touchline.event_node (node, incarnation, lease_until_ms, batch, knows, endpoints) \
+             VALUES ($1, $2, touchline.now_ms() + $3, 0, $4, $5)";
+        let own: Vec<&str> = self.options.wishes.iter().map(|wish| &*wish.name).collect();
+        let life =
+            [me as _, &incarnation as _, &millis(self.options.lease) as _, &(wishes.version as i64) as _, &own as _];
+        link.count(begin, &life).await?;
         if is_start {
             // What was about to be told gets the time to come back, too.
             let later = "UPDATE touchline.event_key SET due_ms = touchline.now_ms() + $1 \
@@ -80,7 +126,7 @@ impl PostgresLedger {
             link.count(later, &[&wait_ms]).await?;
         }
         link.run("COMMIT").await?;
-        Ok(Some(incarnation as u64))
+        Ok(Some(LedgerLife { incarnation: incarnation as u64, wishes }))
     }
 
     /// How long after its last holder a key is told, milliseconds.
@@ -105,12 +151,14 @@ impl PostgresLedger {
         link.run(BEGIN_KEYS).await?;
         // The row stays locked until the commit, so nobody takes the life over meanwhile.
         let renew = "UPDATE touchline.event_node own \
-             SET lease_until_ms = touchline.now_ms() + $3, batch = greatest(own.batch, $4) \
+             SET lease_until_ms = touchline.now_ms() + $3, batch = greatest(own.batch, $4), \
+             knows = greatest(own.knows, $5) \
              FROM (SELECT batch AS was FROM touchline.event_node WHERE node = $1 AND incarnation = $2 FOR UPDATE) old \
              WHERE own.node = $1 AND own.incarnation = $2 AND own.lease_until_ms > (SELECT touchline.now_ms()) \
              RETURNING old.was";
         let number = batch.number as i64;
-        let renewed = link.query(renew, &[me, &life, &millis(self.options.lease), &number]).await?;
+        let renewal = [me as _, &life as _, &millis(self.options.lease) as _, &number as _, &(batch.knows as i64) as _];
+        let renewed = link.query(renew, &renewal).await?;
         let Some(row) = renewed.first() else {
             link.run("ROLLBACK").await?;
             return Ok(LedgerWrite::Lapsed);
@@ -207,13 +255,20 @@ impl PostgresLedger {
     pub(crate) async fn sweep(&self) -> Result<SweepReport, LedgerError> {
         let mut loan = self.lend(&self.sweeper).await?;
         let link = &mut loan.link;
+        let idle = link.query("SELECT touchline.event_idle()", &[]).await?;
+        let idle_ms = idle.first().and_then(|row| row.get::<_, Option<i64>>(0));
+        if idle_ms.is_none_or(|idle_ms| idle_ms > 0) {
+            loan.keep();
+            return Ok(SweepReport { next_ms: idle_ms.map(|ms| ms as u64), ..SweepReport::default() });
+        }
         let taken = self.take_over(link).await?;
         let told = self.tell_empty(link).await?;
         let forgotten = link.query("SELECT touchline.event_forget($1)", &[&STEP_ROWS]).await?;
         let forgotten = forgotten.first().map_or(0, |row| row.get::<_, i64>(0)) as u64;
         loan.keep();
         let has_more = taken.is_some() || told.max(forgotten) >= STEP_ROWS as u64;
-        Ok(SweepReport { taken: taken.unwrap_or_default(), told, forgotten, has_more })
+        // What another node works at is looked for again soon.
+        Ok(SweepReport { taken: taken.unwrap_or_default(), told, forgotten, has_more, next_ms: Some(0) })
     }
 
     /// Takes something away from one life whose lease is over; none = there is none that nobody else works at.

@@ -1,9 +1,10 @@
 //! A connection of the ledger.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, Notify};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
@@ -16,6 +17,9 @@ use crate::migrate::PRIMARY;
 /// Every statement of the ledger has its index. The planner does not know that while the tables are small or new, and
 /// would keep a plan that reads all of a table which has grown since.
 const PLANS: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
+
+/// What `touchline.event_put` notifies.
+const LISTEN: &str = "LISTEN touchline_events";
 
 /// A connection with its prepared statements.
 pub(super) struct LedgerLink {
@@ -33,15 +37,16 @@ pub(super) struct LinkLoan<'d> {
 }
 
 impl<'d> LinkLoan<'d> {
+    /// `bell`: rings when other nodes have put something into the outbox; `None` = nobody waits for that.
     pub(super) async fn of(
         desk: &'d Mutex<Option<LedgerLink>>,
-        address: &PostgresAddress,
-        migrates: bool,
+        (address, migrates): (&PostgresAddress, bool),
+        bell: Option<&Arc<Notify>>,
     ) -> Result<Self, PostgresError> {
         let mut place = desk.lock().await;
         let link = match place.take() {
             Some(link) if !link.client.client.is_closed() => link,
-            _ => LedgerLink::to(address, migrates).await?,
+            _ => LedgerLink::to(address, migrates, bell).await?,
         };
         Ok(LinkLoan { place, link })
     }
@@ -53,10 +58,15 @@ impl<'d> LinkLoan<'d> {
 }
 
 impl LedgerLink {
-    async fn to(address: &PostgresAddress, migrates: bool) -> Result<Self, PostgresError> {
-        let mut client = PostgresClient::to(address).await?;
+    async fn to(address: &PostgresAddress, migrates: bool, bell: Option<&Arc<Notify>>) -> Result<Self, PostgresError> {
+        let heard = bell.cloned();
+        let ring = move |_| heard.iter().for_each(|bell| bell.notify_one());
+        let mut client = PostgresClient::listening(address, ring).await?;
         client.check(&PRIMARY, migrates).await?;
         client.client.batch_execute(PLANS).await?;
+        if bell.is_some() {
+            client.client.batch_execute(LISTEN).await?;
+        }
         Ok(LedgerLink { client, statements: HashMap::new(), timeout: address.timeout })
     }
 
@@ -92,18 +102,17 @@ impl LedgerLink {
         Ok(self.statements.entry(sql).or_insert(prepared).clone())
     }
 
-    /// Puts events into the outbox; their ids rise in their order.
+    /// Puts events into the outbox, for each endpoint that wants them; their ids rise in their order. Nothing is locked
+    /// behind it in its transaction.
     pub(super) async fn put(&mut self, events: &[OutboxEvent]) -> Result<(), PostgresError> {
         if events.is_empty() {
             return Ok(());
         }
-        let endpoints: Vec<&str> = events.iter().map(|event| &*event.endpoint).collect();
-        let lanes: Vec<i32> = events.iter().map(|event| event.lane as i32).collect();
+        let words: Vec<Option<&str>> = events.iter().map(|event| event.word).collect();
+        let namespaces: Vec<Option<&str>> = events.iter().map(|event| event.namespace.as_deref()).collect();
+        let places: Vec<i64> = events.iter().map(|event| event.place as i64).collect();
         let bodies: Vec<&str> = events.iter().map(|event| &*event.body).collect();
-        let insert = "INSERT INTO touchline.event_outbox (endpoint, lane, made_ms, body) \
-             SELECT item.endpoint, item.lane, touchline.now_ms(), item.body FROM \
-             unnest($1::text[], $2::int[], $3::text[]) WITH ORDINALITY AS item (endpoint, lane, body, place) \
-             ORDER BY item.place";
-        self.count(insert, &[&endpoints, &lanes, &bodies]).await.map(drop)
+        let put = "SELECT touchline.event_put($1, $2, $3, $4)";
+        self.query(put, &[&words, &namespaces, &places, &bodies]).await.map(drop)
     }
 }

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 use touchline_engine::events::StateKey;
-use touchline_engine::ledger::KeyChange;
+use touchline_engine::ledger::{EndpointWish, KeyChange, WishDescription, WishList};
 
 use super::connection::connect;
 use crate::ledger::types::{
-    GoneClient, LedgerBatch, LedgerCause, LedgerError, LedgerOptions, LedgerWrite, OutboxEvent, STEP_ROWS, SweepReport,
-    ToldKey, key_of, kind_number, millis,
+    GoneClient, LedgerBatch, LedgerCause, LedgerError, LedgerLife, LedgerOptions, LedgerWrite, OutboxEvent, STEP_ROWS,
+    SweepReport, ToldKey, key_of, kind_number, millis,
 };
 
 /// The ledger in a file that this process has locked.
@@ -53,7 +53,28 @@ impl SqliteLedger {
         (self.options.clock)() as i64
     }
 
-    pub(crate) async fn enter(&self, cause: LedgerCause) -> Result<u64, LedgerError> {
+    /// Names the endpoints of this node. Other rows are those of an earlier configuration: no other node has the file.
+    fn register(&self, rows: &Transaction<'_>) -> rusqlite::Result<()> {
+        // Where no life was, nothing was told that the endpoint has missed.
+        let has_life = "SELECT EXISTS (SELECT 1 FROM event_node)";
+        let is_first = !rows.query_row(has_life, [], |row| row.get::<_, bool>(0))?;
+        let name = "INSERT INTO event_endpoint (name, description, is_whole, seen_ms) VALUES (?1, ?2, ?3, ?4) \
+             ON CONFLICT (name, description) DO UPDATE SET seen_ms = ?4";
+        let mut name = rows.prepare_cached(name)?;
+        for wish in &self.options.wishes {
+            name.execute(params![wish.name, wish.description.text(), is_first, self.now_ms()])?;
+        }
+        for wish in wishes(rows)? {
+            if !self.options.wishes.contains(&wish) {
+                let forget = "DELETE FROM event_endpoint WHERE name = ?1 AND description = ?2";
+                rows.execute(forget, params![wish.name, wish.description.text()])?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn enter(&self, cause: LedgerCause) -> Result<LedgerLife, LedgerError> {
+        self.transact(|ledger, rows| ledger.register(rows)).await?;
         loop {
             if let Some(life) = self.transact(move |ledger, rows| ledger.enter_step(rows, cause)).await? {
                 return Ok(life);
@@ -63,7 +84,7 @@ impl SqliteLedger {
 
     /// Takes something away from an earlier life, or, when nothing is left, begins a new life. Every life in the file
     /// is one of this node, whatever it was called.
-    fn enter_step(&self, rows: &Transaction<'_>, cause: LedgerCause) -> rusqlite::Result<Option<u64>> {
+    fn enter_step(&self, rows: &Transaction<'_>, cause: LedgerCause) -> rusqlite::Result<Option<LedgerLife>> {
         let (now_ms, wait_ms) = (self.now_ms(), self.wait_ms(cause == LedgerCause::Restart));
         let earlier = "SELECT node, incarnation FROM event_node ORDER BY incarnation LIMIT 1";
         if let Some(life) = rows.query_row(earlier, [], |row| Ok((row.get(0)?, row.get(1)?))).optional()? {
@@ -79,7 +100,8 @@ impl SqliteLedger {
             let later = "UPDATE event_key SET due_ms = ?1 WHERE due_ms < ?1 AND generation % 2 = 1";
             rows.execute(later, [now_ms + wait_ms])?;
         }
-        Ok(Some(incarnation as u64))
+        let wishes = WishList { version: 0, wishes: wishes(rows)? };
+        Ok(Some(LedgerLife { incarnation: incarnation as u64, wishes }))
     }
 
     /// How long after its last holder a key is told, milliseconds.
@@ -211,12 +233,18 @@ impl SqliteLedger {
         Ok(taken)
     }
 
-    /// Puts events into the outbox; their ids rise in their order.
+    /// Puts events into the outbox, for each endpoint that wants them; their ids rise in their order.
     fn put(&self, rows: &Transaction<'_>, events: &[OutboxEvent]) -> rusqlite::Result<()> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        let list = WishList { version: 0, wishes: wishes(rows)? };
         let insert = "INSERT INTO event_outbox (endpoint, lane, made_ms, body) VALUES (?1, ?2, ?3, ?4)";
         let (mut insert, now_ms) = (rows.prepare_cached(insert)?, self.now_ms());
         for event in events {
-            insert.execute(params![&*event.endpoint, event.lane, now_ms, event.body])?;
+            for (endpoint, lane) in list.lanes(event.route()) {
+                insert.execute(params![endpoint, lane, now_ms, event.body])?;
+            }
         }
         Ok(())
     }
@@ -226,7 +254,14 @@ impl SqliteLedger {
             let told = ledger.tell_empty(rows)?;
             let forgotten = ledger.forget(rows)?;
             let has_more = told.max(forgotten) >= STEP_ROWS as u64;
-            Ok(SweepReport { taken: 0, told, forgotten, has_more })
+            let due = "SELECT min(due_ms) FROM event_key WHERE due_ms IS NOT NULL AND generation % 2 = ?1";
+            let mut next_ms = None;
+            for odd in [1, 0] {
+                let due_ms: Option<i64> = rows.prepare_cached(due)?.query_row([odd], |row| row.get(0))?;
+                let wait_ms = due_ms.map(|due_ms| (due_ms - ledger.now_ms()).max(0) as u64);
+                next_ms = next_ms.into_iter().chain(wait_ms).min();
+            }
+            Ok(SweepReport { taken: 0, told, forgotten, has_more, next_ms })
         })
         .await
     }
@@ -268,4 +303,15 @@ impl SqliteLedger {
         }
         Ok(gone.len() as u64)
     }
+}
+
+/// What all endpoints are told.
+pub(super) fn wishes(rows: &Transaction<'_>) -> rusqlite::Result<Vec<EndpointWish>> {
+    let mut select = rows.prepare_cached("SELECT name, description FROM event_endpoint")?;
+    let named = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let named = named.collect::<rusqlite::Result<Vec<(String, String)>>>()?;
+    let read = |(name, text): (String, String)| {
+        WishDescription::read(&text).map(|description| EndpointWish { name, description })
+    };
+    Ok(named.into_iter().filter_map(read).collect())
 }

@@ -1,19 +1,24 @@
 //! The outbox of the ledger in SQLite: what waits in which lane, and what could not be delivered. One node delivers all
 //! lanes.
 
-use rusqlite::{OptionalExtension as _, Row, Transaction, params};
+use std::collections::BTreeSet;
 
-use super::ledger::SqliteLedger;
+use rusqlite::{OptionalExtension as _, Row, Transaction, params};
+use touchline_engine::ledger::{EventRoute, WishList};
+
+use super::ledger::{SqliteLedger, wishes};
 use crate::ledger::types::{
-    Burial, DeadLetter, LANE_IDLE_MS, LedgerError, OutboxLane, STEP_ROWS, WaitingEvent, millis,
+    Burial, DeadLetter, LANE_IDLE_MS, LedgerError, LedgerShare, LedgerTidying, MEASURED_ROWS, OutboxLane, OwnLane,
+    STEP_ROWS, WaitingEvent, millis,
 };
 
 /// A lane is noted as seen again after this time, milliseconds.
 const SEEN_MS: i64 = 3_600_000;
 
 impl SqliteLedger {
-    /// Every lane is this node's: those that it wants, and those that hold something of its endpoints.
-    pub(crate) async fn claim(&self, wanted: &[OutboxLane]) -> Result<Vec<OutboxLane>, LedgerError> {
+    /// Every lane is this node's: those that it wants, and those that hold something of its endpoints. Nobody else
+    /// wants anything.
+    pub(crate) async fn share(&self, wanted: &[OutboxLane], _: u64) -> Result<LedgerShare, LedgerError> {
         let wanted = wanted.to_vec();
         self.transact(move |ledger, rows| {
             let see = "INSERT INTO event_lane (endpoint, lane, node, incarnation, seen_ms) VALUES (?1, ?2, '', 0, ?3) \
@@ -24,7 +29,41 @@ impl SqliteLedger {
             }
             let mut lanes = all_lanes(rows)?;
             lanes.retain(|lane| wanted.iter().any(|wanted| wanted.endpoint == lane.endpoint));
-            Ok(lanes)
+            let mut share = LedgerShare::default();
+            let measure = "SELECT count(*), coalesce(sum(octet_length(body)), 0), min(made_ms) FROM (\
+                 SELECT body, made_ms FROM event_outbox WHERE endpoint = ?1 AND lane = ?2 ORDER BY id LIMIT ?3)";
+            let mut measure = rows.prepare_cached(measure)?;
+            for lane in lanes {
+                let (events, size, made_ms): (u64, u64, Option<i64>) = measure
+                    .query_row(params![lane.endpoint, lane.lane, MEASURED_ROWS], |row| {
+                        Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+                    })?;
+                let oldest_ms = made_ms.map_or(0, |made_ms| ledger.now_ms() - made_ms).max(0) as u64;
+                share.lanes.push(OwnLane { lane, events, size, oldest_ms });
+            }
+            let unsettled = "SELECT EXISTS (SELECT 1 FROM event_endpoint WHERE is_whole = 0)";
+            share.is_settling = rows.query_row(unsettled, [], |row| row.get(0))?;
+            Ok(share)
+        })
+        .await
+    }
+
+    pub(crate) async fn settle(&self) -> Result<bool, LedgerError> {
+        self.transact(|ledger, rows| {
+            let settle = "UPDATE event_endpoint SET is_whole = 1 WHERE is_whole = 0 RETURNING name";
+            let settled = rows
+                .prepare_cached(settle)?
+                .query_map([], |row| row.get(0))?
+                .collect::<rusqlite::Result<BTreeSet<String>>>()?;
+            let list = WishList { version: 0, wishes: wishes(rows)? };
+            let (reset, now_ms) = (ledger.options.narrator.tell_reset("start"), ledger.now_ms());
+            let insert = "INSERT INTO event_outbox (endpoint, lane, made_ms, body) VALUES (?1, ?2, ?3, ?4)";
+            for (endpoint, lane) in list.lanes(EventRoute { word: None, namespace: None, place: 0 }) {
+                if settled.contains(endpoint) {
+                    rows.execute(insert, params![endpoint, lane, now_ms, reset])?;
+                }
+            }
+            Ok(!settled.is_empty())
         })
         .await
     }
@@ -42,7 +81,7 @@ impl SqliteLedger {
             for (lane, limit) in wanted {
                 let events = fetch
                     .query_map(params![lane.endpoint, lane.lane, limit], |row| {
-                        Ok(WaitingEvent { id: row.get(0)?, made_ms: row.get(1)?, body: row.get(2)? })
+                        Ok(WaitingEvent { id: row.get::<_, i64>(0)? as u64, made_ms: row.get(1)?, body: row.get(2)? })
                     })?
                     .collect::<rusqlite::Result<Vec<_>>>()?;
                 if !events.is_empty() {
@@ -55,7 +94,8 @@ impl SqliteLedger {
     }
 
     pub(crate) async fn finish(&self, ids: &[u64]) -> Result<(), LedgerError> {
-        let ids = ids.to_vec();
+        // The first ones of a lane that was too long are below zero.
+        let ids: Vec<i64> = ids.iter().map(|id| *id as i64).collect();
         self.transact(move |_, rows| {
             let mut delete = rows.prepare_cached("DELETE FROM event_outbox WHERE id = ?1")?;
             ids.iter().try_for_each(|id| delete.execute([id]).map(drop))
@@ -71,29 +111,72 @@ impl SqliteLedger {
             let (mut insert, mut delete) =
                 (rows.prepare_cached(insert)?, rows.prepare_cached("DELETE FROM event_outbox WHERE id = ?1")?);
             for burial in &burials {
-                insert.execute(params![burial.id, ledger.now_ms(), burial.tries, burial.error])?;
-                delete.execute([burial.id])?;
+                insert.execute(params![burial.id as i64, ledger.now_ms(), burial.tries, burial.error])?;
+                delete.execute([burial.id as i64])?;
             }
             drop_oldest(rows, ledger.options.dead_max)
         })
         .await
     }
 
-    pub(crate) async fn tidy_lanes(&self) -> Result<u64, LedgerError> {
+    pub(crate) async fn tidy(&self) -> Result<LedgerTidying, LedgerError> {
         self.transact(|ledger, rows| {
             let old = "DELETE FROM event_dead WHERE id IN (SELECT id FROM event_dead ORDER BY id LIMIT ?1) \
                  AND died_ms < ?2";
             rows.execute(old, params![STEP_ROWS, ledger.now_ms() - millis(ledger.options.dead_ttl)])?;
-            let mut dropped = retire(rows, ledger.now_ms() - LANE_IDLE_MS)?;
-            // The newest that is too much; it and all before it go.
-            let shorten = "DELETE FROM event_outbox WHERE endpoint = ?1 AND lane = ?2 AND id <= \
-                 (SELECT id FROM event_outbox WHERE endpoint = ?1 AND lane = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3)";
-            for OutboxLane { endpoint, lane } in all_lanes(rows)? {
-                dropped += rows.execute(shorten, params![endpoint, lane, ledger.options.lane_max])? as u64;
+            let mut tidying = LedgerTidying {
+                retired: retire(rows, ledger.now_ms() - LANE_IDLE_MS)?,
+                forgotten: ledger.trim(rows)?,
+                ..LedgerTidying::default()
+            };
+            tidying.has_more = tidying.forgotten >= STEP_ROWS as u64;
+            for lane in all_lanes(rows)? {
+                let dropped = ledger.shorten(rows, &lane)?;
+                tidying.dropped.extend((dropped > 0).then_some((lane.endpoint, dropped)));
             }
-            Ok(dropped)
+            Ok(tidying)
         })
         .await
+    }
+
+    /// Drops the oldest events of a lane that has too many, and puts `state.reset` before all that are left.
+    fn shorten(&self, rows: &Transaction<'_>, lane: &OutboxLane) -> rusqlite::Result<u64> {
+        let OutboxLane { endpoint, lane } = lane;
+        let last = "SELECT id FROM event_outbox WHERE endpoint = ?1 AND lane = ?2 AND id > 0 \
+             ORDER BY id DESC LIMIT 1 OFFSET ?3";
+        let last =
+            rows.prepare_cached(last)?.query_row(params![endpoint, lane, self.options.lane_max], |row| row.get(0));
+        let Some(last) = last.optional()? else { return Ok(0) };
+        let last: i64 = last;
+        // What an earlier drop has told there goes with them.
+        let drop = "DELETE FROM event_outbox WHERE endpoint = ?1 AND lane = ?2 AND id <= ?3 RETURNING id";
+        let gone = rows
+            .prepare_cached(drop)?
+            .query_map(params![endpoint, lane, last], |row| row.get(0))?
+            .collect::<rusqlite::Result<Vec<i64>>>()?;
+        // No id comes twice: what was there before may be under way, and is finished by its id.
+        let put = "INSERT INTO event_outbox (id, endpoint, lane, made_ms, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+        rows.execute(put, params![-last, endpoint, lane, self.now_ms(), self.options.narrator.tell_reset("dropped")])?;
+        Ok(gone.into_iter().filter(|id| *id > 0).count() as u64)
+    }
+
+    /// Forgets keys beyond those that are remembered, those first that were told first.
+    fn trim(&self, rows: &Transaction<'_>) -> rusqlite::Result<u64> {
+        let count = "SELECT count(*) FROM event_key WHERE due_ms IS NOT NULL AND generation % 2 = 0";
+        let surplus = rows.query_row(count, [], |row| row.get::<_, u64>(0))?.saturating_sub(self.options.keys_max);
+        if surplus == 0 {
+            return Ok(0);
+        }
+        let forget = "DELETE FROM event_key WHERE (kind, key) IN \
+             (SELECT kind, key FROM event_key WHERE due_ms IS NOT NULL AND generation % 2 = 0 \
+                 ORDER BY due_ms, kind, key LIMIT ?1) RETURNING generation";
+        let gone = rows
+            .prepare_cached(forget)?
+            .query_map([surplus.min(STEP_ROWS as u64)], |row| row.get(0))?
+            .collect::<rusqlite::Result<Vec<i64>>>()?;
+        let highest = gone.iter().max().copied().unwrap_or_default();
+        rows.execute("UPDATE event_head SET forgotten = max(forgotten, ?1)", [highest])?;
+        Ok(gone.len() as u64)
     }
 
     pub(crate) async fn dead_letters(

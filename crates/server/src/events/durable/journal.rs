@@ -8,13 +8,14 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use touchline_engine::events::{EventDraft, StateKey};
-use touchline_engine::ledger::{BookBatch, BookLimits, BookNote, LedgerBook};
+use touchline_engine::ledger::{BookBatch, BookLimits, BookNote, LedgerBook, WishList};
 use touchline_registry::HashSeed;
-use touchline_store::ledger::{EventLedger, LedgerBatch, LedgerCause, LedgerWrite};
+use touchline_store::ledger::{EventLedger, LedgerBatch, LedgerCause, LedgerLife, LedgerWrite};
 
 use super::narration::{Narration, client_note};
 use super::outage::OutageNote;
-use super::outbox::{LaneOwner, OutboxHub};
+use super::outbox::OutboxHub;
+use super::wishes::{AskedAnew, WishFilter};
 
 /// Keys, and other changes, in one transaction.
 const BATCH: usize = 1_000;
@@ -43,6 +44,7 @@ struct SeenEvent {
 pub(super) struct Journal {
     ledger: Rc<EventLedger>,
     narration: Arc<Narration>,
+    filter: WishFilter,
     book: RefCell<LedgerBook<EventDraft, SeenEvent>>,
     /// The incarnation of the present life; `None` = there is none.
     incarnation: Cell<Option<u64>>,
@@ -50,20 +52,33 @@ pub(super) struct Journal {
     lives: Cell<u64>,
     filled: Notify,
     written: Notify,
+    /// A life has begun.
+    entered: Notify,
 }
 
 impl Journal {
     /// `seed`: of the hashes of users and channels, which clients choose.
-    pub(super) fn new(ledger: Rc<EventLedger>, narration: Arc<Narration>, seed: HashSeed) -> Self {
+    pub(super) fn new(
+        ledger: Rc<EventLedger>,
+        narration: Arc<Narration>,
+        (filter, seed): (WishFilter, HashSeed),
+    ) -> Self {
         Journal {
             ledger,
             narration,
+            filter,
             book: RefCell::new(LedgerBook::new(BookLimits { batch: BATCH, waiting: WAITING_MAX }, seed)),
             incarnation: Cell::new(None),
             lives: Cell::new(0),
             filled: Notify::new(),
             written: Notify::new(),
+            entered: Notify::new(),
         }
+    }
+
+    /// Waits for the begin of a life.
+    pub(super) async fn entered(&self) {
+        self.entered.notified().await;
     }
 
     /// The ledger.
@@ -76,8 +91,28 @@ impl Journal {
         self.lives.get() > 0
     }
 
+    /// The incarnation of the present life; `None` = there is none.
+    pub(super) fn incarnation(&self) -> Option<u64> {
+        self.incarnation.get()
+    }
+
+    /// The version of the wishes by which this node tells.
+    pub(super) fn knows(&self) -> u64 {
+        self.filter.version()
+    }
+
+    /// What endpoints are told has changed: what is told anew is written.
+    pub(super) fn apply(&self, list: WishList) {
+        let AskedAnew { clients, keys } = self.filter.apply(list);
+        let mut book = self.book.borrow_mut();
+        clients.into_iter().for_each(|draft| book.connect(draft.subject.as_str().into(), draft));
+        keys.into_iter().for_each(|key| book.hold(key));
+        self.filled.notify_one();
+    }
+
     /// A client has connected.
     pub(super) fn connect(&self, draft: EventDraft) {
+        let Some(draft) = self.filter.connected(draft) else { return };
         self.book.borrow_mut().connect(draft.subject.as_str().into(), draft);
         self.filled.notify_one();
     }
@@ -85,18 +120,27 @@ impl Journal {
     /// The connection of a client has ended.
     pub(super) fn disconnect(&self, draft: EventDraft) {
         let client = draft.subject.clone();
+        if self.filter.disconnected(&client) {
+            return;
+        }
         self.book.borrow_mut().disconnect(&client, SeenEvent { draft, channel: None });
         self.filled.notify_one();
     }
 
     /// Anything else has happened.
     pub(super) fn tell(&self, draft: EventDraft, channel: Option<&str>) {
+        if !self.filter.is_told(draft.kind, channel) {
+            return;
+        }
         self.book.borrow_mut().tell(SeenEvent { draft, channel: channel.map(Into::into) });
         self.filled.notify_one();
     }
 
     /// Whether this node holds a key has changed.
     pub(super) fn note_held(&self, key: &StateKey, is_held: bool) {
+        if !self.filter.held(key, is_held) {
+            return;
+        }
         if is_held {
             self.book.borrow_mut().hold(key.clone());
         } else {
@@ -129,11 +173,13 @@ impl Journal {
     async fn enter(&self, outage: &OutageNote) {
         let cause = if self.lives.get() == 0 { LedgerCause::Restart } else { LedgerCause::NodeDown };
         match self.ledger.enter(cause).await {
-            Ok(incarnation) => {
+            Ok(LedgerLife { incarnation, wishes }) => {
                 outage.works();
                 self.lives.set(self.lives.get() + 1);
                 self.incarnation.set(Some(incarnation));
+                self.apply(wishes);
                 self.book.borrow_mut().enter();
+                self.entered.notify_one();
                 tracing::debug!(incarnation, "a life in the ledger of events has begun");
             }
             Err(error) => {
@@ -170,12 +216,6 @@ impl Journal {
     }
 }
 
-impl LaneOwner for Journal {
-    fn incarnation(&self) -> Option<u64> {
-        self.incarnation.get()
-    }
-}
-
 /// Writes what has come, and renews the lease, for ever.
 pub(super) async fn write(journal: Rc<Journal>, hub: Rc<OutboxHub>) {
     let outage = OutageNote::new("this node tells nothing for certain");
@@ -202,6 +242,7 @@ pub(super) async fn write(journal: Rc<Journal>, hub: Rc<OutboxHub>) {
             }
             None => last = LedgerBatch { number: last.number, ..LedgerBatch::default() },
         }
+        last.knows = journal.knows();
         match journal.ledger.write(incarnation, &last).await {
             Ok(LedgerWrite::Written) => {
                 outage.works();

@@ -1,23 +1,24 @@
-//! From what the ledger finds, and what this node has seen, to the events in the outbox: one for each durable endpoint
-//! that is told of it.
+//! From what the ledger finds, and what this node has seen, to the events in the outbox. Who is told of them, the rows
+//! of the endpoints say.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde::{Deserialize, Serialize};
 use touchline_engine::events::{
-    EventDraft, EventKind, EventOrigin, EventSources, EventValue, StateChange, StateKey, lane_of,
+    EventDraft, EventKind, EventOrigin, EventSources, EventValue, StateChange, StateKey, place_of,
 };
 use touchline_store::ledger::{GoneClient, LedgerCause, Narrator, OutboxEvent, ToldKey};
 
-use super::super::endpoint::EventEndpoint;
-use super::super::writing::{client_key, state_draft};
+use super::super::writing::{client_key, reset_draft, state_draft};
 use crate::node::Node;
 
 /// Writes events for the outbox.
 pub(super) struct Narration {
     node: Arc<Node>,
     sources: EventSources,
-    endpoints: Vec<Arc<EventEndpoint>>,
+    /// How often the ledger has told that something may not have been told.
+    resets: AtomicU64,
 }
 
 /// What the ledger keeps of a client, so that any node can tell its end.
@@ -33,55 +34,24 @@ pub(super) struct ClientNote {
 }
 
 impl Narration {
-    pub(super) fn new(node: Arc<Node>, endpoints: Vec<Arc<EventEndpoint>>) -> Self {
+    pub(super) fn new(node: Arc<Node>) -> Self {
         let sources = EventSources::new(&node.settings.cluster.name, &node.id);
-        Narration { node, sources, endpoints }
+        Narration { node, sources, resets: AtomicU64::new(0) }
     }
 
-    /// Whether some endpoint is told of connections.
-    pub(super) fn tells_clients(&self) -> bool {
-        let is_told = |kind| self.endpoints.iter().any(|endpoint| endpoint.kinds.has(kind));
-        is_told(EventKind::Connected) || is_told(EventKind::Disconnected)
-    }
-
-    /// Whether some endpoint is told of this. `channel`: that it is about, if endpoints are told of some only.
-    pub(super) fn is_told(&self, kind: EventKind, channel: Option<&str>) -> bool {
-        let namespace = channel.map(|channel| self.node.session.namespaces.namespace_of(channel));
-        self.endpoints.iter().any(|endpoint| endpoint.is_told(kind, namespace))
-    }
-
-    /// Whether some endpoint is told whether a key is held.
-    pub(super) fn counts(&self, key: &StateKey) -> bool {
-        let (kinds, channel) = match key {
-            StateKey::Channel(name) => ([EventKind::Occupied, EventKind::Vacated], Some(&**name)),
-            StateKey::User(_) => ([EventKind::UserOnline, EventKind::UserOffline], None),
-        };
-        kinds.into_iter().any(|kind| self.is_told(kind, channel))
-    }
-
-    /// Writes an event for each endpoint that is told of it. One that is too large is left out.
-    pub(super) fn tell(&self, draft: &EventDraft, channel: Option<&str>, outbox: &mut Vec<OutboxEvent>) {
-        let namespace = channel.map(|channel| self.node.session.namespaces.namespace_of(channel));
-        let mut told = self.endpoints.iter().filter(|endpoint| endpoint.is_told(draft.kind, namespace)).peekable();
-        if told.peek().is_none() {
-            return;
-        }
+    fn json(&self, draft: &EventDraft) -> Option<String> {
         let written = draft.write(&self.sources);
-        let Some(body) = written.and_then(|event| String::from_utf8(event.body.into()).ok()) else {
+        written.and_then(|event| String::from_utf8(event.body.into()).ok())
+    }
+
+    /// Writes an event. One that is too large is left out.
+    pub(super) fn tell(&self, draft: &EventDraft, channel: Option<&str>, outbox: &mut Vec<OutboxEvent>) {
+        let Some(body) = self.json(draft) else {
             tracing::warn!(id = draft.id, "an event is too large: it is not told");
             return;
         };
-        for endpoint in told {
-            let lanes = endpoint.options.lanes;
-            let own = lane_of(&draft.key, lanes);
-            // What may be wrong is told in every lane.
-            let lanes = if draft.kind == EventKind::StateReset { 0..lanes } else { own..own + 1 };
-            outbox.extend(lanes.map(|lane| OutboxEvent {
-                endpoint: endpoint.name.as_str().into(),
-                lane: lane as u32,
-                body: body.clone(),
-            }));
-        }
+        let namespace = channel.map(|channel| self.node.session.namespaces.namespace_of(channel).into());
+        outbox.push(OutboxEvent { word: draft.kind.word(), namespace, place: place_of(&draft.key), body });
     }
 }
 
@@ -150,5 +120,14 @@ impl Narrator for Narration {
             ],
         };
         self.tell(&draft, None, outbox);
+    }
+
+    fn tell_reset(&self, why: &'static str) -> String {
+        let (number, now_ms) = (self.resets.fetch_add(1, Relaxed) + 1, self.node.clock.now_ms());
+        let mut draft = reset_draft(&self.node, now_ms, now_ms, why, number);
+        // The node itself tells of losses, too, and counts them by itself.
+        draft.id = format!("reset:{}:l{number}", self.node.id);
+        // It has neither texts of clients nor anything else that could make it too large.
+        self.json(&draft).unwrap_or_default()
     }
 }

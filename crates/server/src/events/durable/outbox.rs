@@ -1,6 +1,6 @@
 //! The outbox of the ledger: which lanes this node delivers, and the batches of their events.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,23 +8,26 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use tokio::sync::{Mutex, Notify};
-use touchline_engine::events::{EventKind, WrittenEvent};
-use touchline_store::ledger::{Burial, EventLedger, LedgerError, OutboxLane, WaitingEvent};
+use tokio::sync::{Mutex, MutexGuard, Notify};
+use tokio::time::Instant;
+use touchline_engine::events::{BATCH_SIZE_MAX, DeadReason, EventKind, WrittenEvent};
+use touchline_store::ledger::{Burial, EventLedger, LedgerError, OutboxLane, OwnLane, WaitingEvent};
 
 use super::outage::OutageNote;
+use crate::runtime::event_metrics::EventMetrics;
 
-/// Between two looks for events that other nodes have put into the outbox.
-const POLL: Duration = Duration::from_millis(100);
-/// Between two looks for lanes that nobody delivers.
-const SHARE: Duration = Duration::from_secs(1);
+/// Between two requests for events, so that many bells are one request.
+const FETCH_GAP: Duration = Duration::from_millis(5);
 /// Between two attempts to use a database that fails: the first, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// Who owns lanes: a life of this node.
-pub(super) trait LaneOwner {
-    /// The incarnation of the life; `None` = there is none now.
-    fn incarnation(&self) -> Option<u64>;
+/// How the lanes of an endpoint are sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LaneSettings {
+    /// Lanes that are sent at the same time.
+    pub(super) lanes: usize,
+    /// How long an event waits for others of its batch.
+    pub(super) batch_wait: Duration,
 }
 
 /// An event of the outbox that is under way.
@@ -42,18 +45,21 @@ struct LaneTask {
     wanted: usize,
     found: Vec<WrittenEvent>,
     under_way: Vec<EventRow>,
+    /// When a batch is sent that is not full; None = no event waits for others.
+    ripe_at: Option<Instant>,
     bell: Rc<Notify>,
 }
 
 /// What all lanes of this node share.
 pub(super) struct OutboxHub {
     ledger: Rc<EventLedger>,
-    owner: Rc<dyn LaneOwner>,
-    /// The names of the endpoints with the number of their tasks.
-    endpoints: BTreeMap<String, usize>,
+    endpoints: BTreeMap<String, LaneSettings>,
+    metrics: Arc<EventMetrics>,
     tasks: RefCell<BTreeMap<OutboxLane, LaneTask>>,
     /// The lanes that this node delivers.
     own: RefCell<BTreeSet<OutboxLane>>,
+    /// The life that delivers; `None` = there is none.
+    incarnation: Cell<Option<u64>>,
     bell: Notify,
     /// No lane is given away while its events are fetched.
     order: Mutex<()>,
@@ -66,13 +72,18 @@ pub(crate) struct OutboxSource {
 }
 
 impl OutboxHub {
-    pub(super) fn new(ledger: Rc<EventLedger>, owner: Rc<dyn LaneOwner>, endpoints: BTreeMap<String, usize>) -> Self {
+    pub(super) fn new(
+        ledger: Rc<EventLedger>,
+        endpoints: BTreeMap<String, LaneSettings>,
+        metrics: Arc<EventMetrics>,
+    ) -> Self {
         OutboxHub {
             ledger,
-            owner,
             endpoints,
+            metrics,
             tasks: RefCell::default(),
             own: RefCell::default(),
+            incarnation: Cell::new(None),
             bell: Notify::new(),
             order: Mutex::new(()),
         }
@@ -83,9 +94,44 @@ impl OutboxHub {
         self.bell.notify_one();
     }
 
+    /// All lanes that this node may deliver.
+    pub(super) fn wanted(&self) -> Vec<OutboxLane> {
+        let each = |(name, settings): (&String, &LaneSettings)| {
+            let name = name.clone();
+            (0..settings.lanes as u32).map(move |lane| OutboxLane { endpoint: name.clone(), lane })
+        };
+        self.endpoints.iter().flat_map(each).collect()
+    }
+
+    /// Keeps lanes from being fetched while it is known anew which are this node's.
+    pub(super) async fn hold(&self) -> MutexGuard<'_, ()> {
+        self.order.lock().await
+    }
+
+    /// The lanes in which nothing is under way.
+    pub(super) fn idle(&self) -> Vec<OutboxLane> {
+        self.waiting().into_iter().map(|(lane, _)| lane).collect()
+    }
+
+    /// The lanes that this node delivers in a life from now on, with what waits there.
+    pub(super) fn set_own(&self, incarnation: Option<u64>, lanes: &[OwnLane]) {
+        self.incarnation.set(incarnation);
+        *self.own.borrow_mut() = lanes.iter().map(|own| own.lane.clone()).collect();
+        for figures in self.endpoints.keys().filter_map(|name| self.metrics.of_endpoint(name)) {
+            let own = || lanes.iter().filter(|own| own.lane.endpoint == figures.name);
+            figures.queued.set(own().map(|own| own.events).sum());
+            figures.queued_bytes.set(own().map(|own| own.size).sum());
+            figures.oldest_ms.set(own().map(|own| own.oldest_ms).max().unwrap_or_default());
+        }
+        let waiting = self.waiting();
+        if lanes.iter().any(|own| own.events > 0 && waiting.iter().any(|(lane, _)| *lane == own.lane)) {
+            self.ring();
+        }
+    }
+
     /// The task that sends a lane. When an endpoint has fewer lanes than before, one task serves several.
     fn task_of(&self, lane: &OutboxLane) -> OutboxLane {
-        let count = self.endpoints.get(&lane.endpoint).copied().unwrap_or(1).max(1);
+        let count = self.endpoints.get(&lane.endpoint).map_or(1, |settings| settings.lanes.max(1));
         OutboxLane { endpoint: lane.endpoint.clone(), lane: lane.lane % count as u32 }
     }
 
@@ -97,23 +143,74 @@ impl OutboxHub {
         own.iter().map(|lane| (lane.clone(), wanted(lane) as u32)).filter(|(_, wanted)| *wanted > 0).collect()
     }
 
-    /// Gives the events of a lane to its task.
-    fn give(&self, lane: OutboxLane, events: Vec<WaitingEvent>) {
-        let mut tasks = self.tasks.borrow_mut();
-        let Some(task) = tasks.get_mut(&self.task_of(&lane)) else { return };
+    /// When the first batch is ripe that waits for more events.
+    fn ripe_at(&self) -> Option<Instant> {
+        self.tasks.borrow().values().filter_map(|task| task.ripe_at).min()
+    }
+
+    /// What was looked for at this time was found, or is gone.
+    fn forget_ripe(&self, looked_at: Instant) {
+        for task in self.tasks.borrow_mut().values_mut() {
+            task.ripe_at = task.ripe_at.filter(|at| *at > looked_at);
+        }
+    }
+
+    /// Gives the events of a lane to its task, if they are a batch or have waited for more. Returns those that are
+    /// none.
+    fn give(&self, lane: &OutboxLane, events: Vec<WaitingEvent>, looked_at: Instant) -> Vec<Burial> {
+        let (fetched, mut size, mut batch, mut unreadable) = (events.len(), 0, Vec::new(), Vec::new());
+        let mut is_full = false;
         for event in events {
             let row = event.id;
-            let Some(event) = written(event) else {
-                tracing::error!(row, "an event of the outbox can't be read: it stays there");
-                continue;
-            };
+            match written(event) {
+                Ok(event) => {
+                    size += event.body.len();
+                    is_full = size > BATCH_SIZE_MAX && !batch.is_empty();
+                    if is_full {
+                        break;
+                    }
+                    batch.push((row, event));
+                }
+                Err(error) => unreadable.push(Burial { id: row, tries: 0, error }),
+            }
+        }
+        let mut tasks = self.tasks.borrow_mut();
+        // Another lane may have given it a batch meanwhile: the rest waits.
+        let task = tasks.get_mut(&self.task_of(lane)).filter(|task| task.wanted > 0 && !batch.is_empty());
+        let Some(task) = task else { return unreadable };
+        let batch_wait = self.endpoints.get(&lane.endpoint).map_or(Duration::ZERO, |settings| settings.batch_wait);
+        if !is_full && fetched < task.wanted && !batch_wait.is_zero() {
+            let ripe_at = *task.ripe_at.get_or_insert(looked_at + batch_wait);
+            if looked_at < ripe_at {
+                return unreadable;
+            }
+        }
+        (task.ripe_at, task.wanted) = (None, 0);
+        for (row, event) in batch {
             let (source, id) = (Arc::clone(&event.source), event.id.clone());
             task.under_way.push(EventRow { lane: lane.clone(), row, source, id });
             task.found.push(event);
         }
-        if !task.found.is_empty() {
-            task.wanted = 0;
-            task.bell.notify_one();
+        task.bell.notify_one();
+        unreadable
+    }
+
+    /// Puts aside what is no event, so that it stands in nobody's way.
+    async fn put_aside(&self, lane: &OutboxLane, burials: &[Burial]) {
+        if burials.is_empty() {
+            return;
+        }
+        match self.ledger.bury(lane, burials).await {
+            Ok(_) => {
+                let (endpoint, events) = (&lane.endpoint, burials.len());
+                tracing::error!(%endpoint, events, "events of the outbox can't be read: they are dead letters now");
+                if let Some(figures) = self.metrics.of_endpoint(endpoint) {
+                    figures.dead[DeadReason::Unreadable as usize].add(events as u64);
+                }
+                self.ring();
+            }
+            // They are found again.
+            Err(error) => tracing::debug!(%error, "events that can't be read could not be put aside"),
         }
     }
 }
@@ -132,10 +229,15 @@ struct EventHead<'b> {
 }
 
 /// An event of the outbox as lanes send it. It is as old as its row, so that one that is retried is new.
-fn written(event: WaitingEvent) -> Option<WrittenEvent> {
-    let head: EventHead<'_> = serde_json::from_str(&event.body).ok()?;
-    Some(WrittenEvent {
-        kind: EventKind::from_cloud_type(&head.cloud_type)?,
+///
+/// # Errors
+/// Why it is none.
+fn written(event: WaitingEvent) -> Result<WrittenEvent, String> {
+    let unreadable = |error| format!("the database has no event here: {error}");
+    let head: EventHead<'_> = serde_json::from_str(&event.body).map_err(unreadable)?;
+    let kind = EventKind::from_cloud_type(&head.cloud_type);
+    Ok(WrittenEvent {
+        kind: kind.ok_or_else(|| format!("this version does not know the type {:?}", head.cloud_type))?,
         source: (*head.source).into(),
         id: (*head.id).into(),
         key: (*head.key).into(),
@@ -144,55 +246,43 @@ fn written(event: WaitingEvent) -> Option<WrittenEvent> {
     })
 }
 
-/// Takes lanes that nobody delivers, for ever.
-pub(super) async fn share(hub: Rc<OutboxHub>) {
-    let outage = OutageNote::new("no event is delivered for certain");
-    let each = |(name, lanes): (&String, &usize)| {
-        let name = name.clone();
-        (0..*lanes as u32).map(move |lane| OutboxLane { endpoint: name.clone(), lane })
-    };
-    let wanted: Vec<OutboxLane> = hub.endpoints.iter().flat_map(each).collect();
-    loop {
-        let Some(incarnation) = hub.owner.incarnation() else {
-            hub.own.borrow_mut().clear();
-            tokio::time::sleep(RETRY.0).await;
-            continue;
-        };
-        let order = hub.order.lock().await;
-        let idle: Vec<OutboxLane> = hub.waiting().into_iter().map(|(lane, _)| lane).collect();
-        match hub.ledger.claim(incarnation, &wanted, &idle).await {
-            Ok(own) => {
-                outage.works();
-                *hub.own.borrow_mut() = own.into_iter().collect();
-                hub.ring();
-            }
-            Err(error) => outage.fails(&error),
-        }
-        drop(order);
-        tokio::time::sleep(SHARE).await;
-    }
-}
-
 /// Fetches the events of lanes that wait for some, for ever.
 pub(super) async fn fetch(hub: Rc<OutboxHub>) {
     let outage = OutageNote::new("no event is delivered for certain");
+    let of_others = hub.ledger.bell();
     loop {
-        let _ = tokio::time::timeout(POLL, hub.bell.notified()).await;
-        let _order = hub.order.lock().await;
-        let (Some(incarnation), wanted) = (hub.owner.incarnation(), hub.waiting()) else { continue };
-        if wanted.is_empty() {
-            continue;
-        }
-        match hub.ledger.fetch(incarnation, &wanted).await {
-            Ok(found) => {
-                outage.works();
-                found.into_iter().for_each(|(lane, events)| hub.give(lane, events));
+        let ripe = async {
+            match hub.ripe_at() {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
             }
-            Err(error) => {
-                outage.fails(&error);
-                tokio::time::sleep(RETRY.0).await;
+        };
+        tokio::select! {
+            () = hub.bell.notified() => {}
+            () = of_others.notified() => {}
+            () = ripe => {}
+        }
+        let order = hub.order.lock().await;
+        let (incarnation, wanted, looked_at) = (hub.incarnation.get(), hub.waiting(), Instant::now());
+        if let (Some(incarnation), false) = (incarnation, wanted.is_empty()) {
+            match hub.ledger.fetch(incarnation, &wanted).await {
+                Ok(found) => {
+                    outage.works();
+                    for (lane, events) in found {
+                        let unreadable = hub.give(&lane, events, looked_at);
+                        hub.put_aside(&lane, &unreadable).await;
+                    }
+                }
+                Err(error) => {
+                    outage.fails(&error);
+                    tokio::time::sleep(RETRY.0).await;
+                    hub.ring();
+                }
             }
         }
+        hub.forget_ripe(looked_at);
+        drop(order);
+        tokio::time::sleep(FETCH_GAP).await;
     }
 }
 

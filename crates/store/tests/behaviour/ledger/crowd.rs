@@ -47,7 +47,7 @@ fn process(real: &Real, thread: u64, truth: &Truth, is_over: &AtomicBool) {
             }
             let work = async {
                 if !book.is_in() {
-                    life = ledger.enter(LedgerCause::NodeDown).await.expect("the database works");
+                    life = ledger.enter(LedgerCause::NodeDown).await.expect("the database works").incarnation;
                     book.enter();
                 }
                 while let Some(batch) = book.next_batch() {
@@ -66,7 +66,7 @@ fn process(real: &Real, thread: u64, truth: &Truth, is_over: &AtomicBool) {
             while !book.is_settled() {
                 runtime.block_on(async {
                     if !book.is_in() {
-                        life = ledger.enter(LedgerCause::NodeDown).await.expect("the database works");
+                        life = ledger.enter(LedgerCause::NodeDown).await.expect("the database works").incarnation;
                         book.enter();
                     }
                     let Some(batch) = book.next_batch() else { return };

@@ -1,6 +1,5 @@
 //! What the model and the databases have in common: requests of nodes, a clock, and what was told.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use touchline_engine::events::StateKey;
@@ -11,6 +10,10 @@ pub(crate) const LEASE: Duration = Duration::from_secs(6);
 pub(crate) const DELAY: Duration = Duration::from_secs(5);
 pub(crate) const GRACE: Duration = Duration::from_secs(60);
 pub(crate) const REMEMBER: Duration = Duration::from_secs(3_600);
+/// Keys that nobody holds and that are remembered.
+pub(crate) const KEYS_MAX: u64 = 2;
+/// The kind of all events but resets.
+pub(crate) const WORD: &str = "connected";
 
 /// A ledger that several nodes use, with a clock that only a test moves.
 pub(crate) trait Desk {
@@ -22,6 +25,7 @@ pub(crate) trait Desk {
     fn enter(&mut self, node: &str, cause: LedgerCause) -> u64;
     fn write(&mut self, node: &str, incarnation: u64, batch: &LedgerBatch) -> LedgerWrite;
     fn sweep(&mut self, node: &str);
+    fn tidy(&mut self, node: &str);
     fn leave(&mut self, node: &str, incarnation: u64);
     fn advance(&mut self, ms: u64);
     fn now_ms(&self) -> u64;
@@ -38,6 +42,7 @@ pub(crate) enum Told {
     Connected { client: String },
     Disconnected { client: String, is_lost: bool },
     Other { what: String },
+    Reset,
 }
 
 /// Writes events that a test reads back.
@@ -45,7 +50,7 @@ pub(crate) struct Scribe;
 
 impl Scribe {
     fn event(body: String) -> OutboxEvent {
-        OutboxEvent { endpoint: Arc::from("e"), lane: 0, body }
+        OutboxEvent { word: Some(WORD), namespace: None, place: 0, body }
     }
 
     /// What a node writes of its batch.
@@ -75,6 +80,7 @@ impl Scribe {
             "+" => Told::Connected { client: words[1].to_owned() },
             "-" => Told::Disconnected { client: words[1].to_owned(), is_lost: false },
             "x" => Told::Disconnected { client: words[1].to_owned(), is_lost: true },
+            "r" => Told::Reset,
             "o" => Told::Other { what: words[1].to_owned() },
             kind => Told::Key {
                 key: if kind == "u" { StateKey::User(words[1].into()) } else { StateKey::Channel(words[1].into()) },
@@ -100,5 +106,9 @@ impl Narrator for Scribe {
     fn tell_lost(&self, lost: &GoneClient, outbox: &mut Vec<OutboxEvent>) {
         assert_eq!(lost.about, format!("about-{}", lost.client), "it is what was said of the client");
         outbox.push(Scribe::event(format!("x {}", lost.client)));
+    }
+
+    fn tell_reset(&self, why: &'static str) -> String {
+        format!("r {why}")
     }
 }

@@ -1,11 +1,9 @@
 //! Lanes of the outbox, and dead letters.
 
-use std::sync::Arc;
-
 use touchline_store::ledger::{Burial, EventLedger, LedgerBatch, LedgerCause, OutboxEvent, OutboxLane, WaitingEvent};
 
-use super::desk::{Desk, LEASE};
-use super::real::Real;
+use super::desk::{Desk, LEASE, WORD};
+use super::real::{Real, wish};
 use crate::stage::on_each;
 
 fn lane(lane: u32) -> OutboxLane {
@@ -13,7 +11,7 @@ fn lane(lane: u32) -> OutboxLane {
 }
 
 fn event(lane: u32, body: &str) -> OutboxEvent {
-    OutboxEvent { endpoint: Arc::from("e"), lane, body: body.to_owned() }
+    OutboxEvent { word: Some(WORD), namespace: None, place: u64::from(lane), body: body.to_owned() }
 }
 
 /// A node in a life.
@@ -26,8 +24,11 @@ struct Node<'r> {
 
 impl<'r> Node<'r> {
     fn enter(real: &'r Real, name: &str) -> Self {
-        let ledger = real.ledger(name);
-        let life = real.runtime.block_on(ledger.enter(LedgerCause::Restart)).expect("it enters");
+        Node::enter_with(real, real.ledger(name))
+    }
+
+    fn enter_with(real: &'r Real, ledger: EventLedger) -> Self {
+        let life = real.runtime.block_on(ledger.enter(LedgerCause::Restart)).expect("it enters").incarnation;
         Node { real, ledger, life, number: 0 }
     }
 
@@ -38,7 +39,8 @@ impl<'r> Node<'r> {
     }
 
     fn claim(&self, wanted: &[OutboxLane], idle: &[OutboxLane]) -> Vec<OutboxLane> {
-        let mut mine = self.real.runtime.block_on(self.ledger.claim(self.life, wanted, idle)).expect("it claims");
+        let share = self.real.runtime.block_on(self.ledger.share(self.life, (wanted, idle), 0)).expect("it claims");
+        let mut mine: Vec<OutboxLane> = share.lanes.into_iter().map(|own| own.lane).collect();
         mine.sort();
         mine
     }
@@ -134,26 +136,82 @@ fn dead_letters_are_listed_retried_dropped_and_bounded() {
         assert_eq!(real.runtime.block_on(node.ledger.drop_dead(&[dead[2].0])).expect("it is written"), 1);
         assert_eq!(node.dead(None, 0, 100), dead[3..]);
         let Node { ledger, .. } = node;
-        real.runtime.block_on(ledger.tidy_lanes()).expect("it is written");
+        real.runtime.block_on(ledger.tidy()).expect("it is written");
         assert_eq!(real.runtime.block_on(ledger.dead_letters(None, 0, 9)).expect("it reads").len(), 2);
         real.advance(101_000);
-        real.runtime.block_on(ledger.tidy_lanes()).expect("it is written");
+        real.runtime.block_on(ledger.tidy()).expect("it is written");
         assert!(real.runtime.block_on(ledger.dead_letters(None, 0, 9)).expect("it reads").is_empty(), "too old");
     });
 }
 
 #[test]
-fn what_waits_is_bounded_and_an_endpoint_that_nobody_knows_is_forgotten() {
-    on_each("tidy", |url| {
+fn what_waits_is_bounded_and_its_loss_is_told_first() {
+    on_each("bounded", |url| {
         let mut real = Real::open(url);
         let mut node = Node::enter(&real, "a");
         node.claim(&[lane(0)], &[]);
         node.put((0..20).map(|n| event(0, &n.to_string())).collect());
+        let tidy = |node: &Node<'_>| real.runtime.block_on(node.ledger.tidy()).expect("it is written");
+        assert_eq!(tidy(&node).dropped, [("e".to_owned(), 5)], "fifteen are kept");
+        let waiting = node.fetch(lane(0), 100);
+        assert_eq!(bodies(&waiting)[..2], ["r dropped", "5"], "the oldest are gone");
+        assert_eq!((waiting.len(), tidy(&node).dropped.len()), (16, 0), "what tells the loss is none too many");
+        node.put((20..23).map(|n| event(0, &n.to_string())).collect());
+        assert_eq!(tidy(&node).dropped, [("e".to_owned(), 3)]);
+        let again = node.fetch(lane(0), 100);
+        assert_eq!(bodies(&again)[..2], ["r dropped", "8"], "one tells all losses");
+        // What was under way when it was dropped is finished, and takes nothing else away.
+        let ids: Vec<u64> = waiting[..5].iter().map(|event| event.id).collect();
+        real.runtime.block_on(node.ledger.finish(&lane(0), &ids)).expect("it is written");
+        assert_eq!(bodies(&node.fetch(lane(0), 2)), ["r dropped", "9"]);
+        real.runtime.block_on(node.ledger.finish(&lane(0), &[again[0].id])).expect("it is written");
+        assert_eq!(bodies(&node.fetch(lane(0), 1)), ["9"], "it has arrived");
         let Node { ledger, .. } = node;
-        assert_eq!(real.runtime.block_on(ledger.tidy_lanes()).expect("it is written"), 20 - 15, "fifteen are kept");
-        assert_eq!(real.outbox().first().map(|body| &**body), Some("5"), "the oldest are gone");
+        drop(ledger);
+        real.empty();
+    });
+}
+
+#[test]
+fn an_endpoint_that_nobody_knows_is_forgotten() {
+    on_each("tidy", |url| {
+        let mut real = Real::open(url);
+        let mut node = Node::enter(&real, "a");
+        node.claim(&[lane(0)], &[]);
+        node.put((0..9).map(|n| event(0, &n.to_string())).collect());
+        let Node { ledger, .. } = node;
         real.advance(8 * 24 * 3_600_000);
-        assert_eq!(real.runtime.block_on(ledger.tidy_lanes()).expect("it is written"), 15);
+        assert_eq!(real.runtime.block_on(ledger.tidy()).expect("it is written").retired, 9);
         assert!(real.outbox().is_empty());
+    });
+}
+
+#[test]
+fn lanes_are_shared_among_the_nodes_that_have_their_endpoint() {
+    on_each("havers", |url| {
+        let real = Real::open(url);
+        if !real.has_leases() {
+            return;
+        }
+        let wanted: Vec<OutboxLane> = (0..4).map(lane).collect();
+        let _other = Node::enter_with(&real, real.ledger_of("other", vec![wish("f", &[WORD], 2)]));
+        let one = Node::enter(&real, "one");
+        assert_eq!(one.claim(&wanted, &[]), wanted, "the other one delivers nothing there");
+    });
+}
+
+#[test]
+fn what_waits_is_measured() {
+    on_each("measured", |url| {
+        let mut real = Real::open(url);
+        let mut node = Node::enter(&real, "a");
+        node.put(vec![event(1, "four"), event(1, "seven77")]);
+        let Node { ledger, life, .. } = node;
+        real.advance(3_000);
+        let share = real.runtime.block_on(ledger.share(life, (&[lane(0), lane(1)], &[]), 0)).expect("it is read");
+        let mut lanes = share.lanes;
+        lanes.sort_by(|one, two| one.lane.cmp(&two.lane));
+        let figures: Vec<_> = lanes.iter().map(|own| (own.lane.lane, own.events, own.size, own.oldest_ms)).collect();
+        assert_eq!(figures, [(0, 0, 0, 0), (1, 2, 11, 3_000)]);
     });
 }

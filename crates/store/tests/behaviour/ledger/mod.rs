@@ -6,4 +6,5 @@ mod lanes;
 mod model;
 mod properties;
 mod real;
+mod wishes;
 mod world;

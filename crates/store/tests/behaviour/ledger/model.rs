@@ -6,7 +6,7 @@ use touchline_engine::events::StateKey;
 use touchline_engine::ledger::KeyChange;
 use touchline_store::ledger::{GoneClient, LedgerBatch, LedgerCause, LedgerWrite, Narrator, OutboxEvent, ToldKey};
 
-use super::desk::{DELAY, Desk, GRACE, LEASE, REMEMBER, Scribe, Told};
+use super::desk::{DELAY, Desk, GRACE, KEYS_MAX, LEASE, REMEMBER, Scribe, Told};
 
 type Life = (String, u64);
 
@@ -179,6 +179,17 @@ impl Desk for Model {
             let told = ToldKey { key: key.clone(), generation: row.generation, time_ms: self.now_ms, empty: row.empty };
             assert!(!self.is_held(&key), "nobody holds what is told as vacated");
             Scribe.tell_key(&told, &mut self.told);
+        }
+    }
+
+    fn tidy(&mut self, _: &str) {
+        let is_over = |row: &KeyRow| row.generation.is_multiple_of(2) && row.due_ms.is_some();
+        let over = self.keys.iter().filter(|(_, row)| is_over(row));
+        let mut over: Vec<(u64, StateKey)> = over.map(|(key, row)| (row.due_ms.unwrap_or(0), key.clone())).collect();
+        over.sort();
+        let surplus = over.len().saturating_sub(KEYS_MAX as usize);
+        for (_, key) in &over[..surplus] {
+            self.forgotten = self.keys.remove(key).map_or(0, |row| row.generation).max(self.forgotten);
         }
     }
 

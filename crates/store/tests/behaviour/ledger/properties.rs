@@ -42,6 +42,7 @@ fn the_databases_do_what_the_rules_say() {
     // Nobody pulls the plug here.
     on_each_with("ledger", "-c fsync=off", |url| {
         let mut real = Real::open(url);
+        real.lane_max = 1_000_000;
         let nodes = if real.has_leases() { NODES } else { &NODES[..1] };
         for seed in 0..25 {
             let _seed = Seed(seed);

@@ -7,14 +7,23 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
+use touchline_engine::ledger::{EndpointWish, WishDescription};
 use touchline_store::ledger::{EventLedger, LedgerBatch, LedgerCause, LedgerOptions, LedgerWrite};
 use touchline_store::{DatabaseUrl, Store};
 
-use super::desk::{DELAY, Desk, GRACE, LEASE, REMEMBER, Scribe, Told};
+use super::desk::{DELAY, Desk, GRACE, KEYS_MAX, LEASE, REMEMBER, Scribe, Told, WORD};
 use crate::stage::settings;
 
-const TABLES: [&str; 7] =
-    ["event_node", "event_holder", "event_key", "event_client", "event_outbox", "event_lane", "event_dead"];
+const TABLES: [&str; 8] = [
+    "event_node",
+    "event_holder",
+    "event_key",
+    "event_client",
+    "event_outbox",
+    "event_lane",
+    "event_dead",
+    "event_endpoint",
+];
 const BEGIN_MS: u64 = 1_000_000;
 
 /// A database, and the nodes that use it.
@@ -27,6 +36,15 @@ pub(crate) struct Real {
     postgres: Option<tokio_postgres::Client>,
     /// The lock of the file, and the schema.
     store: Store,
+    /// Events that may wait in a lane.
+    pub(crate) lane_max: u64,
+}
+
+/// What an endpoint is told of, in all namespaces.
+pub(crate) fn wish(name: &str, types: &[&str], lanes: u32) -> EndpointWish {
+    let types = types.iter().map(|word| (*word).to_owned()).collect();
+    let description = WishDescription { types, namespaces: None, lanes, delay_ms: DELAY.as_millis() as u64 };
+    EndpointWish { name: name.to_owned(), description }
 }
 
 impl Real {
@@ -49,7 +67,8 @@ impl Real {
             client
         });
         let clock = Arc::new(AtomicU64::new(BEGIN_MS));
-        let mut real = Real { runtime, url: url.to_owned(), nodes: HashMap::new(), clock, postgres, store };
+        let mut real =
+            Real { runtime, url: url.to_owned(), nodes: HashMap::new(), clock, postgres, store, lane_max: 15 };
         real.empty();
         real
     }
@@ -89,6 +108,11 @@ impl Real {
 
     /// A process of a node.
     pub(crate) fn ledger(&self, node: &str) -> EventLedger {
+        self.ledger_of(node, vec![wish("e", &[WORD], 4)])
+    }
+
+    /// The same with these endpoints.
+    pub(crate) fn ledger_of(&self, node: &str, wishes: Vec<EndpointWish>) -> EventLedger {
         let clock = Arc::clone(&self.clock);
         EventLedger::new(LedgerOptions {
             url: self.url.parse().expect("the address is good"),
@@ -100,7 +124,9 @@ impl Real {
             delay: DELAY,
             grace: GRACE,
             remember: REMEMBER,
-            lane_max: 15,
+            keys_max: KEYS_MAX,
+            wishes,
+            lane_max: self.lane_max,
             dead_max: 5,
             dead_ttl: Duration::from_secs(100),
             narrator: Arc::new(Scribe),
@@ -115,10 +141,14 @@ impl Real {
 
     /// The bodies of all that waits in the outbox.
     pub(crate) fn outbox(&self) -> Vec<String> {
-        let select = "SELECT body FROM event_outbox ORDER BY id";
+        self.texts("SELECT body FROM event_outbox ORDER BY id")
+    }
+
+    /// The column that a request gives.
+    pub(crate) fn texts(&self, select: &str) -> Vec<String> {
         match (&self.postgres, self.url.parse()) {
             (Some(client), _) => {
-                let select = select.replace("event_outbox", "touchline.event_outbox");
+                let select = select.replace("event_", "touchline.event_");
                 let rows = self.runtime.block_on(client.query(&select, &[])).expect("it is read");
                 rows.iter().map(|row| row.get(0)).collect()
             }
@@ -149,7 +179,7 @@ impl Desk for Real {
     }
 
     fn enter(&mut self, node: &str, cause: LedgerCause) -> u64 {
-        self.runtime.block_on(self.of(node).enter(cause)).expect("the database works")
+        self.runtime.block_on(self.of(node).enter(cause)).expect("the database works").incarnation
     }
 
     fn write(&mut self, node: &str, incarnation: u64, batch: &LedgerBatch) -> LedgerWrite {
@@ -158,6 +188,10 @@ impl Desk for Real {
 
     fn sweep(&mut self, node: &str) {
         while self.runtime.block_on(self.of(node).sweep()).expect("the database works").has_more {}
+    }
+
+    fn tidy(&mut self, node: &str) {
+        while self.runtime.block_on(self.of(node).tidy()).expect("the database works").has_more {}
     }
 
     fn leave(&mut self, node: &str, incarnation: u64) {
