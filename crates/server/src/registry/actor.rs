@@ -233,7 +233,7 @@ impl RegistryActor {
                     node.command_client(owner, ClientCommand::Disconnect(Disconnect::FORCE_NO_RECONNECT))
                 }
                 DirectoryEffect::Tell(incident) => tell(node, |now_ms| EventMessage::Entry(now_ms, incident)),
-                DirectoryEffect::TellLost(client) => tell(node, |_| EventMessage::LostClient(client)),
+                DirectoryEffect::TellLost(client) => tell(node, |now_ms| EventMessage::LostClient(now_ms, client)),
                 DirectoryEffect::Announce(channel, frame) => {
                     node.send_home(channel, ChannelRequest::Announce(frame));
                 }

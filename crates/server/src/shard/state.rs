@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
+use touchline_engine::events::TellingLives;
 use touchline_engine::tracker::Tracker;
 use touchline_engine::wheel::Wheel;
 use touchline_engine::{Channels, Effects, Hub, ShardId};
@@ -68,6 +69,8 @@ pub(crate) struct Shard {
     pub(super) told_addresses: HashMap<u32, IpAddr>,
     /// What is known of connections whose client has not connected yet, by slot, where that is told.
     pub(super) connecting: HashMap<u32, ConnectingFacts>,
+    /// The lives in which the clients are told.
+    pub(super) telling: TellingLives,
     /// The header fields of each connection that hooks pass on, by slot, where some hook does.
     pub(super) forwarded: HashMap<u32, ForwardedHeaders>,
     pub(super) hub: Hub,
@@ -202,6 +205,7 @@ impl Shard {
             address_slots: HashMap::new(),
             told_addresses: HashMap::new(),
             connecting: HashMap::new(),
+            telling: TellingLives::default(),
             forwarded: HashMap::new(),
             hub,
             channels: no_channels(&node, seed, hash_seed),
