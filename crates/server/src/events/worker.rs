@@ -37,7 +37,8 @@ const MESSAGES: usize = 256;
 const TICK: Duration = Duration::from_millis(50);
 /// Threads in which names of endpoints are looked up, and in which the primary database is used if it is SQLite. An
 /// endpoint has at most one look-up under way, so that none waits for that of another one.
-const BLOCKING_THREADS_MAX: usize = EVENT_ENDPOINTS_MAX + 4;
+const BLOCKING_THREADS_MAX: usize = 20;
+const _: () = assert!(BLOCKING_THREADS_MAX >= EVENT_ENDPOINTS_MAX + 4);
 /// How long a node that stops waits for its events to arrive.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -259,7 +260,10 @@ impl EventWorker {
                 life = self.life,
                 "other nodes have told the clients of this one as gone: they are told again"
             );
-            self.node.send_to_shards(|| Message::TellAgain(self.life));
+            // What is told for certain has lives of its own.
+            if self.endpoints.iter().any(|work| work.source.queue().is_some()) {
+                self.node.send_to_shards(|| Message::TellAgain(self.life));
+            }
         }
         if self.teller.is_ready(now_ms) {
             let teller = &self.teller;

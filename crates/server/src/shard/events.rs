@@ -12,7 +12,7 @@ use crate::runtime::event_mailbox::{
 };
 
 /// Slots whose clients are told again in one tick.
-const TOLD_AGAIN_MAX: usize = 2_048;
+const TOLD_AGAIN_IN_TICK: usize = 2_048;
 
 impl Shard {
     /// The mailbox of the thread that tells, if it is told of this.
@@ -40,7 +40,7 @@ impl Shard {
     /// Tells some of the clients again that another node has told as gone. The name and the version that a client has
     /// named are not kept.
     pub(super) fn tell_again(&mut self) {
-        for _ in 0..TOLD_AGAIN_MAX {
+        for _ in 0..TOLD_AGAIN_IN_TICK {
             let Some(slot) = self.telling.due(self.connections.slot_count()) else { return };
             let is_connected = |connection: &&Connection| connection.session.is_connected();
             if let Some(connection) = self.connections.get(slot).filter(is_connected)

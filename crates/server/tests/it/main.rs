@@ -16,6 +16,8 @@ mod drain;
 mod durable_events;
 mod edge;
 mod embedding;
+mod event_endpoints;
+mod event_ids;
 mod events;
 mod exclusion;
 mod generated;
