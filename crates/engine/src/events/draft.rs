@@ -13,8 +13,8 @@ pub const EVENT_SIZE_MAX: usize = 16 * 1_024;
 /// Bytes of each text that an event keeps which is too large even without its optional data: what clients say of
 /// themselves is as long as they like.
 pub const EVENT_TEXT_SIZE_MAX: usize = 256;
-/// Bytes of the id, the key and the subject of an event, so that it always fits: texts that clients choose are shortened
-/// by who makes the draft.
+/// Bytes of the id, the key and the subject of an event, so that it always fits: texts that clients choose are
+/// shortened by who makes the draft.
 pub const EVENT_ID_SIZE_MAX: usize = 384;
 
 /// A value of the data of an event.
@@ -291,7 +291,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_event_is_valid_json_within_its_size(
-            id in hostile(EVENT_ID_SIZE_MAX - 1), subject in hostile(EVENT_ID_SIZE_MAX), key in hostile(EVENT_ID_SIZE_MAX),
+            id in hostile(EVENT_ID_SIZE_MAX - 1),
+            subject in hostile(EVENT_ID_SIZE_MAX), key in hostile(EVENT_ID_SIZE_MAX),
             texts in prop::collection::vec(hostile(40_000), 4), meta in 0..20_000_usize,
         ) {
             let mut draft = draft(meta);
@@ -307,7 +308,8 @@ mod tests {
             let is_whole = |(name, length): (&&str, &usize)| json["data"][name].as_str().map_or(0, str::len) == *length;
             let is_all = has_meta && names.iter().zip(&lengths).all(is_whole);
             prop_assert_eq!(json["data"]["truncated"].as_bool(), (!is_all).then_some(true));
-            prop_assert!(names.iter().zip(&lengths).all(|(name, length)| *length == 0 || json["data"][name].is_string()));
+            let is_there = |(name, length): (&&str, &usize)| *length == 0 || json["data"][name].is_string();
+            prop_assert!(names.iter().zip(&lengths).all(is_there));
         }
 
         #[test]

@@ -32,8 +32,8 @@ impl TellingLives {
         self.go_on();
     }
 
-    /// The slot whose client, if it has one, is told again next; `None` = there is nothing to do. `slots`: how many there
-    /// are.
+    /// The slot whose client, if it has one, is told again next; `None` = there is nothing to do. `slots`: how many
+    /// there are.
     pub fn due(&mut self, slots: u32) -> Option<u32> {
         if self.reached != u32::MAX && self.reached >= slots {
             self.reached = u32::MAX;

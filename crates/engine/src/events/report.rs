@@ -29,8 +29,8 @@ impl EndpointOutage {
         begins
     }
 
-    /// A batch of a lane has arrived. Returns how long the outage was that ends with it, milliseconds: while other lanes
-    /// still fail none does.
+    /// A batch of a lane has arrived. Returns how long the outage was that ends with it, milliseconds: while other
+    /// lanes still fail none does.
     pub fn arrived(&mut self, lane: usize, now_ms: u64) -> Option<u64> {
         self.set(lane, false);
         if self.failing.contains(&true) {
@@ -39,7 +39,8 @@ impl EndpointOutage {
         self.since_ms.take().map(|since_ms| now_ms.saturating_sub(since_ms))
     }
 
-    /// The batch of a lane is over. That it has none to fail with does not end an outage: the next one that arrives does.
+    /// The batch of a lane is over. That it has none to fail with does not end an outage: the next one that arrives
+    /// does.
     pub fn is_over(&mut self, lane: usize) {
         self.set(lane, false);
     }

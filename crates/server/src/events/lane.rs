@@ -38,8 +38,8 @@ pub(super) struct EndpointAtWork {
     resumed: Notify,
     outage: RefCell<EndpointOutage>,
     given_up: RefCell<GivenUpLog>,
-    /// What was given up goes back to this time, Unix milliseconds, and no `state.reset` has said so yet; None = nothing
-    /// was.
+    /// What was given up goes back to this time, Unix milliseconds, and no `state.reset` has said so yet; None =
+    /// nothing was.
     lost_since_ms: Cell<Option<u64>>,
     random: RefCell<fastrand::Rng>,
 }

@@ -95,8 +95,8 @@ pub(super) fn client_draft(node: &Node, time_ms: u64, incident: ClientIncident) 
     (EventDraft { kind, id, subject, key, time_ms, generation: None, origin: EventOrigin::Node, fields }, channel)
 }
 
-/// The event of a client that was lost with its node. `time_ms`: when that is told, Unix milliseconds; `life`: that of the
-/// node which ends with it.
+/// The event of a client that was lost with its node. `time_ms`: when that is told, Unix milliseconds; `life`: that of
+/// the node which ends with it.
 pub(super) fn lost_client_draft(time_ms: u64, lost: LostClient, life: u32) -> EventDraft {
     let client = client_text(lost.client);
     EventDraft {
@@ -189,8 +189,8 @@ pub(super) fn expired_draft(time_ms: u64, message: &ExpiredMessage) -> EventDraf
     }
 }
 
-/// The event that tells that something may not have been told. `since_ms`: nothing before is in doubt, Unix milliseconds;
-/// `None` = all is. `number`: of those of this life of the node.
+/// The event that tells that something may not have been told. `since_ms`: nothing before is in doubt, Unix
+/// milliseconds; `None` = all is. `number`: of those of this life of the node.
 pub(super) fn reset_draft(node: &Node, time_ms: u64, since_ms: Option<u64>, why: &str, number: u64) -> EventDraft {
     let since = since_ms.map(|since_ms| ("since", EventValue::Time(since_ms)));
     EventDraft {

@@ -1,8 +1,8 @@
 //! Finds the addresses of other servers by their names, as the system knows them.
 //!
-//! The system takes a thread for each look-up, and the thread stays until it has an answer, which takes a minute and more
-//! where servers of names are away; who has asked gives up long before. So a client has at most one look-up of a name
-//! under way, whose answer is that of all who ask meanwhile.
+//! The system takes a thread for each look-up, and the thread stays until it has an answer, which takes a minute and
+//! more where servers of names are away; who has asked gives up long before. So a client has at most one look-up of a
+//! name under way, whose answer is that of all who ask meanwhile.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tower_service::Service;
 
 /// What a look-up has found, or what the system says.
-type Found = Result<Arc<[SocketAddr]>, Arc<str>>;
+type LookedUp = Result<Arc<[SocketAddr]>, Arc<str>>;
 
 /// Looks a name up, and takes a thread meanwhile.
 type LookUp = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
@@ -26,7 +26,7 @@ type LookUp = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 pub(crate) struct Resolver {
     look_up: Arc<LookUp>,
     /// By name.
-    under_way: Arc<Mutex<HashMap<Name, watch::Receiver<Option<Found>>>>>,
+    under_way: Arc<Mutex<HashMap<Name, watch::Receiver<Option<LookedUp>>>>>,
 }
 
 impl Resolver {
@@ -40,7 +40,7 @@ impl Resolver {
     }
 
     /// The look-up of a name that is under way; if there is none, one begins.
-    fn join(&self, name: Name) -> watch::Receiver<Option<Found>> {
+    fn join(&self, name: Name) -> watch::Receiver<Option<LookedUp>> {
         let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = under_way.get(&name) {
             return found.clone();

@@ -1,5 +1,5 @@
-//! Endpoints that make it hard to tell them anything: what becomes of their events, what is said of those that are lost,
-//! and that others are told all the same.
+//! Endpoints that make it hard to tell them anything: what becomes of their events, what is said of those that are
+//! lost, and that others are told all the same.
 
 use std::net::TcpListener;
 use std::sync::Arc;
