@@ -50,7 +50,7 @@ pub(crate) struct EndpointFigures {
     pub(crate) queued: Gauge,
     /// Bytes of events that wait.
     pub(crate) queued_bytes: Gauge,
-    /// Age of the oldest event that waits, milliseconds.
+    /// Age of the oldest event that waits or is under way, milliseconds.
     pub(crate) oldest_ms: Gauge,
     /// Events that have arrived.
     pub(crate) sent: Counter,
@@ -106,7 +106,7 @@ impl Collector for EventCollector {
                 ConstGauge::new(figure(endpoint) as i64).encode(family.encode_family(&labels)?)?;
             }
         }
-        let help = "Age of the oldest event that waits for an endpoint";
+        let help = "Age of the oldest event that waits for an endpoint or is being sent to it";
         let mut family = encoder.encode_descriptor("events_oldest_seconds", help, None, MetricType::Gauge)?;
         for endpoint in endpoints {
             let labels = [("endpoint", endpoint.name.as_str())];
