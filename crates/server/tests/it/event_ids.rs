@@ -65,6 +65,8 @@ fn no_client_is_untold_because_of_what_it_says_of_itself() {
         let id = reply["connect"]["client"].as_str().expect("it is let in").to_owned();
         let reply = client.ask(json!({"id": 2, "subscribe": {"channel": channel}}));
         assert!(reply["subscribe"].is_object(), "it may subscribe");
+        // Who is gone at once was never there.
+        wait_for(&backend, "user.online", index + 1);
         drop(client);
         wait_for(&backend, "user.offline", index + 1);
         wait_for(&backend, "channel.unsubscribed", index + 1);
