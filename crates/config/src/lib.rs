@@ -60,7 +60,7 @@ mod table_name;
 mod tests;
 mod unsupported;
 
-pub use check::events::{event_faults, signing_key};
+pub use check::events::{EVENT_ENDPOINTS_MAX, event_faults, signing_key};
 pub use check::hook_headers::header_faults;
 pub use configuration::Configuration;
 pub use finding::{Finding, Severity};

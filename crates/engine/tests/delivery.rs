@@ -8,6 +8,9 @@ use touchline_engine::events::{
     WrittenEvent,
 };
 
+/// How old an event may become, milliseconds.
+const MAX_AGE_MS: u64 = 86_400_000;
+
 fn event(number: u64) -> WrittenEvent {
     let draft = EventDraft {
         kind: EventKind::UserOnline,
@@ -40,11 +43,9 @@ fn an_endpoint_that_fails_is_asked_again_ever_more_rarely() {
     let mut waits = Vec::new();
     for reply in [EndpointReply::Nothing, status(500), status(302), status(408), status(425), status(599)].repeat(3) {
         // The whole of the random part.
-        let Follow::Again(at_ms) = delivery.answered(reply, &mut pace, 1_000, u64::MAX) else {
-            panic!("it is tried again")
-        };
+        assert_eq!(delivery.answered(reply, &mut pace, 1_000, u64::MAX), Follow::Again);
         assert_eq!(delivery.current().map(|(_, number)| number), Some(0), "the same batch");
-        waits.push(at_ms - 1_000);
+        waits.push(pace.wait_ms(&delivery, MAX_AGE_MS, 1_000));
     }
     assert!(waits.windows(2).all(|pair| pair[0] <= pair[1] + pair[1] / 2), "{waits:?}");
     assert!(waits.iter().all(|wait| (50..=60_000).contains(wait)) && waits.last() > Some(&30_000), "{waits:?}");
@@ -55,10 +56,13 @@ fn an_endpoint_that_fails_is_asked_again_ever_more_rarely() {
 fn an_endpoint_that_asks_to_wait_is_not_asked_before() {
     let (mut delivery, mut pace) = (batch(3), BatchPace::new(100));
     let reply = |status, retry_after_ms| EndpointReply::Status { status, retry_after_ms };
-    assert_eq!(delivery.answered(reply(429, Some(5_000)), &mut pace, 0, 0), Follow::Again(5_000));
-    assert_eq!(pace.batch_max(), 50, "the next batches are smaller");
-    assert_eq!(delivery.answered(reply(400, Some(9_000)), &mut pace, 0, 0), Follow::Again(9_000));
-    assert_eq!(delivery.answered(reply(503, Some(u64::MAX)), &mut pace, 0, 0), Follow::Again(3_600_000));
+    let waits = |delivery: &BatchDelivery, pace: &BatchPace| pace.wait_ms(delivery, MAX_AGE_MS, 0);
+    assert_eq!(delivery.answered(reply(429, Some(5_000)), &mut pace, 0, 0), Follow::Again);
+    assert_eq!((pace.batch_max(), waits(&delivery, &pace)), (50, 5_000), "the next batches are smaller");
+    assert_eq!(delivery.answered(reply(400, Some(9_000)), &mut pace, 0, 0), Follow::Again);
+    assert_eq!(waits(&delivery, &pace), 9_000);
+    assert_eq!(delivery.answered(reply(503, Some(u64::MAX)), &mut pace, 0, 0), Follow::Again);
+    assert_eq!(waits(&delivery, &pace), 3_600_000);
     assert_eq!(delivery.current().map(|(events, _)| events.len()), Some(3));
     let Follow::Done(events) = delivery.answered(status(204), &mut pace, 0, 0) else { panic!("it has arrived") };
     assert_eq!((ids(&events), pace.batch_max()), (vec![1, 2, 3], 24));
@@ -75,7 +79,7 @@ fn one_event_that_is_refused_does_not_stop_the_others() {
         match delivery.answered(reply, &mut pace, 0, 0) {
             Follow::Done(events) => done.extend(ids(&events)),
             Follow::Dead(events, why) => dead.push((ids(&events), why)),
-            Follow::Again(_) | Follow::Cut => {}
+            Follow::Again | Follow::Cut => {}
             Follow::Off => panic!("nobody has said so"),
         }
     }
@@ -102,8 +106,23 @@ fn what_is_too_old_goes_and_the_rest_is_a_new_batch() {
     assert_eq!(delivery.expire(0), Vec::new());
     assert_eq!(ids(&delivery.expire(2)), [1, 2]);
     assert_eq!(delivery.current().map(|(events, number)| (ids(events), number)), Some((vec![3, 4], 1)));
-    assert!(matches!(delivery.answered(EndpointReply::Nothing, &mut pace, 0, 0), Follow::Again(_)));
+    assert_eq!(delivery.answered(EndpointReply::Nothing, &mut pace, 0, 0), Follow::Again);
     assert_eq!((ids(&delivery.expire(9)), delivery.current()), (vec![3, 4], None));
+}
+
+#[test]
+fn a_wait_ends_when_an_event_becomes_too_old_and_holds_for_the_next_batch() {
+    let (mut delivery, mut pace) = (batch(2), BatchPace::new(100));
+    let asks = EndpointReply::Status { status: 503, retry_after_ms: Some(600_000) };
+    assert_eq!(delivery.answered(asks, &mut pace, 500, 0), Follow::Again);
+    assert_eq!((delivery.oldest_ms(), pace.wait_ms(&delivery, 1_000, 500)), (Some(1), 501));
+    assert_eq!(ids(&delivery.expire(1)), [1]);
+    assert_eq!((delivery.oldest_ms(), pace.wait_ms(&delivery, 1_000, 1_001)), (Some(2), 1));
+    assert_eq!(ids(&delivery.expire(2)), [2]);
+    assert_eq!((delivery.oldest_ms(), delivery.current()), (None, None));
+    let next = BatchDelivery::new(vec![event(600_400)]);
+    assert_eq!(pace.wait_ms(&next, 1_000, 600_400), 100, "the endpoint has asked for it");
+    assert_eq!(pace.wait_ms(&next, 1_000, 600_500), 0);
 }
 
 proptest! {
@@ -126,7 +145,7 @@ proptest! {
             let reply = if answer == 0 { EndpointReply::Nothing } else { status(answer) };
             match delivery.answered(reply, &mut pace, 5, 7) {
                 Follow::Done(events) | Follow::Dead(events, _) => ended.extend(ids(&events)),
-                Follow::Again(at_ms) => prop_assert!(at_ms > 5),
+                Follow::Again => prop_assert!(pace.wait_ms(&delivery, MAX_AGE_MS, 5) > 0),
                 Follow::Cut => {}
                 Follow::Off => prop_assert!(false, "nobody has said so"),
             }

@@ -44,6 +44,7 @@ struct Life {
 /// A message on its way.
 struct OnItsWay {
     at_ms: u64,
+    from: Arc<str>,
     to: Arc<str>,
     message: Bytes,
 }
@@ -63,6 +64,10 @@ struct World {
     sides: [u8; NODES],
     messages: Vec<OnItsWay>,
     told: Vec<Told>,
+    /// The last life of each node, the second, that was ended by another, the first.
+    ended: BTreeMap<(Arc<str>, Arc<str>), u32>,
+    /// When the first has last heard the second.
+    heard: BTreeMap<(Arc<str>, Arc<str>), u64>,
     /// How much was told when something was last doubted.
     doubted_at: Option<usize>,
     splits: u64,
@@ -80,6 +85,8 @@ impl World {
             sides: [0; NODES],
             messages: Vec::new(),
             told: Vec::new(),
+            ended: BTreeMap::new(),
+            heard: BTreeMap::new(),
             doubted_at: None,
             splits: 0,
             kills: 0,
@@ -140,12 +147,16 @@ impl World {
             match output {
                 TellerOutput::Send { to, message } => self.carry(place, to, &message),
                 TellerOutput::Tell(change) => self.note(place, change),
-                TellerOutput::Doubt(why) => {
+                TellerOutput::Doubt { why, since_ms } => {
                     self.show(|| format!("{name} doubts: {why}"));
+                    assert!(since_ms.is_none_or(|since_ms| since_ms < now_ms), "a loss is before it is noticed");
                     self.doubted_at = Some(self.told.len());
                 }
-                TellerOutput::Node { node, is_up } => {
-                    self.show(|| format!("{name} sees {node}: {is_up}"));
+                TellerOutput::Node { node, is_up, life, heard_ms } => {
+                    self.show(|| format!("{name} sees {node}: {is_up}, in its life {life}"));
+                    let last_ms = self.heard.get(&(Arc::clone(&name), Arc::clone(&node))).copied();
+                    assert!(Some(heard_ms) <= last_ms, "nobody is heard before they speak");
+                    self.note_life(&name, &node, is_up, life);
                     self.lives[place].iter_mut().for_each(|life| life.met.extend([Arc::clone(&node)]));
                 }
             }
@@ -153,13 +164,28 @@ impl World {
     }
 
     fn carry(&mut self, from: usize, to: Option<Arc<str>>, message: &Bytes) {
+        let Some(name) = self.lives[from].as_ref().map(|life| Arc::clone(&life.name)) else { return };
         for place in 0..NODES {
             let Some(other) = &self.lives[place] else { continue };
             let is_meant = place != from && to.as_ref().is_none_or(|to| *to == other.name);
             if is_meant && self.sides[place] == self.sides[from] {
                 let (at_ms, to) = (self.now_ms + self.random.u64(1..20), Arc::clone(&other.name));
-                self.messages.push(OnItsWay { at_ms, to, message: message.clone() });
+                self.messages.push(OnItsWay { at_ms, from: Arc::clone(&name), to, message: message.clone() });
             }
+        }
+    }
+
+    /// Whoever tells the ends of a node's clients has not told them in this life of it before, and the node knows it
+    /// when it is seen again.
+    fn note_life(&mut self, by: &Arc<str>, node: &Arc<str>, is_up: bool, life: u32) {
+        let known = self.ended.entry((Arc::clone(by), Arc::clone(node))).or_default();
+        if !is_up {
+            assert!(*known < life, "{by} has told the ends of life {life} of {node} before");
+            *known = life;
+        }
+        let of_node = self.lives.iter().flatten().find(|life| life.name == *node);
+        if let Some(of_node) = of_node.filter(|_| is_up) {
+            assert!(of_node.teller.life() > *known, "{node} does not know that its life {known} was ended by {by}");
         }
     }
 
@@ -189,6 +215,7 @@ impl World {
             for message in self.messages.drain(..due).collect::<Vec<_>>() {
                 let place = (0..NODES).find(|place| self.lives[*place].as_ref().is_some_and(|l| l.name == message.to));
                 if let Some(life) = place.and_then(|place| self.lives[place].as_mut()) {
+                    self.heard.insert((message.to, message.from), self.now_ms);
                     life.teller.receive(&message.message, self.now_ms);
                 }
             }

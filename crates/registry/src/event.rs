@@ -103,6 +103,8 @@ pub enum Output {
         node: Arc<str>,
         /// Whether they are here now.
         is_up: bool,
+        /// When the node was last heard and followed: what it has said later is not known here.
+        heard_ms: u64,
     },
     /// Other nodes have purged this one while it stood still: some of its owners may be gone. The host looks at its
     /// connections, closes the dead ones and calls [`crate::Replica::probed`]. Until then nothing is sent.

@@ -33,6 +33,8 @@ pub(crate) struct Peer {
     pub(crate) applied: u64,
     /// When it was last known to be followed: it said what is here already, or something that was missing came.
     pub(crate) in_step_ms: u64,
+    /// When it last said something that could be followed, whatever has happened to this node since.
+    pub(crate) heard_ms: u64,
     /// When something missing was last asked for.
     pub(crate) asked_ms: Option<u64>,
     /// The number of the snapshot that was asked for; 0 = none was.
@@ -61,6 +63,7 @@ impl Peer {
             limits: (u64::MAX, u64::MAX),
             applied: 0,
             in_step_ms: now_ms,
+            heard_ms: now_ms,
             asked_ms: None,
             nonce: 0,
             served_ms: None,

@@ -114,7 +114,7 @@ impl Replica {
         self.counters.snapshots_installed += 1;
         if is_new {
             self.collect();
-            self.outputs.push_back(Output::Node { node: name, is_up: true });
+            self.outputs.push_back(Output::Node { node: name, is_up: true, heard_ms: now_ms });
         }
         self.table.set_doubt(authority, doubt);
         self.table.begin_sweep(authority);

@@ -248,7 +248,7 @@ impl Replica {
             if peer.incarnation == head.incarnation {
                 return true;
             }
-            peer.in_step_ms = now_ms;
+            (peer.in_step_ms, peer.heard_ms) = (now_ms, now_ms);
             if peer.incarnation.birth == head.incarnation.birth {
                 // The same process: what it had stays until the snapshot says what it has.
                 (peer.incarnation, peer.has_ours) = (head.incarnation, false);
@@ -284,7 +284,7 @@ impl Replica {
         self.follow_strictest();
         if peer.is_announced {
             self.collect();
-            self.outputs.push_back(Output::Node { node: name, is_up: false });
+            self.outputs.push_back(Output::Node { node: name, is_up: false, heard_ms: peer.heard_ms });
         }
     }
 
@@ -341,7 +341,7 @@ impl Replica {
             return self.ask(node, next, now_ms);
         }
         let Some(last) = first.checked_add(count).map(|end| end - 1).filter(|last| *last >= next) else { return };
-        (peer.applied, peer.asked_ms, peer.in_step_ms) = (last, None, now_ms);
+        (peer.applied, peer.asked_ms, peer.in_step_ms, peer.heard_ms) = (last, None, now_ms, now_ms);
         let authority = peer.authority;
         let known = usize::try_from(next - first).unwrap_or(usize::MAX);
         let mut read = 0;
@@ -366,7 +366,7 @@ impl Replica {
             let next = peer.applied + 1;
             return self.ask(node, next, now_ms);
         }
-        peer.in_step_ms = now_ms;
+        (peer.in_step_ms, peer.heard_ms) = (now_ms, now_ms);
         let seen = self.table.authority(peer.authority);
         if last == peer.applied && (seen.digest.wrapping_add(seen.doubt.0), seen.entries) != sum {
             self.counters.digests_wrong += 1;

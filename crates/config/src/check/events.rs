@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use touchline_engine::events::EventKind;
 
+use super::address::check_address;
 use super::hook_headers::is_of_connection;
 use super::names::is_field_name;
 use crate::finding::Finding;
@@ -14,8 +15,8 @@ use crate::item_path::{is_key_name, item_path};
 use crate::keys::EVENTS;
 use crate::settings::{EventsSettings, NamedEvents, Settings};
 
-/// Backends that are told what happens.
-const ENDPOINTS_MAX: usize = 16;
+/// Backends that can be told what happens.
+pub const EVENT_ENDPOINTS_MAX: usize = 16;
 /// Longest time that an endpoint may take to answer, so that its lane moves.
 const TIMEOUT_MAX: Duration = Duration::from_secs(60);
 /// Longest wait for a batch.
@@ -50,8 +51,8 @@ pub fn signing_key(secret: &str) -> Option<Vec<u8>> {
 /// Why the settings of events can't be used; no text shows a secret.
 pub fn event_faults(settings: &Settings) -> Vec<String> {
     let mut faults = Vec::new();
-    if settings.events.len() > ENDPOINTS_MAX {
-        faults.push(format!("{EVENTS}: more than {ENDPOINTS_MAX}"));
+    if settings.events.len() > EVENT_ENDPOINTS_MAX {
+        faults.push(format!("{EVENTS}: more than {EVENT_ENDPOINTS_MAX}"));
     }
     let mut names = HashSet::new();
     for (index, NamedEvents { name, options }) in settings.events.iter().enumerate() {
@@ -116,9 +117,8 @@ impl EventsChecker<'_> {
             }
             return;
         }
-        let rest = ["http://", "https://"].iter().find_map(|scheme| options.endpoint.strip_prefix(scheme));
-        if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with('/')) {
-            self.fault("endpoint", "must be http:// or https:// with a host, or nats: with a subject");
+        if let Err(text) = check_address(&options.endpoint) {
+            self.fault("endpoint", text);
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a configuration must be beyond types: values that go together, secrets, files, paths.
 
+mod address;
 mod api_keys;
 mod consumers;
 mod doubts;

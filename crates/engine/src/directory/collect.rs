@@ -52,7 +52,7 @@ impl<A> Directory<A> {
                         effects.push(DirectoryEffect::Push(lost.owner(), answer::lost(name, &lost, &winner, reason)));
                         effects.extend(options.disconnect_losers.then(|| DirectoryEffect::Disconnect(lost.owner())));
                     }
-                    Output::Node { node, is_up } if index == last && !is_up => nodes_gone.push(node),
+                    Output::Node { node, is_up, .. } if index == last && !is_up => nodes_gone.push(node),
                     Output::Node { .. } => {}
                     Output::Probe => is_probe_requested = true,
                     Output::Differs { node } => {

@@ -61,8 +61,8 @@ impl DeadReason {
 pub enum Follow {
     /// These events have arrived: the next piece follows, if there is one.
     Done(Vec<WrittenEvent>),
-    /// The same batch is sent again at this time, Unix milliseconds.
-    Again(u64),
+    /// The same batch is sent again when its time has come ([`BatchPace::wait_ms`]).
+    Again,
     /// The batch was cut: the next piece is sent at once, as a batch of its own.
     Cut,
     /// These events are dead; the next piece follows, if there is one.
@@ -71,22 +71,34 @@ pub enum Follow {
     Off,
 }
 
-/// How many events the batches of a lane have: fewer after an endpoint was overloaded, more again with each success.
+/// How many events the batches of a lane have, and when the next try is: fewer and later after an endpoint was
+/// overloaded, more again with each success. It holds from batch to batch: if all events of one become too old, the
+/// next one waits too.
 #[derive(Debug, Clone, Copy)]
 pub struct BatchPace {
     most: usize,
     now: usize,
+    /// Nothing is sent before, Unix milliseconds.
+    wait_until_ms: u64,
 }
 
 impl BatchPace {
     /// Whole batches.
     pub fn new(batch_max: usize) -> Self {
-        BatchPace { most: batch_max.max(1), now: batch_max.max(1) }
+        BatchPace { most: batch_max.max(1), now: batch_max.max(1), wait_until_ms: 0 }
     }
 
     /// Events that the next batch may have.
     pub fn batch_max(&self) -> usize {
         self.now
+    }
+
+    /// How long the lane waits from now on before it sends the events of a delivery, milliseconds: not beyond the time
+    /// at which one of them becomes too old, because then it is given up. 0 = it sends them now. `max_age_ms`: how old
+    /// an event may become.
+    pub fn wait_ms(&self, delivery: &BatchDelivery, max_age_ms: u64, now_ms: u64) -> u64 {
+        let too_old_ms = delivery.oldest_ms().map_or(u64::MAX, |oldest_ms| oldest_ms.saturating_add(max_age_ms));
+        self.wait_until_ms.min(too_old_ms).saturating_sub(now_ms)
     }
 
     fn halve(&mut self) {
@@ -136,6 +148,11 @@ impl BatchDelivery {
         self.pieces.front().map(|piece| (piece.events.as_slice(), self.number))
     }
 
+    /// When the oldest event came to be that has no end yet, Unix milliseconds; `None` = all is done.
+    pub fn oldest_ms(&self) -> Option<u64> {
+        self.pieces.iter().flat_map(|piece| &piece.events).map(|event| event.time_ms).min()
+    }
+
     /// How often the current events were sent.
     pub fn tries(&self) -> u32 {
         self.pieces.front().map_or(0, |piece| piece.tries)
@@ -157,15 +174,16 @@ impl BatchDelivery {
         let Some(piece) = self.pieces.front_mut() else { return Follow::Done(Vec::new()) };
         piece.tries += 1;
         let tries = piece.tries;
-        let again = |asked_ms: Option<u64>| {
+        let again = |pace: &mut BatchPace, asked_ms: Option<u64>| {
             let wait = FIRST_WAIT_MS.saturating_mul(1 << (tries - 1).min(20)).min(WAIT_MAX_MS);
             // Half of it, and a random part of the other half.
             let spread = wait / 2 + random % (wait / 2 + 1);
             let asked = asked_ms.unwrap_or_default().min(ASKED_WAIT_MAX_MS);
-            Follow::Again(now_ms.saturating_add(spread.max(asked)))
+            pace.wait_until_ms = now_ms.saturating_add(spread.max(asked));
+            Follow::Again
         };
         match reply {
-            EndpointReply::Nothing => again(None),
+            EndpointReply::Nothing => again(pace, None),
             EndpointReply::Status { status: 200..=299, .. } => {
                 pace.recover();
                 Follow::Done(self.take_current())
@@ -178,12 +196,12 @@ impl BatchDelivery {
             EndpointReply::Status { status, retry_after_ms } => {
                 if matches!(status, 429 | 503) || retry_after_ms.is_some() {
                     pace.halve();
-                    again(retry_after_ms)
+                    again(pace, retry_after_ms)
                 } else if !matches!(status, 400..=499) || matches!(status, 408 | 425) {
-                    again(None)
+                    again(pace, None)
                 } else {
                     piece.refusals += 1;
-                    if piece.refusals < REFUSALS_MAX { again(None) } else { self.cut_or_die(DeadReason::Refused) }
+                    if piece.refusals < REFUSALS_MAX { again(pace, None) } else { self.cut_or_die(DeadReason::Refused) }
                 }
             }
         }

@@ -10,11 +10,17 @@ use super::timestamp::rfc3339;
 
 /// Bytes of one event.
 pub const EVENT_SIZE_MAX: usize = 16 * 1_024;
+/// Bytes of each text that an event keeps which is too large even without its optional data: what clients say of
+/// themselves is as long as they like.
+pub const EVENT_TEXT_SIZE_MAX: usize = 256;
+/// Bytes of the id, the key and the subject of an event, so that it always fits: texts that clients choose are
+/// shortened by who makes the draft.
+pub const EVENT_ID_SIZE_MAX: usize = 384;
 
 /// A value of the data of an event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventValue {
-    /// Text; empty is left out.
+    /// Text; empty is left out. An event that is too large has [`EVENT_TEXT_SIZE_MAX`] bytes of it.
     Text(Box<str>),
     /// A number; it is written also if it is zero.
     Number(u64),
@@ -31,7 +37,8 @@ pub enum EventValue {
 pub struct EventDraft {
     /// What it tells.
     pub kind: EventKind,
-    /// Its id, unique among those of its source; a repetition has the same.
+    /// Its id, unique among those of its source; a repetition has the same. At most [`EVENT_ID_SIZE_MAX`] bytes, as its
+    /// subject and its key.
     pub id: String,
     /// What it is about: a user, a channel, a name.
     pub subject: String,
@@ -56,6 +63,17 @@ pub enum EventOrigin {
     Node,
     /// That of another node, which cannot tell it any more; its id.
     Elsewhere(Arc<str>),
+}
+
+/// How much of an event is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EventForm {
+    /// All.
+    Whole,
+    /// Nothing optional.
+    Plain,
+    /// Nothing optional, and short texts.
+    Short,
 }
 
 /// Where events come from, as CloudEvents name it.
@@ -114,6 +132,9 @@ pub struct WrittenEvent {
     pub key: Box<str>,
     /// When it came to be, Unix milliseconds.
     pub time_ms: u64,
+    /// What it tells goes back to this time, Unix milliseconds: a `state.reset` may say that something is wrong since
+    /// long ago, and 0 = since ever.
+    pub since_ms: u64,
     /// The event, a JSON object of at most [`EVENT_SIZE_MAX`] bytes.
     pub body: Bytes,
 }
@@ -147,22 +168,32 @@ fn lane_of(key: &str, lanes: usize) -> usize {
 }
 
 impl EventDraft {
-    /// Writes the event. One that is too large goes without its optional data; `None` = it is too large even so.
+    /// Writes the event. One that is too large goes without its optional data, then with short texts; `None` = it is
+    /// too large even so, because its id, its key or its subject are longer than they may be.
     pub fn write(&self, sources: &EventSources) -> Option<WrittenEvent> {
         let source = sources.of(&self.origin);
-        let whole = self.json(&source, true);
-        let body = if whole.len() <= EVENT_SIZE_MAX { whole } else { self.json(&source, false) };
-        (body.len() <= EVENT_SIZE_MAX).then(|| WrittenEvent {
+        let forms = [EventForm::Whole, EventForm::Plain, EventForm::Short];
+        let body = forms.into_iter().map(|form| self.json(&source, form)).find(|body| body.len() <= EVENT_SIZE_MAX);
+        body.map(|body| WrittenEvent {
             kind: self.kind,
             source,
             id: self.id.as_str().into(),
             key: self.key.as_str().into(),
             time_ms: self.time_ms,
+            since_ms: self.since_ms(),
             body: body.into(),
         })
     }
 
-    fn json(&self, source: &str, is_whole: bool) -> Vec<u8> {
+    fn since_ms(&self) -> u64 {
+        let since = self.fields.iter().find_map(|(name, value)| match value {
+            EventValue::Time(unix_ms) if *name == "since" => Some(*unix_ms),
+            _ => None,
+        });
+        if self.kind == EventKind::StateReset { since.unwrap_or_default() } else { self.time_ms }
+    }
+
+    fn json(&self, source: &str, form: EventForm) -> Vec<u8> {
         let mut out = Vec::with_capacity(512);
         let mut event = ObjectWriter::open(&mut out);
         event.text("specversion", "1.0").text("id", &self.id).text("source", source);
@@ -175,11 +206,15 @@ impl EventDraft {
         let mut is_truncated = false;
         for (name, value) in &self.fields {
             match value {
+                EventValue::Text(text) if form == EventForm::Short && text.len() > EVENT_TEXT_SIZE_MAX => {
+                    data.text(name, &text[..text.floor_char_boundary(EVENT_TEXT_SIZE_MAX)]);
+                    is_truncated = true;
+                }
                 EventValue::Text(text) => drop(data.text(name, text)),
                 EventValue::Number(number) => encode::number(data.key(name), *number),
                 EventValue::Time(unix_ms) => drop(data.text(name, &rfc3339(*unix_ms))),
                 EventValue::Json(json) => drop(data.raw(name, Some(json))),
-                EventValue::Optional(json) if is_whole => drop(data.raw(name, Some(json))),
+                EventValue::Optional(json) if form == EventForm::Whole => drop(data.raw(name, Some(json))),
                 EventValue::Optional(_) => is_truncated = true,
             }
         }
@@ -239,19 +274,48 @@ mod tests {
         assert_eq!(endless.write(&sources), None);
     }
 
+    #[test]
+    fn a_reset_goes_back_to_what_it_says() {
+        let since_ms = |kind, fields| {
+            let reset = EventDraft { kind, fields, ..draft(0) };
+            reset.write(&EventSources::new("c", "n")).expect("it is small").since_ms
+        };
+        assert_eq!(since_ms(EventKind::StateReset, vec![("since", EventValue::Time(7))]), 7);
+        assert_eq!(since_ms(EventKind::StateReset, Vec::new()), 0);
+        assert_eq!(since_ms(EventKind::Connected, Vec::new()), 1_795_359_600_123);
+    }
+
+    /// A text of any characters: many of them are six bytes of JSON for one.
+    fn hostile(size_max: usize) -> impl Strategy<Value = String> {
+        let character = prop_oneof![Just('\u{1}'), Just('"'), Just('\u{1f600}'), any::<char>()];
+        (prop::collection::vec(character, 1..20), 0..=size_max).prop_map(|(some, size)| {
+            let text: String = some.iter().cycle().take(size).collect();
+            text[..text.floor_char_boundary(size)].to_owned()
+        })
+    }
+
     proptest! {
         #[test]
         fn any_event_is_valid_json_within_its_size(
-            id in ".{0,40}", subject in ".{0,300}", key in ".{0,40}", text in ".{0,300}", meta in 0..20_000_usize,
+            id in hostile(EVENT_ID_SIZE_MAX - 1),
+            subject in hostile(EVENT_ID_SIZE_MAX), key in hostile(EVENT_ID_SIZE_MAX),
+            texts in prop::collection::vec(hostile(40_000), 4), meta in 0..20_000_usize,
         ) {
             let mut draft = draft(meta);
             (draft.id, draft.subject, draft.key) = (format!("i{id}"), subject, key);
-            draft.fields.push(("name", EventValue::Text(text.into())));
+            let names = ["name", "version", "client", "reason_of_client"];
+            let lengths: Vec<usize> = texts.iter().map(String::len).collect();
+            draft.fields.extend(names.into_iter().zip(texts).map(|(name, text)| (name, EventValue::Text(text.into()))));
             let written = draft.write(&EventSources::new("c", "n")).expect("its texts are short");
             prop_assert!(written.body.len() <= EVENT_SIZE_MAX);
             let json: serde_json::Value = serde_json::from_slice(&written.body).expect("JSON");
             prop_assert_eq!(json["id"].as_str(), Some(draft.id.as_str()));
-            prop_assert_eq!(json["data"]["truncated"].as_bool(), (json["data"]["meta"].is_null()).then_some(true));
+            let has_meta = !json["data"]["meta"].is_null();
+            let is_whole = |(name, length): (&&str, &usize)| json["data"][name].as_str().map_or(0, str::len) == *length;
+            let is_all = has_meta && names.iter().zip(&lengths).all(is_whole);
+            prop_assert_eq!(json["data"]["truncated"].as_bool(), (!is_all).then_some(true));
+            let is_there = |(name, length): (&&str, &usize)| *length == 0 || json["data"][name].is_string();
+            prop_assert!(names.iter().zip(&lengths).all(is_there));
         }
 
         #[test]

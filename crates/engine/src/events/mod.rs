@@ -9,17 +9,26 @@ mod draft;
 mod held_changes;
 mod holding;
 mod kind;
+mod lives;
 mod queue;
+mod report;
 mod state_key;
 mod teller;
+mod telling;
 mod timestamp;
 
 pub use delivery::{BatchDelivery, BatchPace, DeadReason, EndpointReply, Follow};
-pub use draft::{EVENT_SIZE_MAX, EventDraft, EventOrigin, EventSources, EventValue, WrittenEvent, place_of};
+pub use draft::{
+    EVENT_ID_SIZE_MAX, EVENT_SIZE_MAX, EVENT_TEXT_SIZE_MAX, EventDraft, EventOrigin, EventSources, EventValue,
+    WrittenEvent, place_of,
+};
 pub use held_changes::HeldChanges;
 pub use holding::NodeHolding;
 pub use kind::{EventKind, EventKinds};
-pub use queue::{BATCH_SIZE_MAX, EventQueue, EventQueueLimits};
+pub use lives::TellingLives;
+pub use queue::{BATCH_SIZE_MAX, EventLoss, EventQueue, EventQueueLimits};
+pub use report::{EndpointOutage, GivenUp, GivenUpLog};
 pub use state_key::StateKey;
-pub use teller::{StateChange, StateTeller, TellerOptions, TellerOutput};
+pub use teller::StateTeller;
+pub use telling::{StateChange, TellerOptions, TellerOutput};
 pub use timestamp::rfc3339;

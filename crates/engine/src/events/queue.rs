@@ -21,6 +21,26 @@ pub struct EventQueueLimits {
     pub batch_wait_ms: u64,
 }
 
+/// Events that are not told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventLoss {
+    /// How many.
+    pub events: u64,
+    /// What they tell goes back to this time, Unix milliseconds: what was told before is not in doubt.
+    pub since_ms: u64,
+}
+
+impl EventLoss {
+    /// The loss of these; `None` = there are none.
+    pub fn of<'a>(events: impl IntoIterator<Item = &'a WrittenEvent>) -> Option<Self> {
+        let mut loss = EventLoss { events: 0, since_ms: u64::MAX };
+        for event in events {
+            loss = EventLoss { events: loss.events + 1, since_ms: loss.since_ms.min(event.since_ms) };
+        }
+        (loss.events > 0).then_some(loss)
+    }
+}
+
 /// An event that waits.
 #[derive(Debug)]
 struct QueuedEvent {
@@ -56,36 +76,39 @@ impl EventQueue {
         EventQueue { limits, lanes, entries: 0, size: 0, last_arrival: 0 }
     }
 
-    /// Adds an event. Returns its lane, and how many of the oldest were dropped for it: after a drop
+    /// Adds an event. Returns its lane, and what was dropped for it, the oldest first: after a drop
     /// [`EventQueue::note_loss`] must follow.
-    pub fn push(&mut self, event: WrittenEvent, now_ms: u64) -> (usize, u64) {
+    pub fn push(&mut self, event: WrittenEvent, now_ms: u64) -> (usize, Option<EventLoss>) {
         let (lane, size) = (event.lane(self.lanes.len()), event.size());
         self.last_arrival += 1;
         self.entries += 1;
         self.size += size;
         self.lanes[lane].size += size;
         self.lanes[lane].waiting.push_back(QueuedEvent { arrival: self.last_arrival, since_ms: now_ms, event });
-        let mut dropped = 0;
+        let mut dropped = Vec::new();
         while self.entries > self.limits.entries_max.max(1) || self.size > self.limits.size_max && self.entries > 1 {
-            dropped += u64::from(self.drop_oldest());
+            dropped.extend(self.drop_oldest());
         }
-        (lane, dropped)
+        (lane, EventLoss::of(&dropped))
     }
 
-    fn drop_oldest(&mut self) -> bool {
+    fn drop_oldest(&mut self) -> Option<WrittenEvent> {
         let first = |lane: &EventLane| lane.waiting.front().map_or(u64::MAX, |queued| queued.arrival);
-        let Some(oldest) = self.lanes.iter_mut().min_by_key(|lane| first(lane)) else { return false };
-        let Some(gone) = oldest.waiting.pop_front() else { return false };
+        let oldest = self.lanes.iter_mut().min_by_key(|lane| first(lane))?;
+        let gone = oldest.waiting.pop_front()?;
         oldest.size -= gone.event.size();
         self.entries -= 1;
         self.size -= gone.event.size();
-        true
+        Some(gone.event)
     }
 
-    /// Something was lost before it could be told: every lane tells this first, unless it is about to tell so already.
+    /// Something was lost before it could be told: every lane tells this first, unless it is about to tell of one that
+    /// goes back as far.
     pub fn note_loss(&mut self, reset: &WrittenEvent) {
         for lane in &mut self.lanes {
-            lane.reset.get_or_insert_with(|| reset.clone());
+            if lane.reset.as_ref().is_none_or(|told| reset.since_ms < told.since_ms) {
+                lane.reset = Some(reset.clone());
+            }
         }
     }
 
@@ -207,9 +230,9 @@ mod tests {
         let mut queue = queue(4, 3, 1_000_000);
         let reset = event("reset", 1, 0);
         for number in 1..=3 {
-            assert_eq!(queue.push(event(&format!("k{number}"), 1, 0), 0).1, 0);
+            assert_eq!(queue.push(event(&format!("k{number}"), 1, 7), 0).1, None);
         }
-        assert_eq!(queue.push(event("k4", 1, 0), 0).1, 1);
+        assert_eq!(queue.push(event("k4", 1, 9), 0).1, Some(EventLoss { events: 1, since_ms: 7 }));
         queue.note_loss(&reset);
         let mut told = Vec::new();
         for lane in 0..4 {
@@ -233,7 +256,49 @@ mod tests {
         assert_eq!((gone.len(), queue.len(), queue.oldest_ms()), (8, 12, Some(5)));
     }
 
+    fn reset(number: u64, since_ms: u64) -> WrittenEvent {
+        let since = vec![("since", crate::events::EventValue::Time(since_ms))];
+        let draft = EventDraft {
+            kind: EventKind::StateReset,
+            id: format!("reset:{number}"),
+            subject: "n".into(),
+            key: "all".into(),
+            time_ms: 1_000_000,
+            generation: None,
+            origin: EventOrigin::Node,
+            fields: since,
+        };
+        draft.write(&EventSources::new("c", "n")).expect("it is small")
+    }
+
     proptest! {
+        #[test]
+        fn what_a_lane_is_told_of_a_loss_goes_back_to_all_that_was_lost(
+            lanes in 1..5_usize,
+            steps in prop::collection::vec((0..12_u8, 0..4_u8, 1..1_000_u64), 1..200),
+        ) {
+            let mut queue = queue(lanes, 5, 1_000_000);
+            // The earliest that was lost and that a lane has not been told of.
+            let mut untold = vec![None::<u64>; lanes];
+            for (index, (key, step, time_ms)) in steps.iter().enumerate() {
+                // What was lost elsewhere goes back to any time.
+                let loss = match step {
+                    0 => Some(*time_ms),
+                    1 | 2 => queue.push(event(&key.to_string(), 1, *time_ms), 0).1.map(|loss| loss.since_ms),
+                    _ => None,
+                };
+                if let Some(since_ms) = loss {
+                    queue.note_loss(&reset(index as u64, since_ms));
+                    untold.iter_mut().for_each(|of| *of = Some(of.map_or(since_ms, |known| known.min(since_ms))));
+                }
+                if *step == 3 {
+                    let lane = usize::from(*key) % lanes;
+                    let told = queue.take(lane, 2).first().filter(|event| event.kind == EventKind::StateReset).cloned();
+                    prop_assert_eq!(told.map(|reset| reset.since_ms), untold[lane].take());
+                }
+            }
+        }
+
         #[test]
         fn order_holds_within_a_key_and_bounds_hold(
             lanes in 1..9_usize,
@@ -247,7 +312,8 @@ mod tests {
                 if *step < 2 {
                     let number = numbers.entry(*key).or_default();
                     *number += 1;
-                    lost += queue.push(event(&key.to_string(), *number, 0), index as u64).1;
+                    let (_, loss) = queue.push(event(&key.to_string(), *number, 0), index as u64);
+                    lost += loss.map_or(0, |loss| loss.events);
                     prop_assert!(queue.len() <= 20 && queue.size() <= 9_000);
                 } else {
                     let batch = queue.take(usize::from(*key) % lanes, 5);

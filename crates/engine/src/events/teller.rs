@@ -14,11 +14,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use indexmap::IndexMap;
 use touchline_registry::{
-    EntryChange, HashSeed, Limits, Output, OwnerId, Reason, RegistryEvent, Replica, ReplicaSettings, ReplicaTiming,
-    SipState,
+    EntryChange, HashSeed, Limits, Output, OwnerId, Reason, RegistryEvent, Replica, ReplicaSettings, SipState,
 };
 
 use super::state_key::StateKey;
+use super::telling::{StateChange, TellerOptions, TellerOutput};
 
 /// Keys that nobody holds, and whose generation is remembered: beyond them the oldest is forgotten, and its count
 /// begins anew.
@@ -31,65 +31,11 @@ const GONE_KEPT_MS: u64 = 600_000;
 const ALIVE: &str = "alive";
 /// What a node says there once it may tell.
 const REMEMBERS: &[u8] = b"1";
+/// The group that a node joins once others have purged it: its metadata are the number of the life that it tells in
+/// since then. No key is called so.
+const LIFE: &str = "life";
 /// Keys that are looked at in one call.
 const KEYS_PER_CALL_MAX: usize = 8_192;
-
-/// What the teller is made of.
-#[derive(Debug, Clone)]
-pub struct TellerOptions {
-    /// How long a key must be held by nobody until that is told, milliseconds.
-    pub delay_ms: u64,
-    /// The times of the registry.
-    pub timing: ReplicaTiming,
-    /// The node takes part in a cluster.
-    pub is_clustered: bool,
-}
-
-/// A change that is to be told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StateChange {
-    /// The channel or user.
-    pub key: StateKey,
-    /// The number of the change: odd = held.
-    pub generation: u64,
-    /// Why, as the registry says it: `normal`, `node_down`, `node_up`.
-    pub reason: &'static str,
-    /// Since when nobody holds it, Unix milliseconds; `None` = somebody does.
-    pub empty_since_ms: Option<u64>,
-    /// When it is told, Unix milliseconds.
-    pub time_ms: u64,
-}
-
-impl StateChange {
-    /// Whether somebody holds the key.
-    pub fn is_held(&self) -> bool {
-        self.generation % 2 == 1
-    }
-}
-
-/// What the host does.
-#[derive(Debug, PartialEq)]
-pub enum TellerOutput {
-    /// Sends a message to the tellers of other nodes.
-    Send {
-        /// The node; `None` = all.
-        to: Option<Arc<str>>,
-        /// The message.
-        message: Bytes,
-    },
-    /// Another node that tells is in sight, or is not any more.
-    Node {
-        /// Which.
-        node: Arc<str>,
-        /// Whether it is in sight.
-        is_up: bool,
-    },
-    /// Tells a change. Other nodes have been told before.
-    Tell(StateChange),
-    /// What was told before may be wrong: a node is lost that may have told something alone, or nobody knows what was
-    /// told.
-    Doubt(&'static str),
-}
 
 /// What is known of a key.
 #[derive(Debug, Default)]
@@ -112,6 +58,15 @@ struct TellerKey {
     due_ms: u64,
 }
 
+/// A node that has gone without a word, Unix milliseconds.
+#[derive(Debug, Clone, Copy)]
+struct GoneNode {
+    /// When that was noticed.
+    gone_ms: u64,
+    /// When it was last heard.
+    heard_ms: u64,
+}
+
 /// One node's part in telling.
 pub struct StateTeller {
     options: TellerOptions,
@@ -132,8 +87,12 @@ pub struct StateTeller {
     remembering: BTreeSet<Arc<str>>,
     /// Nodes that have said that they stop.
     stopping: BTreeSet<Arc<str>>,
-    /// Nodes that have gone without a word, and when, Unix milliseconds.
-    gone: BTreeMap<Arc<str>, u64>,
+    /// Nodes that have gone without a word.
+    gone: BTreeMap<Arc<str>, GoneNode>,
+    /// The lives of the nodes in sight that are in a later one than their first.
+    lives: BTreeMap<Arc<str>, u32>,
+    /// The life of this node.
+    life: u32,
     /// When a node came last while others were gone, Unix milliseconds; `None` = it has been judged.
     healed_ms: Option<u64>,
     /// Nothing is told before, Unix milliseconds.
@@ -171,6 +130,8 @@ impl StateTeller {
             remembering: BTreeSet::new(),
             stopping: BTreeSet::new(),
             gone: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            life: 1,
             healed_ms: None,
             rescan: None,
             is_new: true,
@@ -232,6 +193,7 @@ impl StateTeller {
             replica.clock_set(by_ms);
         }
         self.quiet_until_ms += by_ms;
+        self.gone.values_mut().for_each(|gone| gone.gone_ms += by_ms);
         self.due.clear();
         for (text, key) in &mut self.keys {
             key.empty_since_ms += by_ms;
@@ -290,6 +252,12 @@ impl StateTeller {
         now_ms >= self.quiet_until_ms && self.replica.as_ref().is_none_or(Replica::is_settled)
     }
 
+    /// The life in which this node tells: 1 at first, and one more each time that others have purged it, and so may
+    /// have told the ends of its clients. They know it before they see the node again.
+    pub fn life(&self) -> u32 {
+        self.life
+    }
+
     /// Whether another node that tells is in sight.
     pub fn sees(&self, node: &str) -> bool {
         self.nodes.contains(node)
@@ -311,7 +279,7 @@ impl StateTeller {
             return;
         }
         if self.remembering.is_empty() {
-            self.outputs.push(TellerOutput::Doubt("start"));
+            self.outputs.push(TellerOutput::Doubt { why: "start", since_ms: None });
         }
         if let Some(replica) = &mut self.replica {
             let _ = replica.join(self.holder, ALIVE, REMEMBERS, now_ms);
@@ -424,9 +392,9 @@ impl StateTeller {
         let window_ms = timing.timeout_ms + QUIET_HEARTBEATS * timing.heartbeat_ms;
         if self.healed_ms.is_some_and(|healed_ms| now_ms >= healed_ms.saturating_add(window_ms)) {
             self.healed_ms = None;
-            self.gone.retain(|_, gone_ms| now_ms < gone_ms.saturating_add(GONE_KEPT_MS));
-            if !self.gone.is_empty() {
-                self.outputs.push(TellerOutput::Doubt("node_lost"));
+            self.gone.retain(|_, gone| now_ms < gone.gone_ms.saturating_add(GONE_KEPT_MS));
+            if let Some(heard_ms) = self.gone.values().map(|gone| gone.heard_ms).min() {
+                self.outputs.push(TellerOutput::Doubt { why: "node_lost", since_ms: Some(heard_ms) });
             }
         }
     }
@@ -441,16 +409,28 @@ impl StateTeller {
                     self.outputs.push(TellerOutput::Send { to, message: Bytes::from_owner(message) });
                 }
                 Output::Event(event) => self.take_in(&event, now_ms),
-                Output::Node { node, is_up } => self.note_node(node, is_up, now_ms),
+                Output::Node { node, is_up, heard_ms } => self.note_node(node, is_up, heard_ms, now_ms),
                 // What this node holds it knows exactly.
                 Output::Probe => self.replica.iter_mut().for_each(|replica| replica.probed(now_ms)),
                 Output::Lost { .. } | Output::Resolve { .. } | Output::Differs { .. } => {}
             }
         }
+        self.note_life(now_ms);
     }
 
-    fn note_node(&mut self, node: Arc<str>, is_up: bool, now_ms: u64) {
-        self.outputs.push(TellerOutput::Node { node: Arc::clone(&node), is_up });
+    /// Notices that others have purged this node. It says so before it answers anybody: who sees it again knows it.
+    fn note_life(&mut self, now_ms: u64) {
+        let Some(replica) = &mut self.replica else { return };
+        let life = u32::try_from(replica.counters().reincarnations).unwrap_or(u32::MAX).saturating_add(1);
+        if life > self.life {
+            self.life = life;
+            let _ = replica.join(self.holder, LIFE, life.to_string().as_bytes(), now_ms);
+        }
+    }
+
+    fn note_node(&mut self, node: Arc<str>, is_up: bool, heard_ms: u64, now_ms: u64) {
+        let life = if is_up { self.lives.get(&node).copied() } else { self.lives.remove(&node) }.unwrap_or(1);
+        self.outputs.push(TellerOutput::Node { node: Arc::clone(&node), is_up, life, heard_ms });
         self.awaited.remove(&node);
         if is_up {
             if !self.gone.is_empty() {
@@ -462,7 +442,7 @@ impl StateTeller {
             self.nodes.remove(&node);
             self.remembering.remove(&node);
             if !self.stopping.remove(&node) {
-                self.gone.insert(node, now_ms);
+                self.gone.insert(node, GoneNode { gone_ms: now_ms, heard_ms });
             }
         }
         if self.awaited.is_empty() {
@@ -479,6 +459,13 @@ impl StateTeller {
                 self.stopping.insert(Arc::clone(node));
             } else if event.entry.meta() == REMEMBERS && *node != self.node {
                 self.remembering.insert(Arc::clone(node));
+            }
+            return;
+        }
+        if text == LIFE {
+            let life = std::str::from_utf8(event.entry.meta()).ok().and_then(|text| text.parse().ok());
+            if let Some(life) = life.filter(|_| event.change != EntryChange::Left && *event.entry.node() != self.node) {
+                self.lives.insert(Arc::clone(event.entry.node()), life);
             }
             return;
         }

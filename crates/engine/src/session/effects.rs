@@ -51,6 +51,8 @@ pub struct Effects {
 pub struct SubscriptionChange {
     /// The channel.
     pub channel: ChannelName,
+    /// Its number among the subscriptions of its session, the same when it begins and when it ends.
+    pub number: u32,
     /// How it has ended; `None` = it has begun.
     pub end: Option<SubscriptionEnd>,
 }

@@ -347,7 +347,7 @@ impl Session {
         if context.node.notes_subscriptions {
             subscription.extra.get_or_insert_default().began_ms = context.now_ms;
             let channel = context.hub.name(subscription.channel).clone();
-            context.effects.subscription_changes.push(SubscriptionChange { channel, end: None });
+            context.effects.subscription_changes.push(SubscriptionChange { channel, number: serial, end: None });
         }
         if let Some(entry) = &mut subscription.entry {
             entry.is_in = true;
@@ -447,8 +447,8 @@ impl Session {
             if context.node.notes_subscriptions {
                 let began_ms = subscription.extra.as_ref().map_or(context.now_ms, |extra| extra.began_ms);
                 let end = SubscriptionEnd { code, duration_ms: context.now_ms.saturating_sub(began_ms) };
-                let change = SubscriptionChange { channel: name.clone(), end: Some(end) };
-                context.effects.subscription_changes.push(change);
+                let (channel, number) = (name.clone(), subscription.serial);
+                context.effects.subscription_changes.push(SubscriptionChange { channel, number, end: Some(end) });
             }
         }
         context.hub.release(subscription.channel);

@@ -38,7 +38,7 @@ pub(super) fn events(events: &EventsOptions, options: &Options, results: &mut Re
         return durable(&mut backend, address, (events, options), results);
     }
     let mut us = [0.0; 2];
-    let (mut changes, mut told) = (0, 0);
+    let (mut changes, mut told, mut rate) = (0, 0, f64::MAX);
     for pair in 0..events.pairs {
         // In turns, so that neither is always the first.
         for side in [pair % 2, 1 - pair % 2] {
@@ -55,7 +55,8 @@ pub(super) fn events(events: &EventsOptions, options: &Options, results: &mut Re
                 coalesce: 1,
                 transport: options.transport,
             };
-            let (result, passed) = beside_passers(&server, events.rate, || deliver(&server, &numbers))?;
+            let (result, (passed, per_second)) = beside_passers(&server, events.rate, || deliver(&server, &numbers))?;
+            rate = per_second.min(rate);
             us[side] += result.us / events.pairs as f64;
             if side == 1 {
                 changes += passed;
@@ -66,6 +67,7 @@ pub(super) fn events(events: &EventsOptions, options: &Options, results: &mut Re
     results.add(Figure::new(SCENARIO, "fan-out beside clients that come and go: CPU per delivery", "µs"), us[0]);
     results.add(Figure::new(SCENARIO, "the same, with events: CPU per delivery", "µs"), us[1]);
     results.add(Figure::new(SCENARIO, "with events / without", "×").bound(1.05, 1.02), us[1] / us[0]);
+    results.add(Figure::new(SCENARIO, "clients that came and went, at the least", "/s"), rate);
     results.add(Figure::new(SCENARIO, "events per client that came and went", ""), told as f64 / changes.max(1) as f64);
     let setup = EventsSetup { backend: address, types: &SUBSCRIPTIONS, postgres: None };
     let (rate, _) = arriving(&mut backend, &setup, events, options)?;
@@ -102,9 +104,10 @@ impl Drop for EventsScratch {
     }
 }
 
-/// Does work while clients connect and leave, so many times a second. Returns how many have.
-fn beside_passers<T>(server: &ServerUnderTest, rate: u64, work: impl FnOnce() -> Result<T>) -> Result<(T, u64)> {
+/// Does work while clients connect and leave, so many times a second. Returns how many have, and how many in a second.
+fn beside_passers<T>(server: &ServerUnderTest, rate: u64, work: impl FnOnce() -> Result<T>) -> Result<(T, (u64, f64))> {
     let (is_over, passed) = (AtomicBool::new(false), AtomicU64::new(0));
+    let began = Instant::now();
     std::thread::scope(|scope| {
         let pass = |thread: u64| -> Result<()> {
             let began = Instant::now();
@@ -123,11 +126,13 @@ fn beside_passers<T>(server: &ServerUnderTest, rate: u64, work: impl FnOnce() ->
         };
         let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || pass(thread))).collect();
         let done = work();
+        let seconds = began.elapsed().as_secs_f64();
         is_over.store(true, Relaxed);
         for thread in threads {
             thread.join().map_err(|_| anyhow!("the thread of clients that come and go has panicked"))??;
         }
-        Ok((done?, passed.load(Relaxed)))
+        let passed = passed.load(Relaxed);
+        Ok((done?, (passed, passed as f64 / seconds)))
     })
 }
 

@@ -93,7 +93,7 @@ impl Story {
                 Output::Event(event) => self.events.push(event),
                 Output::Lost { lost, .. } => self.lost.push(lost.key().to_owned()),
                 Output::Resolve { mine, .. } => self.questions.push(mine.key().to_owned()),
-                Output::Node { node, is_up } => self.nodes.push((node.to_string(), is_up)),
+                Output::Node { node, is_up, .. } => self.nodes.push((node.to_string(), is_up)),
                 Output::Probe => self.probes += 1,
                 Output::Differs { node } => self.differing.push(node.to_string()),
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, Uri};
 use touchline_config::{EventsSettings, NamedEvents, Settings, event_faults};
 use touchline_engine::duration::millis;
@@ -12,7 +12,7 @@ use touchline_engine::events::{EndpointReply, EventKind, EventKinds};
 use touchline_engine::ledger::{EndpointWish, WishDescription};
 
 use super::signature::BatchSigner;
-use crate::outbound::{HttpClient, basic_authorization, discard, shown_address};
+use crate::outbound::{HttpClient, discard, shown_address};
 use crate::runtime::event_mailbox::EventWants;
 use crate::start_error::StartError;
 
@@ -163,9 +163,6 @@ impl HttpTarget {
         let uri: Uri =
             options.endpoint.parse().map_err(|_| fault("endpoint: not an address of http:// or https://"))?;
         let mut headers = HeaderMap::new();
-        if let Some(value) = basic_authorization(&uri) {
-            headers.insert(AUTHORIZATION, value);
-        }
         for (name, value) in &options.headers.0 {
             let field = HeaderName::from_bytes(name.as_bytes());
             let (Ok(field), Ok(mut value)) = (field, HeaderValue::from_str(value)) else {
@@ -219,8 +216,9 @@ impl HttpTarget {
 /// How long an answer asks to wait, milliseconds: a number of seconds, or a date (RFC 9110 section 10.2.3).
 fn retry_after_ms(headers: &HeaderMap, now_ms: u64) -> Option<u64> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse::<u64>() {
-        return Some(seconds.saturating_mul(1_000));
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More than fits is for ever; how long is waited at most, others say.
+        return Some(text.parse::<u64>().unwrap_or(u64::MAX).saturating_mul(1_000));
     }
     let until = httpdate::parse_http_date(text).ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
     Some(millis(until).saturating_sub(now_ms))
@@ -239,9 +237,10 @@ mod tests {
         assert_eq!(of("120"), Some(120_000));
         assert_eq!(of(" 0 "), Some(0));
         assert_eq!(of("18446744073709551615"), Some(u64::MAX));
+        assert_eq!(of("99999999999999999999999"), Some(u64::MAX));
         assert_eq!(of("Sun, 06 Nov 1994 08:49:37 GMT"), Some(7_000));
         assert_eq!(of("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0));
-        assert_eq!((of("-1"), of("soon"), of("")), (None, None, None));
+        assert_eq!((of("-1"), of("+1"), of("soon"), of("")), (None, None, None, None));
         assert_eq!(retry_after_ms(&HeaderMap::new(), 0), None);
     }
 }

@@ -10,7 +10,9 @@ use aws_lc_rs::digest;
 use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
 use touchline_cluster::OutsideMessage;
-use touchline_engine::events::{BatchDelivery, BatchPace, DeadReason, EndpointReply, Follow, WrittenEvent};
+use touchline_engine::events::{
+    BatchDelivery, BatchPace, DeadReason, EndpointOutage, EndpointReply, EventLoss, Follow, GivenUpLog, WrittenEvent,
+};
 
 use super::endpoint::{EventEndpoint, EventTarget, SentBatch};
 use super::signature::batch_id;
@@ -20,8 +22,8 @@ use crate::runtime::event_metrics::{EndpointFigures, EventMetrics};
 
 /// The media type of an event by itself.
 const MESSAGE_TYPE: &str = "application/cloudevents+json";
-/// Time between two lines of the log about dead events of one endpoint, milliseconds.
-const DEAD_LOG_MS: u64 = 60_000;
+/// The longest sleep of a lane whose endpoint is off: events become too old meanwhile.
+const OFF_SLEEP_MS: u64 = 1_000;
 
 /// An endpoint at work: all its lanes share it.
 pub(super) struct EndpointAtWork {
@@ -34,12 +36,11 @@ pub(super) struct EndpointAtWork {
     /// It has answered 410.
     is_off: Cell<bool>,
     resumed: Notify,
-    /// When the present outage began, Unix milliseconds; None = there is none.
-    failing_since_ms: Cell<Option<u64>>,
-    /// When the log was last told of dead events, Unix milliseconds, and how many have died since.
-    dead_log: Cell<(u64, u64)>,
-    /// Something was given up, and no `state.reset` has said so yet.
-    has_lost: Cell<bool>,
+    outage: RefCell<EndpointOutage>,
+    given_up: RefCell<GivenUpLog>,
+    /// What was given up goes back to this time, Unix milliseconds, and no `state.reset` has said so yet; None =
+    /// nothing was.
+    lost_since_ms: Cell<Option<u64>>,
     random: RefCell<fastrand::Rng>,
 }
 
@@ -53,15 +54,15 @@ impl EndpointAtWork {
     ) -> Self {
         EndpointAtWork {
             node,
+            outage: RefCell::new(EndpointOutage::new(endpoint.options.lanes)),
             endpoint,
             source,
             metrics,
             number,
             is_off: Cell::new(false),
             resumed: Notify::new(),
-            failing_since_ms: Cell::new(None),
-            dead_log: Cell::new((0, 0)),
-            has_lost: Cell::new(false),
+            given_up: RefCell::default(),
+            lost_since_ms: Cell::new(None),
             random: RefCell::new(fastrand::Rng::new()),
         }
     }
@@ -91,47 +92,53 @@ impl EndpointAtWork {
         }
     }
 
-    /// Notes the outcome of a try for the log: one line when an outage begins, one when it is over.
-    fn note_try(&self, fault: Option<&str>) {
+    /// Notes the outcome of a try of a lane for the log: one line when an outage begins, one when it is over.
+    fn note_try(&self, lane: usize, fault: Option<&str>) {
         let now_ms = self.node.clock.now_ms();
-        match (fault, self.failing_since_ms.get()) {
-            (Some(cause), None) => {
-                self.failing_since_ms.set(Some(now_ms));
-                let (endpoint, address) = (&self.endpoint.name, self.endpoint.shown_address());
-                tracing::warn!(%endpoint, %address, cause, "events do not arrive: they are sent again");
+        let endpoint = &self.endpoint.name;
+        let Some(cause) = fault else {
+            if let Some(lasted_ms) = self.outage.borrow_mut().arrived(lane, now_ms) {
+                tracing::info!(%endpoint, seconds = lasted_ms / 1_000, "events arrive again");
             }
-            (None, Some(since_ms)) => {
-                self.failing_since_ms.set(None);
-                let seconds = now_ms.saturating_sub(since_ms) / 1_000;
-                tracing::info!(endpoint = %self.endpoint.name, seconds, "events arrive again");
-            }
-            _ => {}
+            return;
+        };
+        if self.outage.borrow_mut().failed(lane, now_ms) {
+            let address = self.endpoint.shown_address();
+            tracing::warn!(%endpoint, %address, cause, "events do not arrive: they are sent again");
         }
     }
 
-    /// Counts and logs events that are not sent any more.
-    pub(super) fn count_dead(&self, events: u64, why: DeadReason, last_error: &str) {
-        self.figures().dead[why as usize].add(events);
-        self.note_loss();
-        let (logged_ms, unlogged) = self.dead_log.get();
-        let now_ms = self.node.clock.now_ms();
-        if now_ms.saturating_sub(logged_ms) < DEAD_LOG_MS {
-            return self.dead_log.set((logged_ms, unlogged + events));
+    /// Counts events that are not sent any more, for the log too.
+    pub(super) fn count_dead(&self, events: &[WrittenEvent], why: DeadReason, last_error: &str) {
+        let (Some(first), Some(loss)) = (events.first(), EventLoss::of(events)) else { return };
+        self.figures().dead[why as usize].add(loss.events);
+        self.note_loss(loss.since_ms);
+        self.given_up.borrow_mut().note(why, loss.events, &first.id, last_error);
+    }
+
+    /// Logs what was given up, at most once a minute. `is_last`: the node stops.
+    pub(super) fn log_given_up(&self, is_last: bool) {
+        for line in self.given_up.borrow_mut().take(self.node.clock.now_ms(), is_last) {
+            tracing::error!(
+                endpoint = %self.endpoint.name,
+                events = line.events,
+                reason = line.why.as_str(),
+                first_id = %line.first_id,
+                last_error = %line.last_error,
+                "events are given up"
+            );
         }
-        self.dead_log.set((now_ms, 0));
-        let (endpoint, events) = (&self.endpoint.name, unlogged + events);
-        tracing::error!(%endpoint, events, reason = why.as_str(), last_error, "events are given up");
     }
 
-    /// Something is not told: a `state.reset` must say so.
-    pub(super) fn note_loss(&self) {
-        self.has_lost.set(true);
+    /// Something is not told that goes back to this time, Unix milliseconds: a `state.reset` must say so.
+    pub(super) fn note_loss(&self, since_ms: u64) {
+        self.lost_since_ms.set(Some(self.lost_since_ms.get().map_or(since_ms, |known| known.min(since_ms))));
     }
 
-    /// Whether something was given up since this was asked last. A `state.reset` that is given up counts too, so it
-    /// stays owed until one has arrived.
-    pub(super) fn take_loss(&self) -> bool {
-        self.has_lost.take()
+    /// What was given up since this was asked last goes back to this time, Unix milliseconds. A `state.reset` that is
+    /// given up counts too, so it stays owed until one has arrived.
+    pub(super) fn take_loss(&self) -> Option<u64> {
+        self.lost_since_ms.take()
     }
 }
 
@@ -140,25 +147,30 @@ pub(super) async fn run(work: Rc<EndpointAtWork>, lane: usize) {
     let mut pace = BatchPace::new(work.endpoint.options.batch_max);
     loop {
         let batch = work.source.next(lane, pace.batch_max()).await;
-        deliver(&work, BatchDelivery::new(batch), &mut pace).await;
+        deliver(&work, lane, BatchDelivery::new(batch), &mut pace).await;
+        work.outage.borrow_mut().is_over(lane);
     }
 }
 
 /// Sends a batch, whole or in pieces, until the end of each of its events is known.
-async fn deliver(work: &EndpointAtWork, mut delivery: BatchDelivery, pace: &mut BatchPace) {
+async fn deliver(work: &EndpointAtWork, lane: usize, mut delivery: BatchDelivery, pace: &mut BatchPace) {
     let mut sent: Option<(u64, SentBatch)> = None;
     let mut last_error = String::new();
     loop {
-        let too_old_ms = work.node.clock.now_ms().saturating_sub(work.endpoint.max_age_ms());
+        let (now_ms, max_age_ms) = (work.node.clock.now_ms(), work.endpoint.max_age_ms());
         let tries = delivery.tries();
-        let gone = delivery.expire(too_old_ms);
+        let gone = delivery.expire(now_ms.saturating_sub(max_age_ms));
         if !gone.is_empty() {
             bury(work, &gone, DeadReason::TooOld, tries, &last_error).await;
         }
+        work.source.note_oldest(lane, delivery.oldest_ms());
         let Some((events, number)) = delivery.current() else { return };
-        if work.is_off.get() {
-            // Events become too old meanwhile.
-            let _ = tokio::time::timeout(Duration::from_secs(1), work.resumed.notified()).await;
+        let wait_ms = pace.wait_ms(&delivery, max_age_ms, now_ms);
+        if work.is_off.get() || wait_ms > 0 {
+            let old_at_ms = delivery.oldest_ms().unwrap_or_default().saturating_add(max_age_ms);
+            let off_ms = OFF_SLEEP_MS.min(old_at_ms.saturating_sub(now_ms));
+            let wait_ms = if work.is_off.get() { off_ms } else { wait_ms };
+            let _ = tokio::time::timeout(Duration::from_millis(wait_ms), work.resumed.notified()).await;
             continue;
         }
         let batch = match sent.take() {
@@ -169,7 +181,7 @@ async fn deliver(work: &EndpointAtWork, mut delivery: BatchDelivery, pace: &mut 
             work.figures().retried.add(1);
         }
         let (reply, fault) = send(work, &batch, events).await;
-        work.note_try(fault.as_deref());
+        work.note_try(lane, fault.as_deref());
         last_error = fault.unwrap_or_default();
         let random = work.random.borrow_mut().u64(..);
         let tries = delivery.tries() + 1;
@@ -178,11 +190,7 @@ async fn deliver(work: &EndpointAtWork, mut delivery: BatchDelivery, pace: &mut 
                 work.figures().sent.add(events.len() as u64);
                 work.source.done(&events).await;
             }
-            Follow::Again(at_ms) => {
-                sent = Some((number, batch));
-                let wait_ms = at_ms.saturating_sub(work.node.clock.now_ms());
-                tokio::time::sleep(Duration::from_millis(wait_ms)).await;
-            }
+            Follow::Again => sent = Some((number, batch)),
             Follow::Cut => {}
             Follow::Dead(events, why) => bury(work, &events, why, tries, &last_error).await,
             Follow::Off => {
@@ -231,7 +239,7 @@ fn message_id(event: &WrittenEvent) -> String {
 }
 
 async fn bury(work: &EndpointAtWork, events: &[WrittenEvent], why: DeadReason, tries: u32, last_error: &str) {
-    work.count_dead(events.len() as u64, why, last_error);
+    work.count_dead(events, why, last_error);
     let dropped = work.source.dead(DeadEvents { events, why, tries, last_error }).await;
     if dropped > 0 {
         let endpoint = &work.endpoint.name;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use touchline_engine::duration::millis;
-use touchline_engine::events::{DeadReason, EventQueue, EventQueueLimits, WrittenEvent};
+use touchline_engine::events::{DeadReason, EventLoss, EventQueue, EventQueueLimits, WrittenEvent};
 
 use super::durable::OutboxSource;
 use super::endpoint::EventEndpoint;
@@ -40,6 +40,13 @@ impl BatchSource {
         match self {
             BatchSource::Queue(queue) => queue.next(lane, batch_max).await,
             BatchSource::Outbox(outbox) => outbox.next(lane, batch_max).await,
+        }
+    }
+
+    /// The oldest event of a lane that is under way came to be then, Unix milliseconds; `None` = none is.
+    pub(super) fn note_oldest(&self, lane: usize, oldest_ms: Option<u64>) {
+        if let Some(of_lane) = self.queue().and_then(|queue| queue.oldest_under_way_ms.get(lane)) {
+            of_lane.set(oldest_ms);
         }
     }
 
@@ -84,6 +91,8 @@ pub(super) struct QueueSource {
     lanes: Vec<Notify>,
     /// Events that were taken and have no outcome yet.
     under_way: Cell<usize>,
+    /// When the oldest of them in each lane came to be, Unix milliseconds.
+    oldest_under_way_ms: Vec<Cell<Option<u64>>>,
     /// No event waits for others any more.
     is_closing: Cell<bool>,
 }
@@ -103,12 +112,13 @@ impl QueueSource {
             queue: RefCell::new(EventQueue::new(limits)),
             lanes: std::iter::repeat_with(Notify::new).take(options.lanes).collect(),
             under_way: Cell::new(0),
+            oldest_under_way_ms: vec![Cell::new(None); options.lanes],
             is_closing: Cell::new(false),
         }
     }
 
-    /// Adds an event; returns how many of the oldest were dropped for it.
-    pub(super) fn push(&self, event: WrittenEvent) -> u64 {
+    /// Adds an event; returns what was dropped for it.
+    pub(super) fn push(&self, event: WrittenEvent) -> Option<EventLoss> {
         let (lane, dropped) = self.queue.borrow_mut().push(event, self.node.clock.now_ms());
         self.lanes[lane].notify_one();
         dropped
@@ -141,9 +151,10 @@ impl QueueSource {
         self.queue.borrow().size()
     }
 
-    /// When the oldest event that waits came to be, Unix milliseconds.
+    /// When the oldest event that waits or is under way came to be, Unix milliseconds.
     pub(super) fn oldest_ms(&self) -> Option<u64> {
-        self.queue.borrow().oldest_ms()
+        let under_way = self.oldest_under_way_ms.iter().filter_map(Cell::get);
+        under_way.chain(self.queue.borrow().oldest_ms()).min()
     }
 
     async fn next(&self, lane: usize, batch_max: usize) -> Vec<WrittenEvent> {

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::JoinSet;
+use touchline_config::EVENT_ENDPOINTS_MAX;
 use touchline_engine::duration::millis;
 use touchline_engine::events::{
-    DeadReason, EventDraft, EventSources, NodeHolding, StateTeller, TellerOptions, TellerOutput, WrittenEvent,
+    DeadReason, EventDraft, EventLoss, EventSources, NodeHolding, StateTeller, TellerOptions, TellerOutput,
+    WrittenEvent,
 };
 use touchline_registry::{HashSeed, ReplicaTiming};
 use touchline_store::PrimaryOptions;
@@ -19,7 +21,7 @@ use touchline_store::PrimaryOptions;
 use super::durable::DurableEvents;
 use super::endpoint::EventEndpoint;
 use super::lane::{self, EndpointAtWork};
-use super::lost::{LostNode, LostNodes};
+use super::lost::{LostNode, LostNodes, NodeEnd};
 use super::source::{BatchSource, QueueSource};
 use super::writing::{client_draft, entry_draft, expired_draft, lost_client_draft, reset_draft, state_draft};
 use crate::backend::nats::EVENTS_SCOPE;
@@ -27,11 +29,16 @@ use crate::node::Node;
 use crate::registry::clock_jumps::ClockJumps;
 use crate::runtime::event_mailbox::{EventMessage, EventReceiver};
 use crate::runtime::event_metrics::DropReason;
+use crate::runtime::mailbox::Message;
 
 /// Messages that are taken before lanes go on.
 const MESSAGES: usize = 256;
 /// How often keys and events that are due are looked for, and the metrics are set.
 const TICK: Duration = Duration::from_millis(50);
+/// Threads in which names of endpoints are looked up, and in which the primary database is used if it is SQLite. An
+/// endpoint has at most one look-up under way, so that none waits for that of another one.
+const BLOCKING_THREADS_MAX: usize = 20;
+const _: () = assert!(BLOCKING_THREADS_MAX >= EVENT_ENDPOINTS_MAX + 4);
 /// How long a node that stops waits for its events to arrive.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -56,7 +63,9 @@ pub(crate) struct EventsStart {
 pub(crate) fn start(node: Arc<Node>, start: EventsStart) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("events".into()).spawn(move || {
         // The runtime must not leave its thread.
-        match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
+        let mut runtime = Builder::new_current_thread();
+        runtime.enable_all().max_blocking_threads(BLOCKING_THREADS_MAX);
+        match runtime.build_local(LocalOptions::default()) {
             Ok(runtime) => {
                 runtime.block_on(async {
                     let (worker, messages) = EventWorker::new(node, start);
@@ -85,6 +94,12 @@ struct EventWorker {
     /// Whether the teller counts: an endpoint that is not durable asks for states.
     counts: bool,
     lost: LostNodes,
+    /// The life in which the clients of this node are told.
+    life: u32,
+    /// When the mailbox was last asked for what it has lost, Unix milliseconds.
+    checked_ms: u64,
+    /// How long a node may be gone before that is noticed, milliseconds.
+    unnoticed_ms: u64,
     /// The scope of the tellers.
     scope: Arc<str>,
     clock_jumps: ClockJumps,
@@ -122,7 +137,9 @@ impl EventWorker {
             durable.start(&mut lanes);
         }
         let now_ms = node.clock.now_ms();
-        let options = TellerOptions { delay_ms: millis(delay), timing, is_clustered: node.cluster.is_some() };
+        let is_clustered = node.cluster.is_some();
+        let unnoticed_ms = if is_clustered { timing.timeout_ms + timing.heartbeat_ms } else { 0 };
+        let options = TellerOptions { delay_ms: millis(delay), timing, is_clustered };
         let worker = EventWorker {
             sources: EventSources::new(&node.settings.cluster.name, &node.id),
             endpoints,
@@ -133,6 +150,9 @@ impl EventWorker {
             holding: NodeHolding::new(seed),
             teller: StateTeller::new(&node.id, birth, options, seed, now_ms),
             lost: LostNodes::default(),
+            life: 1,
+            checked_ms: now_ms,
+            unnoticed_ms,
             scope: EVENTS_SCOPE.into(),
             clock_jumps: ClockJumps::new(now_ms),
             node,
@@ -164,23 +184,31 @@ impl EventWorker {
                 }
             }
             self.advance();
-            let lost = messages.take_lost();
-            if lost > 0 {
-                self.endpoints
-                    .iter()
-                    .for_each(|work| work.figures().dropped[DropReason::MailboxFull as usize].add(lost));
-                self.reset_all("lost");
-                self.reset_durable("lost");
-            }
+            self.note_lost(&messages);
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Says so if the mailbox had no room for something.
+    fn note_lost(&mut self, messages: &EventReceiver) {
+        let checked_ms = std::mem::replace(&mut self.checked_ms, self.node.clock.now_ms());
+        let Some(EventLoss { events, since_ms }) = messages.take_lost(checked_ms) else { return };
+        self.endpoints.iter().for_each(|work| work.figures().dropped[DropReason::MailboxFull as usize].add(events));
+        // It may be the end of a node.
+        let since_ms = Some(since_ms.saturating_sub(self.unnoticed_ms));
+        self.reset_all("lost", since_ms);
+        self.reset_durable("lost", since_ms);
     }
 
     fn handle(&mut self, message: EventMessage) {
         match message {
             EventMessage::Client(at_ms, incident) => {
+                let is_again = incident.change.is_again();
                 let (draft, channel) = client_draft(&self.node, at_ms, incident);
-                self.tell(&draft, channel.as_deref());
+                if !is_again && let Some(durable) = &self.durable {
+                    durable.note(&draft, channel.as_deref());
+                }
+                self.queue(&draft, channel.as_deref());
             }
             EventMessage::Held { key, shard, is_held } => {
                 if let Some(is_held) = self.holding.note(&key, shard, is_held) {
@@ -194,7 +222,7 @@ impl EventWorker {
             }
             EventMessage::Entry(at_ms, incident) if incident.is_of_lost_node => self.lost.add_entry(at_ms, incident),
             EventMessage::Entry(at_ms, incident) => self.tell(&entry_draft(at_ms, &incident), None),
-            EventMessage::LostClient(client) => self.lost.add_client(client),
+            EventMessage::LostClient(_, client) => self.lost.add_client(client),
             EventMessage::Expired(at_ms, expired) => {
                 expired.iter().for_each(|message| self.tell(&expired_draft(at_ms, message), None));
             }
@@ -226,12 +254,23 @@ impl EventWorker {
         let now_ms = self.node.clock.now_ms();
         self.teller.advance(now_ms);
         self.perform();
+        if self.teller.life() > self.life {
+            self.life = self.teller.life();
+            tracing::info!(
+                life = self.life,
+                "other nodes have told the clients of this one as gone: they are told again"
+            );
+            // What is told for certain has lives of its own.
+            if self.endpoints.iter().any(|work| work.source.queue().is_some()) {
+                self.node.send_to_shards(|| Message::TellAgain(self.life));
+            }
+        }
         if self.teller.is_ready(now_ms) {
             let teller = &self.teller;
             let lost = self.lost.take(|node| teller.sees(node), |node| teller.is_reporter(node));
-            for LostNode { clients, entries } in lost {
+            for LostNode { life, clients, entries } in lost {
                 entries.iter().for_each(|(at_ms, incident)| self.tell(&entry_draft(*at_ms, incident), None));
-                clients.into_values().for_each(|client| self.tell(&lost_client_draft(now_ms, client), None));
+                clients.into_values().for_each(|client| self.tell(&lost_client_draft(now_ms, client, life), None));
             }
         }
     }
@@ -246,9 +285,12 @@ impl EventWorker {
                         cluster.send_to_scope(&self.scope, to.as_ref(), message);
                     }
                 }
-                TellerOutput::Node { node, is_up } => {
-                    if is_up && self.lost.note_return(&node) {
-                        self.reset_all("node_returned");
+                TellerOutput::Node { node, is_up: false, life, heard_ms } => {
+                    self.lost.note_end(node, NodeEnd { life, heard_ms });
+                }
+                TellerOutput::Node { node, .. } => {
+                    if let Some(heard_ms) = self.lost.note_return(&node) {
+                        self.reset_all("node_returned", Some(heard_ms));
                     }
                 }
                 TellerOutput::Tell(change) => {
@@ -256,24 +298,29 @@ impl EventWorker {
                     let channel = draft.kind.is_of_channel_state().then(|| change.key.name());
                     self.tell(&draft, channel);
                 }
-                TellerOutput::Doubt(why) => self.reset_all(why),
+                TellerOutput::Doubt { why, since_ms } => self.reset_all(why, since_ms),
             }
         }
     }
 
     /// Gives an event to the endpoints that are told of it. `channel`: that it is about, if they are told of some only.
     fn tell(&mut self, draft: &EventDraft, channel: Option<&str>) {
-        let node = Arc::clone(&self.node);
         if let Some(durable) = &self.durable {
             durable.note(draft, channel);
         }
+        self.queue(draft, channel);
+    }
+
+    /// Gives an event to the endpoints that are told of it and are not durable.
+    fn queue(&mut self, draft: &EventDraft, channel: Option<&str>) {
+        let node = Arc::clone(&self.node);
         let namespace = channel.map(|channel| node.session.namespaces.namespace_of(channel));
         let told =
             |work: &&Rc<EndpointAtWork>| work.source.queue().is_some() && work.endpoint.is_told(draft.kind, namespace);
         let Some(event) = draft.write(&self.sources) else {
             for work in self.endpoints.iter().filter(told) {
                 work.figures().dropped[DropReason::TooLarge as usize].add(1);
-                work.note_loss();
+                work.note_loss(draft.time_ms);
             }
             return;
         };
@@ -285,56 +332,53 @@ impl EventWorker {
 
     fn push(&mut self, work: &EndpointAtWork, event: WrittenEvent) {
         let Some(queue) = work.source.queue() else { return };
-        let dropped = queue.push(event);
-        if dropped > 0 {
-            work.figures().dropped[DropReason::QueueFull as usize].add(dropped);
-            if let Some(reset) = self.reset("dropped").write(&self.sources) {
+        if let Some(EventLoss { events, since_ms }) = queue.push(event) {
+            work.figures().dropped[DropReason::QueueFull as usize].add(events);
+            if let Some(reset) = self.reset("dropped", Some(since_ms)).write(&self.sources) {
                 queue.note_loss(&reset);
             }
         }
     }
 
-    /// The event that tells that something may not have been told.
-    fn reset(&mut self, why: &str) -> EventDraft {
+    /// The event that tells that something may not have been told. `since_ms`: nothing before is in doubt, Unix
+    /// milliseconds; None = all is.
+    fn reset(&mut self, why: &str, since_ms: Option<u64>) -> EventDraft {
         self.resets += 1;
-        let now_ms = self.node.clock.now_ms();
-        reset_draft(&self.node, now_ms, now_ms, why, self.resets)
+        reset_draft(&self.node, self.node.clock.now_ms(), since_ms, why, self.resets)
     }
 
     /// Something may not have been told for certain.
-    fn reset_durable(&mut self, why: &str) {
-        let reset = self.reset(why);
+    fn reset_durable(&mut self, why: &str, since_ms: Option<u64>) {
+        let reset = self.reset(why, since_ms);
         if let Some(durable) = &self.durable {
             durable.note(&reset, None);
         }
     }
 
     /// Something may not have been told to any endpoint that is not durable.
-    fn reset_all(&mut self, why: &str) {
-        let Some(reset) = self.reset(why).write(&self.sources) else { return };
+    fn reset_all(&mut self, why: &str, since_ms: Option<u64>) {
+        let Some(reset) = self.reset(why, since_ms).write(&self.sources) else { return };
         self.endpoints.iter().filter_map(|work| work.source.queue()).for_each(|queue| queue.note_loss(&reset));
     }
 
     fn tick(&mut self) {
         let now_ms = self.node.clock.now_ms();
         if self.durable.as_ref().is_some_and(|durable| durable.take_dropped() > 0) {
-            self.reset_durable("dropped");
+            self.reset_durable("dropped", None);
         }
         for work in &self.endpoints {
+            work.log_given_up(false);
             let Some(queue) = work.source.queue() else { continue };
             let gone = queue.expire(now_ms.saturating_sub(work.endpoint.max_age_ms()));
-            if !gone.is_empty() {
-                work.count_dead(gone.len() as u64, DeadReason::TooOld, "");
-            }
+            work.count_dead(&gone, DeadReason::TooOld, "");
             let figures = work.figures();
             figures.queued.set(queue.len() as u64);
             figures.queued_bytes.set(queue.size() as u64);
             figures.oldest_ms.set(queue.oldest_ms().map_or(0, |oldest_ms| now_ms.saturating_sub(oldest_ms)));
         }
-        let lost: Vec<Rc<EndpointAtWork>> = self.endpoints.iter().filter(|work| work.take_loss()).cloned().collect();
-        for work in lost {
-            let Some(queue) = work.source.queue() else { continue };
-            if let Some(reset) = self.reset("given_up").write(&self.sources) {
+        for work in self.endpoints.clone() {
+            let (Some(since_ms), Some(queue)) = (work.take_loss(), work.source.queue()) else { continue };
+            if let Some(reset) = self.reset("given_up", Some(since_ms)).write(&self.sources) {
                 queue.note_loss(&reset);
             }
         }
@@ -360,6 +404,7 @@ impl EventWorker {
             let endpoint = &work.endpoint.name;
             tracing::warn!(%endpoint, events = queue.len(), "the node stops before these are told");
         }
+        self.endpoints.iter().for_each(|work| work.log_given_up(true));
         self.lanes.abort_all();
     }
 }

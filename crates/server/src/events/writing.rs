@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use aws_lc_rs::digest;
 use bytes::Bytes;
 use touchline_engine::directory::{EntryIncident, LostClient, client_text};
-use touchline_engine::events::{EventDraft, EventKind, EventOrigin, EventValue, StateChange, StateKey};
+use touchline_engine::events::{
+    EVENT_ID_SIZE_MAX, EventDraft, EventKind, EventOrigin, EventValue, StateChange, StateKey,
+};
 use touchline_engine::session::SessionSigner;
 use touchline_registry::OwnerId;
 use touchline_store::ExpiredMessage;
@@ -13,22 +15,40 @@ use touchline_store::ExpiredMessage;
 use crate::node::Node;
 use crate::runtime::event_mailbox::{ClientChange, ClientIncident};
 
-/// Bytes of the hash that stands for a session.
-const SESSION_HASH_SIZE: usize = 16;
+/// Bytes of the hashes that stand for a session, and for the end of a text that is too long.
+const HASH_SIZE: usize = 16;
+/// Bytes of a key, and of what else an id begins with: longer ones are shortened.
+const KEY_SIZE_MAX: usize = 288;
+// A key, and what follows it in an id: a letter, a client, a stamp, a number, each with its separator.
+const _: () = assert!(KEY_SIZE_MAX + 96 <= EVENT_ID_SIZE_MAX);
 
 fn text(value: &str) -> EventValue {
     EventValue::Text(value.into())
 }
 
+fn hash(bytes: &[u8]) -> String {
+    let hash = digest::digest(&digest::SHA256, bytes);
+    hash.as_ref()[..HASH_SIZE].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A text that ids and keys are made of. Users, channels and names are as long as clients, tokens and settings let them
+/// be: of one that is too long a hash stands for the end, so that different ones stay different.
+fn bounded(text: String) -> String {
+    if text.len() <= KEY_SIZE_MAX {
+        return text;
+    }
+    let shown = text.floor_char_boundary(KEY_SIZE_MAX - 2 * HASH_SIZE - 1);
+    format!("{}~{}", &text[..shown], hash(text.as_bytes()))
+}
+
 /// The key by which the events of a client are ordered.
 pub(super) fn client_key(user: &str, client: &str) -> String {
-    if user.is_empty() { format!("client:{client}") } else { format!("user:{user}") }
+    bounded(if user.is_empty() { format!("client:{client}") } else { format!("user:{user}") })
 }
 
 /// The hash of what proves a client's session: it tells two sessions apart, and nobody can use it.
 fn session_hash(node: &Node, client: OwnerId) -> String {
-    let hash = digest::digest(&digest::SHA256, node.signer.sign(client).as_bytes());
-    hash.as_ref()[..SESSION_HASH_SIZE].iter().map(|byte| format!("{byte:02x}")).collect()
+    hash(node.signer.sign(client).as_bytes())
 }
 
 /// The event of what has happened to a client, and the channel that it is about. `time_ms`: when, Unix milliseconds.
@@ -37,7 +57,7 @@ pub(super) fn client_draft(node: &Node, time_ms: u64, incident: ClientIncident) 
     let client = client_text(owner);
     let kind = change.kind();
     let mut fields = vec![("client", text(&client)), ("user", text(&user))];
-    let (letter, channel) = match change {
+    let (letter, number, channel) = match change {
         ClientChange::Connected(facts) => {
             fields.push(("session", EventValue::Text(session_hash(node, owner).into())));
             fields.extend([("transport", text(facts.transport)), ("encoding", text(facts.encoding))]);
@@ -46,41 +66,42 @@ pub(super) fn client_draft(node: &Node, time_ms: u64, incident: ClientIncident) 
             fields.push(("node", text(&node.settings.node.name)));
             fields.extend(facts.meta.map(|meta| ("meta", EventValue::Optional(meta))));
             fields.extend(facts.labels.map(|labels| ("labels", EventValue::Optional(labels))));
-            ("c", None)
+            ("c", facts.life, None)
         }
         ClientChange::Disconnected(facts) => {
             fields
                 .extend([("code", EventValue::Number(facts.code.into())), ("reason", EventValue::Text(facts.reason))]);
             fields.extend([("cause", text(facts.cause)), ("duration_ms", EventValue::Number(facts.duration_ms))]);
             fields.push(("transport", text(facts.transport)));
-            ("d", None)
+            ("d", facts.life, None)
         }
-        ClientChange::Subscribed(channel) => ("s", Some(channel.to_string())),
-        ClientChange::Unsubscribed { channel, code, duration_ms } => {
+        ClientChange::Subscribed { channel, number } => ("s", number, Some(channel.to_string())),
+        ClientChange::Unsubscribed { channel, number, code, duration_ms } => {
             fields.extend(code.map(|code| ("code", EventValue::Number(code.into()))));
             fields.push(("duration_ms", EventValue::Number(duration_ms)));
-            ("u", Some(channel.to_string()))
+            ("u", number, Some(channel.to_string()))
         }
     };
     if let Some(channel) = &channel {
         fields.push(("channel", text(channel)));
         fields.push(("namespace", text(node.session.namespaces.namespace_of(channel))));
     }
+    let subject = bounded(channel.clone().unwrap_or_else(|| client.to_string()));
     let id = match &channel {
-        Some(channel) => format!("{client}:{letter}:{channel}:{time_ms}"),
-        None => format!("{client}:{letter}:1"),
+        Some(_) => format!("{client}:{letter}:{subject}:{number}"),
+        None => format!("{client}:{letter}:{number}"),
     };
-    let subject = channel.clone().unwrap_or_else(|| client.to_string());
     let key = client_key(&user, &client);
     (EventDraft { kind, id, subject, key, time_ms, generation: None, origin: EventOrigin::Node, fields }, channel)
 }
 
-/// The event of a client that was lost with its node. `time_ms`: when that is told, Unix milliseconds.
-pub(super) fn lost_client_draft(time_ms: u64, lost: LostClient) -> EventDraft {
+/// The event of a client that was lost with its node. `time_ms`: when that is told, Unix milliseconds; `life`: that of
+/// the node which ends with it.
+pub(super) fn lost_client_draft(time_ms: u64, lost: LostClient, life: u32) -> EventDraft {
     let client = client_text(lost.client);
     EventDraft {
         kind: EventKind::Disconnected,
-        id: format!("{client}:d:1"),
+        id: format!("{client}:d:{life}"),
         key: client_key(&lost.user, &client),
         time_ms,
         generation: None,
@@ -112,11 +133,11 @@ pub(super) fn state_draft(node: &Node, change: &StateChange) -> EventDraft {
     };
     fields.push(("reason", text(change.reason)));
     fields.extend(change.empty_since_ms.map(|since_ms| (since, EventValue::Time(since_ms))));
-    let key = change.key.partition_key();
+    let key = bounded(change.key.partition_key());
     EventDraft {
         kind,
         id: format!("{key}:{}", change.generation),
-        subject: name.to_owned(),
+        subject: bounded(name.to_owned()),
         key,
         time_ms: change.time_ms,
         generation: Some(change.generation),
@@ -130,7 +151,7 @@ pub(super) fn entry_draft(time_ms: u64, incident: &EntryIncident) -> EventDraft 
     let EntryIncident { kind, scope, entry, reason, user, winner, .. } = incident;
     let (client, stamp) = (client_text(entry.owner()), entry.stamp().0);
     let is_group = matches!(kind, EventKind::MemberJoined | EventKind::MemberLeft);
-    let key = format!("{}:{scope}/{}", if is_group { "group" } else { "name" }, entry.key());
+    let key = bounded(format!("{}:{scope}/{}", if is_group { "group" } else { "name" }, entry.key()));
     let id = match kind {
         EventKind::NameUpdated => format!("{key}:{stamp}:{}", entry.revision()),
         EventKind::NameLost => format!("{key}:{stamp}:lost"),
@@ -144,7 +165,7 @@ pub(super) fn entry_draft(time_ms: u64, incident: &EntryIncident) -> EventDraft 
     if !entry.meta().is_empty() {
         fields.push(("meta", EventValue::Optional(Bytes::copy_from_slice(entry.meta()))));
     }
-    let subject = entry.key().to_owned();
+    let subject = bounded(entry.key().to_owned());
     EventDraft { kind: *kind, id, subject, key, time_ms, generation: None, origin: EventOrigin::Cluster, fields }
 }
 
@@ -154,8 +175,8 @@ pub(super) fn expired_draft(time_ms: u64, message: &ExpiredMessage) -> EventDraf
     EventDraft {
         kind: EventKind::InboxExpired,
         id: format!("inbox:{id}"),
-        subject: name.to_string(),
-        key: format!("name:{scope}/{name}"),
+        subject: bounded(name.to_string()),
+        key: bounded(format!("name:{scope}/{name}")),
         time_ms,
         generation: None,
         origin: EventOrigin::Cluster,
@@ -168,8 +189,10 @@ pub(super) fn expired_draft(time_ms: u64, message: &ExpiredMessage) -> EventDraf
     }
 }
 
-/// The event that tells that something may not have been told. `number`: of those of this life of the node.
-pub(super) fn reset_draft(node: &Node, time_ms: u64, since_ms: u64, why: &str, number: u64) -> EventDraft {
+/// The event that tells that something may not have been told. `since_ms`: nothing before is in doubt, Unix
+/// milliseconds; `None` = all is. `number`: of those of this life of the node.
+pub(super) fn reset_draft(node: &Node, time_ms: u64, since_ms: Option<u64>, why: &str, number: u64) -> EventDraft {
+    let since = since_ms.map(|since_ms| ("since", EventValue::Time(since_ms)));
     EventDraft {
         kind: EventKind::StateReset,
         id: format!("reset:{}:{number}", node.id),
@@ -178,6 +201,33 @@ pub(super) fn reset_draft(node: &Node, time_ms: u64, since_ms: u64, why: &str, n
         time_ms,
         generation: None,
         origin: EventOrigin::Node,
-        fields: vec![("why", text(why)), ("since", EventValue::Time(since_ms))],
+        fields: Some(("why", text(why))).into_iter().chain(since).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_usual_key_is_what_it_stands_for() {
+        assert_eq!(client_key("ann", "c"), "user:ann");
+        assert_eq!(client_key("", "c"), "client:c");
+        let longest = "a".repeat(KEY_SIZE_MAX - "user:".len());
+        assert_eq!(client_key(&longest, "c"), format!("user:{longest}"));
+    }
+
+    proptest! {
+        #[test]
+        fn keys_are_short_and_as_different_as_what_they_stand_for(
+            start in "[a-é😀]{0,600}", ends in prop::collection::btree_set("[a-é]{0,3}", 1..5),
+        ) {
+            let keys: Vec<String> = ends.iter().map(|end| client_key(&format!("u{start}{end}"), "c")).collect();
+            prop_assert!(keys.iter().all(|key| key.len() <= KEY_SIZE_MAX && key.starts_with("user:u")));
+            let different: std::collections::BTreeSet<&String> = keys.iter().collect();
+            prop_assert_eq!(different.len(), ends.len());
+        }
     }
 }

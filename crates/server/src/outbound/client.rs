@@ -15,6 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::pki_types::ServerName;
 use touchline_config::ClientTlsSettings;
 
+use super::resolver::Resolver;
 use super::tls;
 use crate::tls::TlsError;
 
@@ -27,7 +28,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Sends requests. Clones share their connections. Only for threads that run tokio.
 #[derive(Clone)]
 pub(crate) struct HttpClient {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>,
 }
 
 /// A whole answer.
@@ -127,8 +128,8 @@ pub(crate) async fn discard(mut body: Incoming, most: usize) {
 }
 
 /// What connects without TLS.
-pub(super) fn plain_connector() -> HttpConnector {
-    let mut connector = HttpConnector::new();
+pub(super) fn plain_connector() -> HttpConnector<Resolver> {
+    let mut connector = HttpConnector::new_with_resolver(Resolver::of_system());
     connector.set_nodelay(true);
     connector.enforce_http(false);
     connector

@@ -20,6 +20,7 @@ use tonic_prost::{ProstCodec, ProstEncoder};
 use touchline_config::ClientTlsSettings;
 
 use super::client::{causes, plain_connector, trusting};
+use super::resolver::Resolver;
 use crate::tls::TlsError;
 
 /// How long bytes may wait for the server's acknowledgement until the connection counts as broken. Pings would do the
@@ -29,7 +30,7 @@ const UNACKNOWLEDGED_TIME: Duration = Duration::from_secs(10);
 /// Calls methods of one server. Clones share their connection. Only for threads that run tokio.
 #[derive(Clone)]
 pub(crate) struct GrpcClient {
-    grpc: Grpc<Client<HttpsConnector<HttpConnector>, Body>>,
+    grpc: Grpc<Client<HttpsConnector<HttpConnector<Resolver>>, Body>>,
 }
 
 /// Why a call has no answer.

@@ -5,6 +5,7 @@ mod address;
 mod client;
 #[cfg(feature = "grpc")]
 mod grpc;
+mod resolver;
 mod tls;
 
 pub(crate) use address::{basic_authorization, shown_address};

@@ -241,7 +241,7 @@ impl RegistryActor {
                         tell(node, |now_ms| EventMessage::Entry(now_ms, incident));
                     }
                 }
-                DirectoryEffect::TellLost(client) => tell(node, |_| EventMessage::LostClient(client)),
+                DirectoryEffect::TellLost(client) => tell(node, |now_ms| EventMessage::LostClient(now_ms, client)),
                 DirectoryEffect::Announce(channel, frame) => {
                     node.send_home(channel, ChannelRequest::Announce(frame));
                 }

@@ -6,14 +6,17 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU16, AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
 
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use touchline_engine::ShardId;
 use touchline_engine::directory::{EntryIncident, LostClient};
-use touchline_engine::events::{EventKind, EventKinds, StateKey};
+use touchline_engine::events::{EventKind, EventKinds, EventLoss, StateKey};
 use touchline_protocol::stream::ChannelName;
 use touchline_registry::OwnerId;
 use touchline_store::ExpiredMessage;
@@ -42,15 +45,19 @@ pub(crate) enum ClientChange {
     Connected(Box<ConnectedFacts>),
     /// Its connection has ended.
     Disconnected(Box<DisconnectedFacts>),
-    /// It has subscribed.
-    Subscribed(ChannelName),
+    /// It has subscribed. `number`: of the subscription, among those of the client.
+    Subscribed { channel: ChannelName, number: u32 },
     /// Its subscription has ended. `code`: None = its connection has.
-    Unsubscribed { channel: ChannelName, code: Option<u32>, duration_ms: u64 },
+    Unsubscribed { channel: ChannelName, number: u32, code: Option<u32>, duration_ms: u64 },
 }
 
 /// What is told of a new connection.
 #[derive(Debug)]
 pub(crate) struct ConnectedFacts {
+    /// The life of its node in which it is told.
+    pub(crate) life: u32,
+    /// It was told before: another node has told it as gone since.
+    pub(crate) is_again: bool,
     pub(crate) transport: &'static str,
     pub(crate) encoding: &'static str,
     pub(crate) name: Box<str>,
@@ -63,6 +70,8 @@ pub(crate) struct ConnectedFacts {
 /// What is told of a connection that has ended.
 #[derive(Debug)]
 pub(crate) struct DisconnectedFacts {
+    /// The life of its node in which it is told.
+    pub(crate) life: u32,
     pub(crate) transport: &'static str,
     pub(crate) code: u16,
     pub(crate) reason: Box<str>,
@@ -79,8 +88,8 @@ pub(crate) enum EventMessage {
     Held { key: StateKey, shard: ShardId, is_held: bool },
     /// What has happened to a name or a group; when, Unix milliseconds.
     Entry(u64, Box<EntryIncident>),
-    /// A client whose node is gone.
-    LostClient(LostClient),
+    /// A client whose node is gone; when that was noticed, Unix milliseconds.
+    LostClient(u64, LostClient),
     /// Messages that nobody has acknowledged in time; when they were deleted, Unix milliseconds.
     Expired(u64, Vec<ExpiredMessage>),
     /// A message of the same thread of another node.
@@ -122,7 +131,7 @@ impl EventMessage {
                 let of_winner = incident.winner.as_ref().map_or(0, |winner| winner.key().len() + winner.meta().len());
                 size_of::<EntryIncident>() + incident.entry.key().len() + incident.entry.meta().len() + of_winner
             }
-            EventMessage::LostClient(lost) => lost.user.len(),
+            EventMessage::LostClient(_, lost) => lost.user.len(),
             EventMessage::Expired(_, messages) => {
                 let of_one =
                     |message: &ExpiredMessage| size_of::<ExpiredMessage>() + message.scope.len() + message.name.len();
@@ -134,6 +143,17 @@ impl EventMessage {
         };
         size_of::<EventMessage>() + texts
     }
+
+    /// When it was seen, Unix milliseconds; None = it does not say.
+    fn seen_ms(&self) -> Option<u64> {
+        match self {
+            EventMessage::Client(at_ms, _)
+            | EventMessage::Entry(at_ms, _)
+            | EventMessage::Expired(at_ms, _)
+            | EventMessage::LostClient(at_ms, _) => Some(*at_ms),
+            _ => None,
+        }
+    }
 }
 
 impl ClientChange {
@@ -142,9 +162,14 @@ impl ClientChange {
         match self {
             ClientChange::Connected(_) => EventKind::Connected,
             ClientChange::Disconnected(_) => EventKind::Disconnected,
-            ClientChange::Subscribed(_) => EventKind::Subscribed,
+            ClientChange::Subscribed { .. } => EventKind::Subscribed,
             ClientChange::Unsubscribed { .. } => EventKind::Unsubscribed,
         }
+    }
+
+    /// Whether it was told before, in an earlier life of the node.
+    pub(crate) fn is_again(&self) -> bool {
+        matches!(self, ClientChange::Connected(facts) if facts.is_again)
     }
 
     fn size(&self) -> usize {
@@ -154,7 +179,7 @@ impl ClientChange {
                 size_of::<ConnectedFacts>() + facts.name.len() + facts.version.len() + json
             }
             ClientChange::Disconnected(facts) => size_of::<DisconnectedFacts>() + facts.reason.len(),
-            ClientChange::Subscribed(channel) | ClientChange::Unsubscribed { channel, .. } => channel.len(),
+            ClientChange::Subscribed { channel, .. } | ClientChange::Unsubscribed { channel, .. } => channel.len(),
         }
     }
 }
@@ -188,11 +213,13 @@ pub(crate) struct EventMailbox {
 }
 
 /// What waits in the mailbox, and what had no room there.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct MailboxRoom {
     messages: AtomicUsize,
     size: AtomicUsize,
     lost: AtomicU64,
+    /// When the first of these was seen, Unix milliseconds; `u64::MAX` = it is not known.
+    lost_since_ms: AtomicU64,
 }
 
 /// The end of the mailbox that the thread has.
@@ -205,7 +232,12 @@ impl EventMailbox {
     /// A mailbox, and its receiving end.
     pub(crate) fn new(wants: EventWants, metrics: Arc<EventMetrics>) -> (Self, EventReceiver) {
         let (sender, messages) = unbounded_channel();
-        let room = Arc::new(MailboxRoom::default());
+        let room = Arc::new(MailboxRoom {
+            messages: AtomicUsize::new(0),
+            size: AtomicUsize::new(0),
+            lost: AtomicU64::new(0),
+            lost_since_ms: AtomicU64::new(u64::MAX),
+        });
         let told = AtomicU16::new(wants.told.bits());
         (EventMailbox { sender, wants, told, metrics, room: Arc::clone(&room) }, EventReceiver { messages, room })
     }
@@ -227,11 +259,13 @@ impl EventMailbox {
 
     /// Sends what has happened; if too much waits it is lost, and counted. Returns whether there was room.
     pub(crate) fn tell(&self, message: EventMessage) -> bool {
-        let is_sent = self.try_send(message).is_ok();
-        if !is_sent {
-            self.room.lost.fetch_add(1, Relaxed);
+        let sent = self.try_send(message);
+        if let Err(message) = &sent {
+            // The time first: who sees the count sees it too.
+            self.room.lost_since_ms.fetch_min(message.seen_ms().unwrap_or(u64::MAX), SeqCst);
+            self.room.lost.fetch_add(1, SeqCst);
         }
-        is_sent
+        sent.is_ok()
     }
 
     /// Sends a message.
@@ -281,8 +315,15 @@ impl EventReceiver {
         Some(message)
     }
 
-    /// Messages that had no room since the last call.
-    pub(crate) fn take_lost(&self) -> u64 {
-        if self.room.lost.load(Relaxed) == 0 { 0 } else { self.room.lost.swap(0, Relaxed) }
+    /// Messages that had no room since the last call; None = all had. `checked_ms`: when that call was, Unix
+    /// milliseconds.
+    pub(crate) fn take_lost(&self, checked_ms: u64) -> Option<EventLoss> {
+        if self.room.lost.load(Relaxed) == 0 {
+            return None;
+        }
+        let events = self.room.lost.swap(0, SeqCst);
+        // One that is lost between these two lines is counted by the next call, which was not before this one.
+        let since_ms = self.room.lost_since_ms.swap(u64::MAX, SeqCst).min(checked_ms);
+        Some(EventLoss { events, since_ms })
     }
 }

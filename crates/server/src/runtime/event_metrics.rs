@@ -58,7 +58,7 @@ pub(crate) struct EndpointFigures {
     pub(crate) queued: Gauge,
     /// Bytes of events that wait.
     pub(crate) queued_bytes: Gauge,
-    /// Age of the oldest event that waits, milliseconds.
+    /// Age of the oldest event that waits or is under way, milliseconds.
     pub(crate) oldest_ms: Gauge,
     /// Events that have arrived.
     pub(crate) sent: Counter,
@@ -140,7 +140,7 @@ impl Collector for EventCollector {
         let help = "Nodes of the cluster that take no part in durable events";
         let family = encoder.encode_descriptor("events_silent_nodes", help, None, MetricType::Gauge)?;
         ConstGauge::new(self.0.silent().len() as i64).encode(family)?;
-        let help = "Age of the oldest event that waits for an endpoint";
+        let help = "Age of the oldest event that waits for an endpoint or is being sent to it";
         let mut family = encoder.encode_descriptor("events_oldest_seconds", help, None, MetricType::Gauge)?;
         for endpoint in endpoints {
             let labels = [("endpoint", endpoint.name.as_str())];

@@ -72,6 +72,8 @@ pub(crate) enum Message {
     Client { owner: OwnerId, slot: u32, command: ClientCommand },
     /// One push for many clients, each with its slot; clients that are gone do not get it.
     PushMany { clients: Vec<(OwnerId, u32)>, push: Arc<EncodedPush> },
+    /// Other nodes have told the clients of this one as gone: tell them again, in this life of the node.
+    TellAgain(u32),
     /// A question of the server API about the shard as a whole.
     Inspect(Inspection),
     /// Find out which connections are alive: the shard pings each, and closes the dead ones.

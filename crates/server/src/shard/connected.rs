@@ -131,7 +131,7 @@ impl Shard {
     }
 
     /// The address of a connection's client; None = the system does not know it any more.
-    fn address_of(&self, slot: u32, connection: &Connection) -> Option<IpAddr> {
+    pub(super) fn address_of(&self, slot: u32, connection: &Connection) -> Option<IpAddr> {
         self.told_addresses.get(&slot).copied().or_else(|| connection.socket.peer_address())
     }
 

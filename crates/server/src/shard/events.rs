@@ -1,14 +1,18 @@
 //! What a shard has seen of its connections and channels, for the thread that tells it.
 
 use touchline_engine::events::{EventKind, HeldChanges, StateKey};
-use touchline_engine::session::SubscriptionChange;
+use touchline_engine::session::{SubscriptionChange, SubscriptionEnd};
 use touchline_protocol::message::Encoding;
 
 use super::client_facts::{BROKEN_OFF, ConnectingFacts, EndCause};
+use super::connections::Connection;
 use super::state::Shard;
 use crate::runtime::event_mailbox::{
     ClientChange, ClientIncident, ConnectedFacts, DisconnectedFacts, EventMailbox, EventMessage,
 };
+
+/// Slots whose clients are told again in one tick.
+const TOLD_AGAIN_IN_TICK: usize = 2_048;
 
 impl Shard {
     /// The mailbox of the thread that tells, if it is told of this.
@@ -29,23 +33,31 @@ impl Shard {
         let (Some(events), Some(connection)) = (self.teller(EventKind::Connected), self.connections.get(slot)) else {
             return;
         };
-        let session = &connection.session;
-        let (meta, labels) = session.meta_and_labels();
-        let ConnectingFacts { address, name, version } = facts;
-        let facts = ConnectedFacts {
-            transport: connection.transport.as_str(),
-            encoding: if connection.wire.encoding == Encoding::Protobuf { "protobuf" } else { "json" },
-            name,
-            version,
-            address,
-            meta,
-            labels,
-        };
-        let change = ClientChange::Connected(Box::new(facts));
-        let incident = ClientIncident { client: session.owner(), user: session.user().into(), change };
+        let (life, is_again) = (self.telling.of(slot), false);
+        let incident = connected(connection, facts, (life, is_again));
         let is_told = events.tell(EventMessage::Client(self.now_ms, incident));
         if let Some(connection) = self.connections.get_mut(slot) {
             connection.is_told = is_told;
+        }
+    }
+
+    /// Tells some of the clients again that another node has told as gone. The name and the version that a client has
+    /// named are not kept.
+    pub(super) fn tell_again(&mut self) {
+        for _ in 0..TOLD_AGAIN_IN_TICK {
+            let Some(slot) = self.telling.due(self.connections.slot_count()) else { return };
+            let is_connected = |connection: &&Connection| connection.session.is_connected();
+            if let Some(connection) = self.connections.get(slot).filter(is_connected)
+                && let Some(events) = self.teller(EventKind::Connected)
+            {
+                let facts = ConnectingFacts { address: self.address_of(slot, connection), ..Default::default() };
+                let incident = connected(connection, facts, (self.telling.coming(), true));
+                if events.try_send(EventMessage::Client(self.now_ms, incident)).is_err() {
+                    // There is no room: later.
+                    return;
+                }
+            }
+            self.telling.enter();
         }
     }
 
@@ -57,6 +69,7 @@ impl Shard {
         let Some(events) = self.teller(EventKind::Disconnected) else { return };
         let session = &connection.session;
         let facts = DisconnectedFacts {
+            life: self.telling.of(slot),
             transport: connection.transport.as_str(),
             code: if connection.close_code == 0 { BROKEN_OFF } else { connection.close_code },
             reason: reason.into(),
@@ -82,11 +95,13 @@ impl Shard {
         let changes = std::mem::take(&mut self.effects.subscription_changes);
         let (Some(events), Some(connection)) = (&self.node.events, self.connections.get(slot)) else { return };
         let namespaces = &self.node.session.namespaces;
-        for SubscriptionChange { channel, end } in changes {
+        for SubscriptionChange { channel, number, end } in changes {
             let is_wanted = events.wants.has_namespace(namespaces.namespace_of(&channel));
             let change = match end {
-                None => ClientChange::Subscribed(channel),
-                Some(end) => ClientChange::Unsubscribed { channel, code: end.code, duration_ms: end.duration_ms },
+                None => ClientChange::Subscribed { channel, number },
+                Some(SubscriptionEnd { code, duration_ms }) => {
+                    ClientChange::Unsubscribed { channel, number, code, duration_ms }
+                }
             };
             if is_wanted && events.wants(change.kind()) {
                 let (client, user) = (connection.session.owner(), connection.session.user().into());
@@ -109,6 +124,26 @@ impl Shard {
             send_held(events, self.id, changes, |key| !key.name().is_empty());
         }
     }
+}
+
+/// What is told of a client that has connected. `life`: that of the node; `is_again`: it was told before.
+fn connected(connection: &Connection, facts: ConnectingFacts, (life, is_again): (u32, bool)) -> ClientIncident {
+    let session = &connection.session;
+    let (meta, labels) = session.meta_and_labels();
+    let ConnectingFacts { address, name, version } = facts;
+    let facts = ConnectedFacts {
+        life,
+        is_again,
+        transport: connection.transport.as_str(),
+        encoding: if connection.wire.encoding == Encoding::Protobuf { "protobuf" } else { "json" },
+        name,
+        version,
+        address,
+        meta,
+        labels,
+    };
+    let change = ClientChange::Connected(Box::new(facts));
+    ClientIncident { client: session.owner(), user: session.user().into(), change }
 }
 
 fn send_held(events: &EventMailbox, shard: u16, changes: &mut HeldChanges, is_wanted: impl Fn(&StateKey) -> bool) {

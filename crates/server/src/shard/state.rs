@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
+use touchline_engine::events::TellingLives;
 use touchline_engine::tracker::Tracker;
 use touchline_engine::wheel::Wheel;
 use touchline_engine::{Channels, Effects, Hub, ShardId};
@@ -71,6 +72,8 @@ pub(crate) struct Shard {
     pub(super) connecting: HashMap<u32, ConnectingFacts>,
     /// Ends of clients that wait for room in the mailbox of events.
     pub(super) unsent_ends: UnsentEnds<EventMessage>,
+    /// The lives in which the clients are told.
+    pub(super) telling: TellingLives,
     /// The header fields of each connection that hooks pass on, by slot, where some hook does.
     pub(super) forwarded: HashMap<u32, ForwardedHeaders>,
     pub(super) hub: Hub,
@@ -206,6 +209,7 @@ impl Shard {
             told_addresses: HashMap::new(),
             connecting: HashMap::new(),
             unsent_ends: UnsentEnds::default(),
+            telling: TellingLives::default(),
             forwarded: HashMap::new(),
             hub,
             channels: no_channels(&node, seed, hash_seed),

@@ -234,6 +234,7 @@ impl Shard {
                 self.guarded(slot, |shard, slot| shard.run_client_command(owner, slot, command))
             }
             Message::PushMany { clients, push } => deliver::push_many(self, &clients, &push),
+            Message::TellAgain(life) => self.telling.begin(life),
             Message::Inspect(inspection) => self.inspect(inspection),
             Message::Probe(done) => self.probe(done),
             Message::MakeRoom { closes, from } => self.make_room_for(from, closes),
@@ -277,6 +278,7 @@ impl Shard {
         self.due = due;
         self.drop_overdue();
         self.tell_held();
+        self.tell_again();
         self.channels.expire(self.now_ms);
         self.run_backend_commands();
         self.metrics.channels.set(self.channels.len() as u64);

@@ -15,7 +15,7 @@ const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const OLD_SECRET: &str = "whsec_ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
 
 /// Has a backend told of these types.
-fn told(settings: &mut Settings, backend: &Backend, types: &[&str]) {
+pub(super) fn told(settings: &mut Settings, backend: &Backend, types: &[&str]) {
     let options = EventsSettings {
         endpoint: backend.url("/events"),
         types: types.iter().map(|kind| (*kind).to_owned()).collect(),
@@ -27,19 +27,19 @@ fn told(settings: &mut Settings, backend: &Backend, types: &[&str]) {
     settings.events.push(NamedEvents { name: "backend".into(), options });
 }
 
-fn accepting() -> Backend {
+pub(super) fn accepting() -> Backend {
     Backend::start(|_| Answer::Status(204, String::new()))
 }
 
 /// The events that a backend was sent, without those that say that there may be more.
-fn events(backend: &Backend) -> Vec<Value> {
+pub(super) fn events(backend: &Backend) -> Vec<Value> {
     let batches = backend.questions().into_iter().map(|question| question.body);
     let all = batches.flat_map(|batch| batch.as_array().expect("a batch is a list").clone());
     all.filter(|event| event["type"] != "io.touchline.state.reset").collect()
 }
 
 /// Waits for so many events of a type.
-fn wait_for(backend: &Backend, kind: &str, count: usize) -> Vec<Value> {
+pub(super) fn wait_for(backend: &Backend, kind: &str, count: usize) -> Vec<Value> {
     let until = Instant::now() + PATIENCE;
     loop {
         let mut found = events(backend);
@@ -52,7 +52,7 @@ fn wait_for(backend: &Backend, kind: &str, count: usize) -> Vec<Value> {
     }
 }
 
-fn connected(server: &TestServer) -> (WebSocket, String) {
+pub(super) fn connected(server: &TestServer) -> (WebSocket, String) {
     let mut client = server.websocket();
     let reply = client.ask(json!({"id": 1, "connect": {"name": "js", "version": "2"}}));
     let id = reply["connect"]["client"].as_str().expect("it is let in").to_owned();
@@ -488,8 +488,11 @@ fn what_is_wrong_stops_the_start_with_its_key_and_shows_no_secret() {
         refused.unwrap_or_default()
     };
     assert_eq!(fault(|_| {}), "");
-    let cases: [(&str, Change); 12] = [
+    let cases: [(&str, Change); 15] = [
         ("endpoint", |options| options.endpoint = "ftp://b".into()),
+        ("endpoint", |options| options.endpoint = "http://b:99999/".into()),
+        ("endpoint", |options| options.endpoint = "https://ann:dG9wczNjcmV0@b/".into()),
+        ("endpoint", |options| options.endpoint = "http://b/x#top".into()),
         ("endpoint", |options| options.endpoint = "https://".into()),
         ("endpoint", |options| options.endpoint = "nats:events.*".into()),
         ("endpoint", |options| options.endpoint = "nats:events".into()),

@@ -17,6 +17,8 @@ mod durable_events;
 mod durable_nodes;
 mod edge;
 mod embedding;
+mod event_endpoints;
+mod event_ids;
 mod events;
 mod exclusion;
 mod generated;

@@ -242,6 +242,7 @@ fn written(event: WaitingEvent) -> Result<WrittenEvent, String> {
         id: (*head.id).into(),
         key: (*head.key).into(),
         time_ms: event.made_ms,
+        since_ms: event.made_ms,
         body: Bytes::from(event.body),
     })
 }
