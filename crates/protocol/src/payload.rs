@@ -208,12 +208,8 @@ mod tests {
     #[test]
     fn a_notation_has_one_spelling() {
         let taken = |text: &str| checked_payload(&RawValue::from_string(text.to_owned()).expect("the case is JSON"));
-        for text in [
-            r#"{"$b64":"AP8="}"#,
-            r#"{ "$b64" : "AP8" }"#,
-            r#"{"$b64":"AP8"}"#,
-            "{\n\"$b64\":\"\\u0041P8=\"}",
-        ] {
+        for text in [r#"{"$b64":"AP8="}"#, r#"{ "$b64" : "AP8" }"#, r#"{"$b64":"AP8"}"#, "{\n\"$b64\":\"\\u0041P8=\"}"]
+        {
             assert_eq!(taken(text).as_deref(), Ok(br#"{"$b64":"AP8="}"#.as_slice()), "{text}");
         }
         for text in [
@@ -227,7 +223,10 @@ mod tests {
         ] {
             let payload = taken(text).expect("it does not nest deep");
             assert_eq!(payload, text.as_bytes());
-            assert_eq!((base64_of(&payload).and_then(decode_base64), bytes_of(&payload)), (None, text.as_bytes().into()));
+            assert_eq!(
+                (base64_of(&payload).and_then(decode_base64), bytes_of(&payload)),
+                (None, text.as_bytes().into())
+            );
         }
     }
 
@@ -278,7 +277,8 @@ mod tests {
             let payload = RawPayload::Bytes(&bytes).checked();
             // Of JSON the line breaks between tokens and the space around it are no part.
             if serde_json::from_slice::<&RawValue>(&bytes).is_err() {
-                prop_assert_eq!(bytes_of(&payload.expect("no JSON nests")), bytes.as_slice());
+                let payload = payload.expect("bytes do not nest");
+                prop_assert_eq!(bytes_of(&payload), bytes.as_slice());
             }
         }
 
