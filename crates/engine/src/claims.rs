@@ -12,7 +12,7 @@ use touchline_protocol::data::{is_plain_text, nullable, object, object_list, obj
 use touchline_protocol::fact::is_name;
 
 use crate::bans::ShownToken;
-use crate::base64_text::Base64Json;
+use crate::base64_text::Base64Payload;
 use crate::caps::CapsEntry;
 
 /// Labels of a connection.
@@ -106,7 +106,7 @@ pub struct ConnectionClaims {
     /// Shown to others as `conn_info`.
     pub info: Option<Box<RawValue>>,
     /// The same in base64.
-    pub b64info: Option<Base64Json>,
+    pub b64info: Option<Base64Payload>,
     /// Channels to subscribe the connection to.
     #[serde(deserialize_with = "null_or")]
     pub channels: Vec<String>,
@@ -178,7 +178,7 @@ pub struct SubscriptionClaims {
     /// Shown to others as `chan_info`.
     pub info: Option<Box<RawValue>>,
     /// The same in base64.
-    pub b64info: Option<Base64Json>,
+    pub b64info: Option<Base64Payload>,
     /// Options other than the namespace's.
     #[serde(rename = "override", deserialize_with = "object_or_default")]
     pub overrides: Overrides,
@@ -207,11 +207,11 @@ pub struct SubscribeOptions {
     /// Shown to others as `chan_info`.
     pub info: Option<Box<RawValue>>,
     /// The same in base64.
-    pub b64info: Option<Base64Json>,
+    pub b64info: Option<Base64Payload>,
     /// For the client, in the subscribe result.
     pub data: Option<Box<RawValue>>,
     /// The same in base64.
-    pub b64data: Option<Base64Json>,
+    pub b64data: Option<Base64Payload>,
     /// Options other than the namespace's.
     #[serde(rename = "override", deserialize_with = "object_or_default")]
     pub overrides: Overrides,

@@ -154,6 +154,9 @@ errors! {
     /// The server API is not spoken in a version that the caller accepts.
     NO_SUCH_VERSION = 4014, "no such version", false, 406, 12,
         "Accept a version that the server speaks: the answer lists them.";
+    /// The channel's publications are bytes, and the client speaks JSON.
+    BINARY_CHANNEL = 4015, "binary channel", false, 400, 9,
+        "Use the Protobuf protocol, or set `binary_as_base64` for the namespace.";
 }
 
 /// Why the server ended a connection; on a WebSocket it is the close code and reason.

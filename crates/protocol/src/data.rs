@@ -10,6 +10,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::code::Error;
+use crate::payload::spelled;
 
 /// Deepest nesting of a payload: JSON readers of clients give up somewhere behind it.
 pub const DEPTH_MAX: usize = 128;
@@ -81,13 +82,17 @@ pub fn object_map<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Ok(map.into_iter().map(|(name, object)| (name, object.0)).collect())
 }
 
-/// Takes a payload over: line breaks become spaces, because a message is one line, and the nesting is checked.
+/// Takes a payload over: line breaks become spaces, because a message is one line, and the nesting is checked. The
+/// notation of bytes gets its one spelling ([`crate::payload`]).
 ///
 /// Inside a JSON string a line break can't stand raw, so only white space between tokens is touched.
 ///
 /// # Errors
 /// 107 when it nests deeper than [`DEPTH_MAX`].
 pub fn checked_payload(value: &RawValue) -> Result<Bytes, Error> {
+    if let Some(notation) = spelled(value.get()) {
+        return Ok(notation);
+    }
     let text = value.get().as_bytes();
     // Most payloads have fewer brackets than may nest: counting them is a tenth of the work of following them.
     let brackets = text.iter().filter(|byte| matches!(byte, b'{' | b'[')).count();

@@ -3,7 +3,7 @@
 //!
 //! | byte | |
 //! |---|---|
-//! | 0 | format: [`FORMAT`]. A higher one is not read: the bytes after it may mean anything. |
+//! | 0 | format: 1, or 2 if the publication's data are bytes ([`crate::payload`]), which older versions would give clients as if they were JSON. One above [`FORMAT`] is not read: the bytes after it may mean anything. |
 //! | 1 | kind: `P`, a publication; `C`, a channel's history was removed |
 //! | 2, 3 | length of the head, little-endian |
 //! | 4 … | head: eight bytes, then who is left out, if anybody is, and fields that this version does not know |
@@ -26,8 +26,11 @@ use std::fmt;
 use crate::publication::Exclusion;
 use crate::stream::Offset;
 
-/// The format that this version writes, and the highest that it reads.
-pub const FORMAT: u8 = 1;
+/// The highest format that this version writes and reads.
+pub const FORMAT: u8 = 2;
+
+/// The format of what every version can read.
+const FIRST_FORMAT: u8 = 1;
 
 const PUBLICATION: u8 = b'P';
 const CLEAR: u8 = b'C';
@@ -76,9 +79,7 @@ impl std::error::Error for Unreadable {}
 /// Encodes a publication that was published at `time_ms`, Unix milliseconds. `write` appends its JSON object, of some
 /// `object_size` bytes.
 pub fn encode_publication(time_ms: u64, object_size: usize, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let mut payload = begin(PUBLICATION, time_ms, &[], object_size);
-    write(&mut payload);
-    payload
+    complete(begin(PUBLICATION, time_ms, &[], object_size), write)
 }
 
 /// The same of a publication that somebody is not given.
@@ -88,8 +89,17 @@ pub fn encode_excluding(
     object_size: usize,
     write: impl FnOnce(&mut Vec<u8>),
 ) -> Vec<u8> {
-    let mut payload = begin(PUBLICATION, time_ms, &exclusion.head(), object_size);
+    complete(begin(PUBLICATION, time_ms, &exclusion.head(), object_size), write)
+}
+
+/// Appends the publication to a head.
+fn complete(mut payload: Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let head = payload.len();
     write(&mut payload);
+    // Our own object begins with its payload.
+    if payload[head..].starts_with(b"{\"data\":{\"$b64\":\"") {
+        payload[0] = FORMAT;
+    }
     payload
 }
 
@@ -101,7 +111,7 @@ pub fn encode_clear(until: Offset) -> Vec<u8> {
 fn begin(kind: u8, number: u64, fields: &[u8], more: usize) -> Vec<u8> {
     let length = KNOWN.saturating_add(u16::try_from(fields.len()).unwrap_or_default());
     let mut payload = Vec::with_capacity(BEGIN + usize::from(length) + more);
-    payload.extend_from_slice(&[FORMAT, kind]);
+    payload.extend_from_slice(&[FIRST_FORMAT, kind]);
     payload.extend_from_slice(&length.to_le_bytes());
     payload.extend_from_slice(&number.to_le_bytes());
     payload.extend_from_slice(&fields[..usize::from(length - KNOWN)]);
@@ -124,7 +134,9 @@ pub fn exclusion(payload: &[u8]) -> Option<Box<Exclusion>> {
 /// See [`Unreadable`].
 pub fn decode(payload: &[u8]) -> Result<StoredPayload<'_>, Unreadable> {
     let unreadable = Unreadable { format: payload.first().copied().unwrap_or_default() };
-    let Some(([FORMAT, kind, low, high], rest)) = payload.split_first_chunk::<BEGIN>() else { return Err(unreadable) };
+    let Some(([FIRST_FORMAT..=FORMAT, kind, low, high], rest)) = payload.split_first_chunk::<BEGIN>() else {
+        return Err(unreadable);
+    };
     let length = usize::from(u16::from_le_bytes([*low, *high]));
     let (head, object) = rest.split_at_checked(length).ok_or(unreadable)?;
     let (number, _) = head.split_first_chunk::<{ KNOWN as usize }>().ok_or(unreadable)?;
@@ -144,6 +156,20 @@ mod tests {
     const PUBLICATION_1: &[u8] =
         b"\x01P\x08\x00\x15\xcd\x5b\x07\x00\x00\x00\x00{\"data\":{\"n\":1},\"tags\":{\"a\":\"b\"}}";
     const CLEAR_1: &[u8] = b"\x01C\x08\x00\x2a\x00\x00\x00\x00\x00\x00\x00";
+
+    #[test]
+    fn bytes_have_a_format_of_their_own_and_everything_else_the_first() {
+        for (object, format) in [
+            (r#"{"data":{"$b64":"AA=="}}"#, 2),
+            (r#"{"data":"{\"$b64\":\"AA==\"}"}"#, 1),
+            (r#"{"data":{"a":{"$b64":"AA=="}}}"#, 1),
+        ] {
+            let payload = encode_publication(5, 0, |out| out.extend_from_slice(object.as_bytes()));
+            assert_eq!(payload[0], format, "{object}");
+            let read = StoredPayload::Publication { time_ms: 5, object: object.as_bytes() };
+            assert_eq!(decode(&payload), Ok(read));
+        }
+    }
 
     #[test]
     fn the_first_format_is_written_and_read_as_it_was() {

@@ -13,6 +13,7 @@ use touchline_protocol::data::{
     Object, checked_payload, is_plain_text, nullable, object_list, object_map, object_or_default,
 };
 use touchline_protocol::fact::is_name;
+use touchline_protocol::payload::base64_of;
 use touchline_protocol::publication::Tags;
 use touchline_protocol::websocket::CLOSE_REASON_MAX;
 
@@ -21,7 +22,7 @@ use super::call::HookKind;
 use super::outcome::{
     ConnectAnswer, HookError, HookOutcome, HookResult, PublishAnswer, RefreshAnswer, SubRefreshAnswer, SubscribeAnswer,
 };
-use crate::base64_text::Base64Json;
+use crate::base64_text::Base64Payload;
 use crate::caps::{Capabilities, Capability, CapsCache, CapsEntry};
 use crate::claims::{ConnectionClaims, EntryClaim, Overrides, SubscribeOptions, labels_of};
 
@@ -186,7 +187,7 @@ fn result_of(kind: HookKind, json: &RawValue, caps: &CapsCache) -> Result<HookRe
 type Json = Option<Box<RawValue>>;
 
 /// A payload, written as JSON or in base64, which wins.
-fn payload(json: Json, packed: Option<Base64Json>) -> Result<Option<Bytes>, AnswerFault> {
+fn payload(json: Json, packed: Option<Base64Payload>) -> Result<Option<Bytes>, AnswerFault> {
     let json = packed.map(|packed| packed.0).or(json);
     json.map(|json| checked_payload(&json)).transpose().map_err(|_| AnswerFault::Value("a payload nests too deep"))
 }
@@ -194,7 +195,11 @@ fn payload(json: Json, packed: Option<Base64Json>) -> Result<Option<Bytes>, Answ
 /// `meta`, which is an object.
 fn meta_of(meta: Json) -> Result<Option<Bytes>, AnswerFault> {
     let Some(meta) = payload(meta, None)? else { return Ok(None) };
-    if meta.first() == Some(&b'{') { Ok(Some(meta)) } else { Err(AnswerFault::Value("meta is not an object")) }
+    if meta.first() == Some(&b'{') && base64_of(&meta).is_none() {
+        Ok(Some(meta))
+    } else {
+        Err(AnswerFault::Value("meta is not an object"))
+    }
 }
 
 fn caps_of(entries: Vec<CapsEntry>, cache: &CapsCache) -> Result<Option<Arc<Capabilities>>, AnswerFault> {
@@ -218,9 +223,9 @@ struct ConnectAnswerJson {
     #[serde(deserialize_with = "seconds")]
     expire_at: u64,
     info: Json,
-    b64info: Option<Base64Json>,
+    b64info: Option<Base64Payload>,
     data: Json,
-    b64data: Option<Base64Json>,
+    b64data: Option<Base64Payload>,
     #[serde(deserialize_with = "nullable")]
     channels: Vec<String>,
     #[serde(deserialize_with = "object_map")]
@@ -280,7 +285,7 @@ struct RefreshJson {
     #[serde(deserialize_with = "seconds")]
     expire_at: u64,
     info: Json,
-    b64info: Option<Base64Json>,
+    b64info: Option<Base64Payload>,
     meta: Json,
     caps: Option<Vec<Object<CapsEntry>>>,
 }
@@ -301,9 +306,9 @@ struct SubscribeAnswerJson {
     #[serde(deserialize_with = "seconds")]
     expire_at: u64,
     info: Json,
-    b64info: Option<Base64Json>,
+    b64info: Option<Base64Payload>,
     data: Json,
-    b64data: Option<Base64Json>,
+    b64data: Option<Base64Payload>,
     #[serde(rename = "override", deserialize_with = "object_or_default")]
     overrides: Overrides,
     #[serde(deserialize_with = "nullable")]
@@ -335,7 +340,7 @@ fn subscribe_of(json: SubscribeAnswerJson) -> Result<SubscribeAnswer, AnswerFaul
 #[serde(default)]
 struct PublishJson {
     data: Json,
-    b64data: Option<Base64Json>,
+    b64data: Option<Base64Payload>,
     #[serde(deserialize_with = "nullable")]
     skip_publish: bool,
     #[serde(deserialize_with = "nullable")]
@@ -369,7 +374,7 @@ fn publish_of(json: PublishJson) -> Result<PublishAnswer, AnswerFault> {
 #[serde(default)]
 struct RpcJson {
     data: Json,
-    b64data: Option<Base64Json>,
+    b64data: Option<Base64Payload>,
 }
 
 fn rpc_of(json: RpcJson) -> Result<Option<Bytes>, AnswerFault> {
@@ -391,7 +396,7 @@ struct SubRefreshJson {
     #[serde(deserialize_with = "seconds")]
     expire_at: u64,
     info: Json,
-    b64info: Option<Base64Json>,
+    b64info: Option<Base64Payload>,
 }
 
 fn sub_refresh_of(json: SubRefreshJson) -> Result<SubRefreshAnswer, AnswerFault> {

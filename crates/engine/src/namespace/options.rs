@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use regex::Regex;
+use touchline_protocol::message::Encoding;
+use touchline_protocol::payload::DataFormat;
 use touchline_protocol::stream::Retention;
 
 use crate::duration::millis;
@@ -40,6 +42,10 @@ settings! {
         /// Publications are on disk before they are acknowledged, and there after a crash: `store.primary`. Needs
         /// `history_size` and `history_ttl`.
         own durable: bool = false;
+        /// The format of publications: `json` is any JSON value, `json_object` an object, `binary` any bytes.
+        key publication_data_format: DataFormat = DataFormat::Json;
+        /// Clients that speak JSON may subscribe to `binary` publications too, which they get as `{"$b64": "AAEC"}`.
+        own binary_as_base64: bool = false;
         /// Delta formats that subscribers may ask for: `fossil`. They get publications as changes to the one before.
         key allowed_delta_types: Vec<String> = &[];
         /// Subscribers may ask for publications with certain tags only.
@@ -92,6 +98,11 @@ impl ChannelOptions {
         self.history_size > 0 && !self.history_ttl.is_zero()
     }
 
+    /// Whether a client with this encoding can be given the publications.
+    pub fn is_readable_by(&self, encoding: Encoding) -> bool {
+        self.publication_data_format != DataFormat::Binary || self.binary_as_base64 || encoding == Encoding::Protobuf
+    }
+
     /// How much of its log a channel with these options keeps.
     pub fn retention(&self) -> Retention {
         Retention {
@@ -112,4 +123,5 @@ pub enum RecoveryMode {
     Cache,
 }
 
+words_of!(DataFormat { Json = "json", JsonObject = "json_object", Binary = "binary"; alias "" = Json });
 words_of!(RecoveryMode { Stream = "stream", Cache = "cache"; alias "" = Stream });

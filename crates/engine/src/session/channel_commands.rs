@@ -4,7 +4,7 @@ use bytes::Bytes;
 use touchline_protocol::command::{HistoryCommand, PublishCommand};
 use touchline_protocol::message::Reply;
 use touchline_protocol::publication::Content;
-use touchline_protocol::{Disconnect, Error, data};
+use touchline_protocol::{Disconnect, Error};
 
 use super::context::Context;
 use super::rules::ChannelAction;
@@ -42,8 +42,9 @@ impl Session {
         request: &PublishCommand<'_>,
         context: &mut Context<'c>,
     ) -> Result<(Bytes, Option<&'c str>), Error> {
-        let data = data::checked_payload(request.data.ok_or(Error::BAD_REQUEST)?)?;
+        let data = request.data.ok_or(Error::BAD_REQUEST)?;
         let options = context.resolve(channel)?;
+        let data = options.publication_data_format.payload(data)?;
         let is_asked = self.check(options, channel, ChannelAction::Publish, context)?;
         Ok((data, is_asked.then_some(options.publish_proxy_name.as_str())))
     }

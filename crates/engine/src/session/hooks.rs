@@ -10,7 +10,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use touchline_protocol::command::{Command, CommandKind, Commands, ConnectCommand, SubscribeCommand};
 use touchline_protocol::message::Reply;
-use touchline_protocol::{Disconnect, Error, data};
+use touchline_protocol::payload::RawPayload;
+use touchline_protocol::{Disconnect, Error};
 
 use super::connect::ClientAdmission;
 use super::context::Context;
@@ -87,7 +88,7 @@ impl Session {
 
     /// Asks the backend who the client is.
     pub(super) fn ask_connect(&mut self, command: u32, request: ConnectCommand<'_>, context: &mut Context<'_>) {
-        let Ok(data) = request.data.map(data::checked_payload).transpose() else {
+        let Ok(data) = request.data.map(RawPayload::checked).transpose() else {
             return self.refuse_connect(command, Error::BAD_REQUEST, context);
         };
         let names = &context.node.hooks.emulated_header_names;
@@ -123,7 +124,7 @@ impl Session {
         request: SubscribeCommand<'_>,
         context: &mut Context<'_>,
     ) -> Result<(), Error> {
-        let data = request.data.map(data::checked_payload).transpose()?;
+        let data = request.data.map(RawPayload::checked).transpose()?;
         let channel: Box<str> = (*request.channel).into();
         let proxy = context.resolve(&channel)?.subscribe_proxy_name.as_str().into();
         let question = HookRequest::Subscribe { proxy, channel: channel.clone(), data };
@@ -429,7 +430,16 @@ impl Session {
         if answer.skip_publish {
             return context.effects.messages.reply(command, &Reply::Publish);
         }
-        let mut content = self.content_of(channel, answer.data.unwrap_or(data), context);
+        // A payload of the client has the format already.
+        let data = match (answer.data, context.node.namespaces.resolve(channel)) {
+            (Some(data), Ok(options)) => options.publication_data_format.check(data),
+            _ => Ok(data),
+        };
+        let Ok(data) = data else {
+            context.because("the backend's data do not have the publication_data_format of the namespace", channel);
+            return context.effects.refuse(command, Error::INTERNAL);
+        };
+        let mut content = self.content_of(channel, data, context);
         content.tags = answer.tags;
         let publish = Publish {
             exclusion: None,

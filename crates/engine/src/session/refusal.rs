@@ -20,6 +20,8 @@ pub(super) const BAD_CHANNEL: &str = "the name of the channel is empty, longer t
 pub(super) const NO_PRESENCE: &str = "presence is off in the namespace of the channel";
 pub(super) const NO_HISTORY: &str = "history_size and history_ttl are not set in the namespace of the channel";
 pub(super) const CHANNEL_TOO_LONG: &str = "the name of the channel is longer than channel.max_length";
+pub(super) const BINARY_CHANNEL: &str = "publications of the namespace are binary, the client speaks JSON, and \
+                                         binary_as_base64 is off";
 pub(super) const TOKEN_EXPIRED: &str = "exp of the token has passed";
 pub(super) const OTHER_USER: &str = "sub of the token is not the user of the connection, or its client is another one";
 pub(super) const OTHER_CHANNEL: &str = "the subscription token is for another channel";

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use touchline_protocol::command::RpcCommand;
 use touchline_protocol::message::Reply;
+use touchline_protocol::payload::RawPayload;
 use touchline_protocol::{Error, data};
 
 use super::context::Context;
@@ -48,7 +49,8 @@ impl Session {
             MethodOwner::Registry(method) => method,
         };
         let scopes = &context.node.scopes;
-        let data = rpc.data.map_or("{}", |data| data.get());
+        // Parameters that are no JSON are not the same as none.
+        let data = rpc.data.map_or("{}", RawPayload::text);
         match self.read_own(method, data, context, &mut ()) {
             Ok(request) => match scopes.answer(&request) {
                 Some(outcome) => reply(
@@ -94,7 +96,7 @@ impl Session {
 
     /// An RPC that is none of the server's: a backend answers it, if it is in a namespace with a backend.
     fn rpc_of_backend(&mut self, command: u32, rpc: &RpcCommand<'_>, context: &mut Context<'_>) {
-        let data = rpc.data.map(data::checked_payload).transpose();
+        let data = rpc.data.map(RawPayload::checked).transpose();
         match (find_rpc_backend(&rpc.method, context, &mut ()), data) {
             (Ok(proxy), Ok(data)) => self.ask_rpc(command, &rpc.method, proxy, data, context),
             (Ok(_), Err(error)) => context.effects.refuse(command, error),
@@ -106,7 +108,7 @@ impl Session {
     }
 
     fn track(&mut self, command: u32, request: &RpcCommand<'_>, context: &mut Context<'_>) {
-        let params = request.data.map_or("{}", |data| data.get());
+        let params = request.data.map_or("{}", RawPayload::text);
         let Context { tracker, id, node, now_ms, .. } = context;
         match tracker.track(id.slot, &self.user, params, node.track, *now_ms) {
             Ok(()) => reply(command, ReplyKind::Rpc, Response::Directory(b"{}".to_vec().into()), context),

@@ -11,7 +11,9 @@ use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
 use super::context::Context;
 use super::effects::{SubscriptionChange, SubscriptionEnd};
 use super::permission::{Opening, Permit};
-use super::refusal::{CHANNEL_TOO_LONG, NO_CAPS_NOW, OTHER_CHANNEL, OTHER_USER, TAKEN_BACK, TOKEN_EXPIRED};
+use super::refusal::{
+    BINARY_CHANNEL, CHANNEL_TOO_LONG, NO_CAPS_NOW, OTHER_CHANNEL, OTHER_USER, TAKEN_BACK, TOKEN_EXPIRED,
+};
 use super::rules::ChannelAction;
 use super::state::{Phase, Session};
 use super::subscription::{Extra, PresenceEntry, Subscription};
@@ -264,6 +266,10 @@ impl Session {
         context: &mut Context<'_>,
     ) -> Result<(), Error> {
         let options = context.node.namespaces.resolve(channel)?;
+        if !options.is_readable_by(context.effects.messages.encoding()) {
+            context.because(BINARY_CHANNEL, channel);
+            return Err(Error::BINARY_CHANNEL);
+        }
         if !self.may_have_more(context) {
             return Err(Error::LIMIT_EXCEEDED);
         }

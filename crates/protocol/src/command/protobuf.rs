@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 
-use serde_json::value::RawValue;
-
 use super::types::{
     ChannelCommand, Command, CommandKind, ConnectCommand, HistoryCommand, PublishCommand, RefreshCommand, RpcCommand,
     Since, SubRefreshCommand, SubscribeCommand,
 };
 use crate::filter;
+use crate::payload::RawPayload;
 use crate::protobuf::{Malformed, fields, take_varint};
 use crate::stream::Offset;
 
@@ -54,9 +53,9 @@ fn command(message: &[u8]) -> Result<Command<'_>, Malformed> {
     Ok(command)
 }
 
-/// A payload. The server passes payloads on as JSON, so one that is none counts as none.
-fn payload(bytes: &[u8]) -> Option<&RawValue> {
-    serde_json::from_slice(bytes).ok()
+/// A payload. Protobuf does not tell an empty one from none.
+fn payload(bytes: &[u8]) -> Option<RawPayload<'_>> {
+    Some(RawPayload::Bytes(bytes)).filter(|_| !bytes.is_empty())
 }
 
 fn connect(message: &[u8]) -> Result<ConnectCommand<'_>, Malformed> {
@@ -134,11 +133,11 @@ fn channel(message: &[u8]) -> Result<ChannelCommand<'_>, Malformed> {
 }
 
 fn publish(message: &[u8]) -> Result<PublishCommand<'_>, Malformed> {
-    let mut request = PublishCommand::default();
+    let mut request = PublishCommand { data: Some(RawPayload::Bytes(&[])), ..PublishCommand::default() };
     fields(message, |tag, value| {
         match tag {
             1 => request.channel = Cow::Borrowed(value.text()?),
-            2 => request.data = payload(value.bytes()?),
+            2 => request.data = Some(RawPayload::Bytes(value.bytes()?)),
             3 => request.kind = value.number()? as i32,
             4 => request.key = Cow::Borrowed(value.text()?),
             _ => {}
@@ -178,12 +177,7 @@ fn rpc(message: &[u8]) -> Result<RpcCommand<'_>, Malformed> {
     let mut request = RpcCommand::default();
     fields(message, |tag, value| {
         match tag {
-            // Parameters that are no JSON are not the same as none.
-            1 => {
-                request.data = value
-                    .bytes()
-                    .map(|bytes| if bytes.is_empty() { None } else { payload(bytes).or(Some(RawValue::NULL)) })?
-            }
+            1 => request.data = payload(value.bytes()?),
             2 => request.method = Cow::Borrowed(value.text()?),
             _ => {}
         }

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::nullable::{nullable, nullable_text, objects};
 use crate::data::object;
 use crate::filter::FilterNode;
+use crate::payload::RawPayload;
 use crate::stream::Offset;
 
 /// One command of a client.
@@ -84,7 +84,7 @@ pub struct ConnectCommand<'a> {
     pub token: Cow<'a, str>,
     /// Anything, for hooks.
     #[serde(borrow)]
-    pub data: Option<&'a RawValue>,
+    pub data: Option<RawPayload<'a>>,
     /// Positions of server-side subscriptions, for recovery.
     #[serde(borrow, deserialize_with = "objects")]
     pub subs: BTreeMap<Cow<'a, str>, SubscribeCommand<'a>>,
@@ -111,7 +111,7 @@ pub struct SubscribeCommand<'a> {
     pub token: Cow<'a, str>,
     /// Anything, for hooks.
     #[serde(borrow)]
-    pub data: Option<&'a RawValue>,
+    pub data: Option<RawPayload<'a>>,
     /// Give what was published since `offset`.
     #[serde(deserialize_with = "nullable")]
     pub recover: bool,
@@ -186,7 +186,7 @@ pub struct PublishCommand<'a> {
     pub channel: Cow<'a, str>,
     /// What to publish.
     #[serde(borrow)]
-    pub data: Option<&'a RawValue>,
+    pub data: Option<RawPayload<'a>>,
     /// The kind of the publication; 0 = one of a stream, the only kind that is served. 1 is one of a map.
     #[serde(rename = "type", deserialize_with = "nullable")]
     pub kind: i32,
@@ -231,7 +231,7 @@ pub struct Since<'a> {
 pub struct RpcCommand<'a> {
     /// Its argument.
     #[serde(borrow)]
-    pub data: Option<&'a RawValue>,
+    pub data: Option<RawPayload<'a>>,
     /// Its name.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub method: Cow<'a, str>,

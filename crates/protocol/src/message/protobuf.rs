@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::types::{ConnectResult, Push, Reply, SubscribeResult};
 use crate::code::Error;
+use crate::payload::bytes_of;
 use crate::protobuf::{Fields, delimited};
 use crate::publication::transcode::{Info, PUSH};
 
@@ -32,8 +33,8 @@ pub(super) fn reply(out: &mut Vec<u8>, command: u32, reply: &Reply<'_>) {
                 }
                 fields.text(2, epoch).number(3, *offset);
             }),
-            Reply::Rpc(json) => fields.message(13, |fields| {
-                fields.bytes(1, json);
+            Reply::Rpc(data) => fields.message(13, |fields| {
+                fields.bytes(1, &bytes_of(data));
             }),
             Reply::Refresh { client, version, ttl_s } => fields.message(14, |fields| {
                 fields.text(1, client).text(2, version);
@@ -56,11 +57,11 @@ pub(super) fn push(out: &mut Vec<u8>, channel: &str, push: &Push<'_>) {
                     fields.number(2, why.code.into()).text(3, why.reason);
                 }),
                 Push::Message(data) => fields.message(8, |fields| {
-                    fields.bytes(1, data);
+                    fields.bytes(1, &bytes_of(data));
                 }),
                 Push::Subscribe(result) => fields.message(9, |fields| {
                     fields.flag(1, result.recoverable).text(4, result.epoch).number(5, result.offset);
-                    fields.flag(6, result.positioned).bytes(7, result.data.unwrap_or_default());
+                    fields.flag(6, result.positioned).bytes(7, &bytes_of(result.data.unwrap_or_default()));
                 }),
                 Push::Disconnect(why) => fields.message(11, |fields| {
                     fields.number(1, why.code.into()).text(2, &why.reason).flag(3, why.is_reconnect());
@@ -80,7 +81,7 @@ fn error(fields: &mut Fields<'_>, error: &Error) {
 fn connect_result(fields: &mut Fields<'_>, result: &ConnectResult<'_>) {
     fields.text(1, result.client).text(2, result.version);
     fields.flag(3, result.ttl_s.is_some()).number(4, result.ttl_s.unwrap_or(0));
-    fields.bytes(5, result.data.unwrap_or_default());
+    fields.bytes(5, &bytes_of(result.data.unwrap_or_default()));
     for (channel, subscribed) in result.subs {
         fields.message(6, |entry| {
             entry.text(1, channel).whole(2, subscribed);
@@ -97,7 +98,7 @@ pub(super) fn subscribe_result(fields: &mut Fields<'_>, result: &SubscribeResult
         fields.whole(7, &item.protobuf());
     }
     fields.flag(8, result.recovered).number(9, result.offset).flag(10, result.positioned);
-    fields.bytes(11, result.data.unwrap_or_default()).flag(12, result.was_recovering).flag(13, result.delta);
+    fields.bytes(11, &bytes_of(result.data.unwrap_or_default())).flag(12, result.was_recovering).flag(13, result.delta);
 }
 
 fn presence(fields: &mut Fields<'_>, json: &[u8]) {

@@ -40,7 +40,7 @@ pub enum Reply<'a> {
         /// Its last offset.
         offset: u64,
     },
-    /// The answer to a call, JSON.
+    /// The answer to a call, a payload.
     Rpc(&'a [u8]),
     /// The connection lasts longer.
     Refresh {
@@ -65,7 +65,7 @@ pub enum Push<'a> {
     Publication(&'a Publication),
     /// The subscription has ended.
     Unsubscribe(Unsubscribe),
-    /// A message that is for this client alone, JSON.
+    /// A message that is for this client alone, a payload.
     Message(&'a [u8]),
     /// The server has subscribed the client.
     Subscribe(SubscribeResult<'a>),
@@ -87,7 +87,7 @@ pub struct ConnectResult<'a> {
     pub version: &'a str,
     /// Seconds until the client must show a new token; none = never.
     pub ttl_s: Option<u64>,
-    /// JSON for the client.
+    /// A payload for the client.
     pub data: Option<&'a [u8]>,
     /// Server-side subscriptions: channel, and what [`super::Messages::result`] wrote.
     pub subs: &'a [(String, Vec<u8>)],
@@ -122,7 +122,7 @@ pub struct SubscribeResult<'a> {
     pub was_recovering: bool,
     /// Publications come as changes to the one before.
     pub delta: bool,
-    /// JSON for the client.
+    /// A payload for the client.
     pub data: Option<&'a [u8]>,
     /// Publications that it missed.
     pub missed: Recovered<'a>,

@@ -17,6 +17,8 @@ pub(super) enum EncodingKey {
     Framed(Wire, PushKind),
     /// The push as JSON, its payload as text.
     Json(PushKind),
+    /// The push as JSON, its payload as the notation of bytes.
+    Bytes(PushKind),
     /// The publication alone as Protobuf.
     Object(PushKind),
 }

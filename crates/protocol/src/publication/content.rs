@@ -14,9 +14,9 @@ pub struct ClientInfo {
     pub user: Box<str>,
     /// The client id, a UUID in its usual form.
     pub client: Box<str>,
-    /// JSON from the connection's token.
+    /// A payload from the connection's token.
     pub conn_info: Option<Bytes>,
-    /// JSON from the subscription's token.
+    /// A payload from the subscription's token.
     pub chan_info: Option<Bytes>,
 }
 
@@ -26,7 +26,7 @@ pub type Tags = BTreeMap<String, String>;
 /// What a publication says, before it has its place in a channel.
 #[derive(Debug, Clone, Default)]
 pub struct Content {
-    /// A JSON value on one line.
+    /// A payload: a JSON value on one line ([`crate::payload`]).
     pub data: Bytes,
     /// Labels.
     pub tags: Tags,

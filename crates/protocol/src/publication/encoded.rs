@@ -11,7 +11,9 @@ use super::push::{EncodedPush, frame_push};
 use super::transcode::publication_of_json;
 use crate::encode::object::text;
 use crate::encode::publication::{position_members, publication};
+use crate::encoding::Encoding;
 use crate::fossil;
+use crate::payload::{base64_of, bytes_of, notation};
 use crate::stream::Offset;
 use crate::wire::Wire;
 
@@ -95,9 +97,9 @@ impl Publication {
         if kind == PushKind::Plain {
             return self.shared.framed(wire);
         }
-        self.shared
-            .forms
-            .get(EncodingKey::Framed(wire, kind.clone()), || frame_push(&self.changed_push(change, kind), wire, true))
+        self.shared.forms.get(EncodingKey::Framed(wire, kind.clone()), || {
+            frame_push(&self.changed_push(change, kind, wire.encoding), wire, true)
+        })
     }
 
     /// The publication's JSON object, as it stands in history and recovery.
@@ -125,28 +127,48 @@ impl Publication {
         PushParts::read(self.json()).and_then(|parts| parts.data).map_or(&[], |data| data.get().as_bytes())
     }
 
-    /// The push, its payload as text.
-    pub(super) fn changed_push(&self, change: Delta<'_>, kind: PushKind) -> Bytes {
+    /// The push for a client of this encoding, its payload as text; for Protobuf as the notation of bytes, if it or the
+    /// one before is bytes.
+    pub(super) fn changed_push(&self, change: Delta<'_>, kind: PushKind, encoding: Encoding) -> Bytes {
+        let before = if let Delta::From(before) = change { before.data() } else { &[] };
+        let are_bytes =
+            encoding == Encoding::Protobuf && [before, self.data()].iter().any(|it| base64_of(it).is_some());
+        if are_bytes {
+            return self.shared.forms.get(EncodingKey::Bytes(kind), || {
+                let (before, data) = (bytes_of(before), bytes_of(self.data()));
+                let delta = shorter_change(change, &before, &data);
+                let payload = notation(delta.as_deref().unwrap_or(&data));
+                self.with_payload(delta.is_some(), |out| out.extend_from_slice(&payload))
+            });
+        }
         self.shared.forms.get(EncodingKey::Json(kind), || {
-            let (push, data) = (self.shared.push(), self.data());
-            let delta = match change {
-                Delta::From(before) => {
-                    Some(fossil::create(before.data(), data)).filter(|delta| delta.len() < data.len())
-                }
-                Delta::None | Delta::Whole => None,
-            };
-            // Our own object begins with its payload.
-            let start = self.object as usize + b"{\"data\":".len();
-            let mut out = Vec::with_capacity(push.len() + 32);
-            out.extend_from_slice(&push[..start]);
-            let payload = delta.as_deref().unwrap_or(data);
-            text(&mut out, &String::from_utf8_lossy(payload));
-            if delta.is_some() {
-                out.extend_from_slice(b",\"delta\":true");
-            }
-            out.extend_from_slice(&push[start + data.len()..]);
-            out.into()
+            let delta = shorter_change(change, before, self.data());
+            let payload = delta.as_deref().unwrap_or(self.data());
+            self.with_payload(delta.is_some(), |out| text(out, &String::from_utf8_lossy(payload)))
         })
+    }
+
+    /// The push with another payload.
+    fn with_payload(&self, is_delta: bool, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+        let push = self.shared.push();
+        // Our own object begins with its payload.
+        let start = self.object as usize + b"{\"data\":".len();
+        let mut out = Vec::with_capacity(push.len() + 32);
+        out.extend_from_slice(&push[..start]);
+        write(&mut out);
+        if is_delta {
+            out.extend_from_slice(b",\"delta\":true");
+        }
+        out.extend_from_slice(&push[start + self.data().len()..]);
+        out.into()
+    }
+}
+
+/// The change from one payload to the next, where that is wanted, and shorter than the payload.
+fn shorter_change(change: Delta<'_>, before: &[u8], data: &[u8]) -> Option<Vec<u8>> {
+    match change {
+        Delta::From(_) => Some(fossil::create(before, data)).filter(|delta| delta.len() < data.len()),
+        Delta::None | Delta::Whole => None,
     }
 }
 

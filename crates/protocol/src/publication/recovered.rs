@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::cache::{EncodingKey, PushKind};
 use super::encoded::{Delta, Publication, object_of};
 use super::transcode::publication_of_json;
+use crate::encoding::Encoding;
 
 /// Publications that a subscriber missed, oldest first.
 #[derive(Debug, Clone, Copy, Default)]
@@ -47,7 +48,7 @@ impl RecoveredPublication<'_> {
         match PushKind::of(self.change) {
             PushKind::Plain => out.extend_from_slice(self.publication.json()),
             kind => {
-                let push = self.publication.changed_push(self.change, kind);
+                let push = self.publication.changed_push(self.change, kind, Encoding::Json);
                 out.extend_from_slice(object_of(&push, self.publication.object));
             }
         }
@@ -57,7 +58,7 @@ impl RecoveredPublication<'_> {
         match PushKind::of(self.change) {
             PushKind::Plain => self.publication.protobuf(),
             kind => self.publication.shared.forms.get(EncodingKey::Object(kind.clone()), || {
-                let push = self.publication.changed_push(self.change, kind);
+                let push = self.publication.changed_push(self.change, kind, Encoding::Protobuf);
                 publication_of_json(object_of(&push, self.publication.object), true).into()
             }),
         }

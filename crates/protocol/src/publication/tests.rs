@@ -144,6 +144,43 @@ fn a_payload_as_text_is_the_same_bytes_in_protobuf() {
     assert_eq!(publication.framed(wire, Delta::Whole), publication.framed(wire, Delta::None));
 }
 
+/// The data of a publication in Protobuf, and whether they are a change.
+fn protobuf_data(publication: &[u8]) -> (Vec<u8>, bool) {
+    let (mut data, mut is_delta) = (Vec::new(), false);
+    crate::protobuf::fields(publication, |tag, value| {
+        match tag {
+            4 => data = value.bytes()?.to_vec(),
+            8 => is_delta = value.flag()?,
+            _ => {}
+        }
+        Ok(())
+    })
+    .expect("it is Protobuf");
+    (data, is_delta)
+}
+
+#[test]
+fn bytes_are_themselves_in_protobuf_and_a_change_to_them_is_one_of_bytes() {
+    use crate::payload::notation;
+    let [first, second] = [1_u8, 2].map(|last| [&[0xff; 200][..], &[last]].concat());
+    let json = content("[1,2]");
+    let contents = [&first, &second].map(|bytes| Content { data: notation(bytes), ..Content::default() });
+    let cases = [(&contents[0], &contents[1]), (&json, &contents[1]), (&contents[1], &json), (&json, &json)];
+    for (before, after) in cases {
+        let raw = |content: &Content| crate::payload::bytes_of(&content.data).into_owned();
+        let publications = [before, after].map(|content| Arc::new(Publication::encode("c", content, None)));
+        let recovered: Vec<_> = Recovered { publications: &publications, is_delta: true }.iter().collect();
+        assert_eq!(protobuf_data(&recovered[0].protobuf()), (raw(before), false));
+        let (data, is_delta) = protobuf_data(&recovered[1].protobuf());
+        let delta = fossil::create(&raw(before), &raw(after));
+        let expected = if delta.len() < raw(after).len() { (delta, true) } else { (raw(after), false) };
+        assert_eq!((data, is_delta), expected);
+        let mut json = Vec::new();
+        recovered[1].write_json(&mut json);
+        assert!(serde_json::from_slice::<serde_json::Value>(&json).is_ok_and(|json| json["data"].is_string()));
+    }
+}
+
 #[test]
 fn a_change_as_long_as_the_payload_is_not_sent() {
     let text = "0123456789abcdefghijklmnopqrstuvwxyz";

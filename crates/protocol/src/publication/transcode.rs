@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::payload::bytes_of;
 use crate::protobuf::{Fields, delimited};
 
 /// The field of a reply that a push stands in.
@@ -28,13 +29,17 @@ pub(crate) struct Info<'a> {
 
 impl Info<'_> {
     pub(crate) fn write(&self, fields: &mut Fields<'_>) {
-        let bytes = |json: Option<&RawValue>| json.map_or(&b""[..], |json| json.get().as_bytes()).to_vec();
         fields
             .text(1, &self.user)
             .text(2, &self.client)
-            .bytes(3, &bytes(self.conn_info))
-            .bytes(4, &bytes(self.chan_info));
+            .bytes(3, &payload(self.conn_info))
+            .bytes(4, &payload(self.chan_info));
     }
+}
+
+/// The bytes of a payload; none = an empty one.
+fn payload(json: Option<&RawValue>) -> Cow<'_, [u8]> {
+    json.map_or(Cow::Borrowed(&[]), |json| bytes_of(json.get().as_bytes()))
 }
 
 /// A publication, as we write it in JSON.
@@ -57,10 +62,10 @@ struct Item<'a> {
 impl Item<'_> {
     /// `is_text`: the payload is not a JSON value, but the text in that value.
     fn write(&self, fields: &mut Fields<'_>, is_text: bool) {
-        let data = self.data.map_or("", |data| data.get());
-        match is_text.then(|| serde_json::from_str::<Cow<'_, str>>(data)) {
-            Some(Ok(text)) => fields.text(4, &text),
-            _ => fields.text(4, data),
+        let text = self.data.filter(|_| is_text).and_then(|data| serde_json::from_str::<Cow<'_, str>>(data.get()).ok());
+        match text {
+            Some(text) => fields.text(4, &text),
+            None => fields.bytes(4, &payload(self.data)),
         };
         if let Some(info) = &self.info {
             fields.message(5, |fields| info.write(fields));
@@ -132,7 +137,7 @@ pub(crate) fn push_of_json(json: &[u8], is_text: bool) -> Vec<u8> {
             }
             if let Some(message) = &shared.message {
                 fields.message(8, |fields| {
-                    fields.bytes(1, message.data.get().as_bytes());
+                    fields.bytes(1, &payload(Some(message.data)));
                 });
             }
         });

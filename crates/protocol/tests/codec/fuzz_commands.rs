@@ -103,7 +103,7 @@ fn good_commands_are_read_as_they_were_written() {
                 assert_eq!(publish.channel, channel("publish"));
                 // `null` is absence, as the protocol has it.
                 let data =
-                    publish.data.map(|data| serde_json::from_str::<Value>(data.get()).expect("raw JSON is JSON"));
+                    publish.data.map(|data| serde_json::from_str::<Value>(data.text()).expect("raw JSON is JSON"));
                 assert_eq!(data.unwrap_or_default(), written["publish"].get("data").cloned().unwrap_or_default());
             }
             assert!(written.get(name_of(read)).is_some(), "{read:?} {written}");

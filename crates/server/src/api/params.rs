@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use touchline_engine::ChannelOptions;
 use touchline_protocol::Error;
 use touchline_protocol::data::is_plain_text;
+use touchline_protocol::payload::{RawPayload, decode_base64};
 
 use super::operation::OperationError;
 use crate::auth::NamedChannels;
@@ -104,7 +105,7 @@ pub(super) fn plain<T: AsRef<str>>(
     if are_plain { Ok(()) } else { Err(OperationError::bad(field)) }
 }
 
-/// JSON given as a value, or as base64 of its text. `names`: of both fields.
+/// A payload given as JSON, or as base64 of JSON or of other bytes. `names`: of both fields.
 ///
 /// # Errors
 /// 107 when it is neither, or nests too deep.
@@ -124,7 +125,6 @@ fn read_payload(value: Option<&RawValue>, base64: &str) -> Result<Option<Bytes>,
     if base64.is_empty() {
         return Ok(None);
     }
-    let decoded = touchline_engine::base64_text::decode_base64(base64).ok_or(Error::BAD_REQUEST)?;
-    let value: &RawValue = serde_json::from_slice(&decoded).map_err(|_| Error::BAD_REQUEST)?;
-    touchline_protocol::data::checked_payload(value).map(Some)
+    let decoded = decode_base64(base64).ok_or(Error::BAD_REQUEST)?;
+    RawPayload::Bytes(&decoded).checked().map(Some)
 }

@@ -134,8 +134,7 @@ pub(crate) fn durable_publication(
     if request.dry_run {
         return Ok(None);
     }
-    let (channel, publish) = PublishOperation::checked(node, request).map_err(refused)?;
-    let options = node.session.namespaces.resolve(&channel).map_err(|error| refused(error.into()))?;
+    let (channel, options, publish) = PublishOperation::checked(node, request).map_err(refused)?;
     if !options.durable || !options.has_history() || publish.skip_history {
         return Ok(None);
     }

@@ -3,10 +3,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use touchline_config::PublicationDataSettings;
+use touchline_protocol::payload::RawPayload;
 
 use crate::api::OperationCall;
 
@@ -137,16 +140,13 @@ impl AskedCommand {
     }
 
     /// Reads a message whose payload is the data of a publication, with the rest in headers.
-    pub(super) fn of_data(mode: &PublicationDataSettings, headers: &[(String, String)], data: &str) -> AskedCommand {
+    pub(super) fn of_data(mode: &PublicationDataSettings, headers: &[(String, String)], data: &[u8]) -> AskedCommand {
         let header = |name: &str| {
             let found = headers.iter().find(|(known, _)| !name.is_empty() && known.eq_ignore_ascii_case(name));
             found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
         };
         let Some(channels) = header(&mode.channels_header) else {
             return AskedCommand::Nothing(format!("the header {} names no channel", mode.channels_header));
-        };
-        let Ok(data) = serde_json::from_str::<&RawValue>(data) else {
-            return AskedCommand::Unreadable("the payload is not JSON, which data of a publication must be".to_owned());
         };
         let version = match header(&mode.version_header).map(str::parse::<u64>) {
             None => 0,
@@ -172,8 +172,7 @@ impl AskedCommand {
             [channel] => rest["channel"] = (*channel).into(),
             several => rest["channels"] = several.into(),
         }
-        // The data stays as it was written: digits of numbers too.
-        let params = Bytes::from(format!("{{\"data\":{},{}", data.get(), &rest.to_string()[1..]));
+        let params = Bytes::from(format!("{{{},{}", data_field(data), &rest.to_string()[1..]));
         let key = if key.is_some() { KeyState::Set } else { KeyState::Absent };
         match channels.as_slice() {
             [channel] => {
@@ -182,6 +181,16 @@ impl AskedCommand {
             }
             _ => AskedCommand::Other(AskedCall { operation: BROADCAST, params, key }),
         }
+    }
+}
+
+/// The field of a publication with these data. They stay as they were written: digits of numbers too. What would not
+/// stay so as JSON is base64.
+fn data_field(data: &[u8]) -> String {
+    let json = RawPayload::Bytes(data).value().map(RawValue::get);
+    match json.filter(|json| json.len() == data.len() && !json.contains(['\n', '\r'])) {
+        Some(json) => format!("\"data\":{json}"),
+        None => format!("\"b64data\":\"{}\"", STANDARD.encode(data)),
     }
 }
 
@@ -291,7 +300,7 @@ mod tests {
         let mode = PublicationDataSettings::default();
         let of = |headers: &[(&str, &str)], data: &str| {
             let headers: Vec<_> = headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-            AskedCommand::of_data(&mode, &headers, data)
+            AskedCommand::of_data(&mode, &headers, data.as_bytes())
         };
         let asked = of(
             &[
@@ -319,6 +328,8 @@ mod tests {
         for (name, value) in [("centrifugo-version", "-1"), ("centrifugo-delta", "yes")] {
             assert!(matches!(of(&[("centrifugo-channels", "a"), (name, value)], "1"), AskedCommand::Unreadable(_)));
         }
-        assert!(matches!(of(&[("centrifugo-channels", "a")], "junk"), AskedCommand::Unreadable(_)));
+        for (data, field) in [("junk", "anVuaw=="), (" 1", "IDE="), ("[\n]", "Wwpd"), ("", "")] {
+            assert_eq!(params(of(&[("centrifugo-channels", "a")], data))["b64data"], field, "{data}");
+        }
     }
 }

@@ -33,13 +33,13 @@ impl StreamCommands {
 
     /// What a message asks for.
     fn asked(&self, message: &StreamMessage) -> AskedCommand {
+        let (mode, method_header) = (&self.settings.publication_data_mode, &self.settings.method_header);
+        if mode.enabled {
+            return AskedCommand::of_data(mode, &message.headers, &message.payload);
+        }
         let Ok(text) = std::str::from_utf8(&message.payload) else {
             return AskedCommand::Unreadable("the payload is not UTF-8".to_owned());
         };
-        let (mode, method_header) = (&self.settings.publication_data_mode, &self.settings.method_header);
-        if mode.enabled {
-            return AskedCommand::of_data(mode, &message.headers, text);
-        }
         let is_method = |name: &str| !method_header.is_empty() && name.eq_ignore_ascii_case(method_header);
         match message.headers.iter().find(|(name, value)| is_method(name) && !value.is_empty()) {
             Some((_, method)) => AskedCommand::read(method, text),

@@ -1,5 +1,6 @@
 //! One question over gRPC: its message and metadata, and what its answer means.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -14,6 +15,7 @@ use tonic::Code;
 use touchline_engine::caps::CapsCache;
 use touchline_engine::directory::client_text;
 use touchline_engine::hook::{HookKind, HookRequest};
+use touchline_protocol::payload::bytes_of;
 
 use super::endpoint::Endpoint;
 use super::grpc_backend::GrpcBackend;
@@ -100,9 +102,12 @@ struct Common {
 impl Common {
     fn of(endpoint: &Endpoint, job: &HookJob) -> Self {
         let call = &job.call;
-        let data = call.request.data().cloned().unwrap_or_default();
-        let (data, b64data) =
-            if endpoint.is_binary { (Bytes::new(), STANDARD.encode(&data)) } else { (data, String::new()) };
+        let payload = call.request.data().cloned().unwrap_or_default();
+        let (data, b64data) = match bytes_of(&payload) {
+            bytes if endpoint.is_binary => (Bytes::new(), STANDARD.encode(bytes)),
+            Cow::Owned(bytes) => (bytes.into(), String::new()),
+            Cow::Borrowed(_) => (payload, String::new()),
+        };
         let labels = call.labels.as_ref().and_then(|labels| serde_json::from_slice(labels).ok());
         Common {
             client: client_text(job.client),

@@ -13,6 +13,7 @@ use touchline_engine::hook::{
 };
 use touchline_protocol::Disconnect;
 use touchline_protocol::encode::{ObjectWriter, list, text};
+use touchline_protocol::payload::bytes_of;
 
 use super::endpoint::{Endpoint, HttpBackend};
 use crate::runtime::hook_mailbox::HookJob;
@@ -161,7 +162,7 @@ fn body(endpoint: &Endpoint, job: &HookJob) -> Vec<u8> {
     }
     match call.request.data() {
         Some(data) if endpoint.is_binary => {
-            object.text("b64data", &STANDARD.encode(data));
+            object.text("b64data", &STANDARD.encode(bytes_of(data)));
         }
         data => {
             object.raw("data", data.map(|data| &data[..]));

@@ -1,30 +1,41 @@
-//! Messages of gRPC as JSON: fields of the type `bytes` hold JSON, and a field that is empty is absent.
+//! Messages of gRPC as JSON: fields of the type `bytes` hold payloads, and a field that is empty is absent.
+
+use std::borrow::Cow;
 
 use bytes::Bytes;
 use serde::de::Deserializer;
 use serde::ser::{Error as _, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use touchline_protocol::payload::{RawPayload, bytes_of, notation};
 
 /// Whether a field has its default: then the JSON is without it.
 pub(crate) fn is_absent<T: Default + PartialEq>(field: &T) -> bool {
     *field == T::default()
 }
 
-/// Writes `bytes` as the JSON that they hold.
+/// Writes `bytes` as the JSON that they hold, or as the notation of bytes.
 ///
 /// # Errors
-/// When they hold none.
+/// Those of the serializer.
 pub(crate) fn write<S: Serializer>(bytes: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
-    let json: &RawValue = serde_json::from_slice(bytes).map_err(|_| S::Error::custom("bytes without JSON"))?;
+    if let Some(json) = RawPayload::Bytes(bytes).value() {
+        return json.serialize(serializer);
+    }
+    let notation = notation(bytes);
+    let json: &RawValue = serde_json::from_slice(&notation).map_err(S::Error::custom)?;
     json.serialize(serializer)
 }
 
-/// Reads a JSON value as `bytes` that hold it.
+/// Reads a JSON value as `bytes` that hold it, or those that it is the notation of.
 ///
 /// # Errors
 /// When it is no JSON.
 pub(crate) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
     let json = Box::<RawValue>::deserialize(deserializer)?;
-    Ok(Box::<str>::from(json).into_boxed_bytes().into_vec().into())
+    let text = Bytes::from(Box::<str>::from(json).into_boxed_bytes().into_vec());
+    Ok(match bytes_of(&text) {
+        Cow::Owned(bytes) => bytes.into(),
+        Cow::Borrowed(_) => text,
+    })
 }

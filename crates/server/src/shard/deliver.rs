@@ -122,6 +122,9 @@ struct Notes<'a> {
 }
 
 impl Notes<'_> {
+    // The body of the loop over subscribers, which stands in two places: a call for each costs two instructions in a
+    // hundred.
+    #[inline(always)]
     fn note(&mut self, slot: u32, form: DeliveryForm, make: impl Fn(Wire) -> Bytes) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         self.delivered += 1;

@@ -1,8 +1,8 @@
 //! `Publish` and `Broadcast`, whose messages become requests of their operations without a detour.
 
 use bytes::Bytes;
-use serde_json::value::RawValue;
 use tonic::Status;
+use touchline_protocol::payload::RawPayload;
 
 use super::call::GrpcCall;
 use super::json_calls::through_json;
@@ -23,9 +23,9 @@ pub(super) async fn publish(call: GrpcCall<'_>, message: PublishRequest) -> Resu
     let node = &*call.origin.node;
     let started_us = node.clock.elapsed_us();
     let PublishRequest { channel, data, b64data, skip_history, tags, idempotency_key, exclude_client, .. } = message;
-    let request = json(&data).map(|data| publish::PublishRequest {
+    let request = Ok(publish::PublishRequest {
         channel,
-        data,
+        data: given(&data, &b64data),
         b64data,
         skip_history,
         tags,
@@ -51,9 +51,9 @@ pub(super) async fn publish(call: GrpcCall<'_>, message: PublishRequest) -> Resu
 /// Publishes into many channels.
 pub(super) async fn broadcast(call: GrpcCall<'_>, message: BroadcastRequest) -> Result<BroadcastResponse, Status> {
     let BroadcastRequest { channels, data, b64data, skip_history, tags, idempotency_key, exclude_client, .. } = message;
-    let request = json(&data).map(|data| publish::BroadcastRequest {
+    let request = Ok(publish::BroadcastRequest {
         channels,
-        data,
+        data: given(&data, &b64data),
         b64data,
         skip_history,
         tags,
@@ -80,16 +80,9 @@ pub(super) async fn broadcast(call: GrpcCall<'_>, message: BroadcastRequest) -> 
     })
 }
 
-/// The payload of a message; None = it has none.
-///
-/// # Errors
-/// 107 when it is no JSON.
-fn json(data: &Bytes) -> Result<Option<&RawValue>, OperationError> {
-    if data.is_empty() {
-        return Ok(None);
-    }
-    let json: &RawValue = serde_json::from_slice(data).map_err(|_| OperationError::bad("data"))?;
-    Ok(Some(json).filter(|json| json.get() != "null"))
+/// The payload of a message; `None` = it is in the other field. Protobuf does not tell an empty one from none.
+fn given<'m>(data: &'m Bytes, base64: &str) -> Option<RawPayload<'m>> {
+    (!data.is_empty() || base64.is_empty()).then_some(RawPayload::Bytes(data))
 }
 
 /// The answer to a request that has published something.

@@ -1,13 +1,14 @@
 //! `publish` and `broadcast`.
 
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use touchline_engine::directory::{client_from_text, client_text};
 use touchline_engine::request::Publish;
-use touchline_engine::{ChannelRequest, Response};
+use touchline_engine::{ChannelOptions, ChannelRequest, Response};
 use touchline_protocol::Error;
 use touchline_protocol::fact::NAME_LEN_MAX;
+use touchline_protocol::payload::{RawPayload, decode_base64};
 use touchline_protocol::publication::{Content, Exclusion, Tags};
 use touchline_protocol::stream::{Epoch, StreamPosition};
 
@@ -15,7 +16,7 @@ use super::dry_run::Audience;
 use crate::api::description::OperationScope;
 use crate::api::json::ErrorJson;
 use crate::api::operation::{Operation, OperationError, OtherNodes, yield_sometimes};
-use crate::api::params::{any_json, channel_options, nullable, nullable_fields, payload, plain};
+use crate::api::params::{any_json, channel_options, nullable, nullable_fields, plain};
 use crate::auth::NamedChannels;
 use crate::node::Node;
 
@@ -25,8 +26,40 @@ const CHANNELS_MAX: usize = 10_000;
 // A user that is left out fits into the head of a stored publication.
 const _: () = assert!(NAME_LEN_MAX < u16::MAX as usize / 2);
 
-/// The fields of a payload.
-const PAYLOAD: (&str, &str) = ("data", "b64data");
+/// The data of a publication, as they came.
+enum GivenData<'a> {
+    /// `data`.
+    Plain(RawPayload<'a>),
+    /// `b64data`, decoded.
+    Decoded(Vec<u8>),
+}
+
+impl<'a> GivenData<'a> {
+    /// `data` counts, if both are there.
+    ///
+    /// # Errors
+    /// 107 when neither is there, and for what is no base64.
+    fn read(data: Option<RawPayload<'a>>, base64: &str) -> Result<Self, OperationError> {
+        match data {
+            Some(data) => Ok(GivenData::Plain(data)),
+            None if base64.is_empty() => Err(OperationError::bad("data")),
+            None => decode_base64(base64).map(GivenData::Decoded).ok_or(OperationError::bad("b64data")),
+        }
+    }
+
+    /// The payload for a channel with these options.
+    ///
+    /// # Errors
+    /// 107 when it does not have the format of the namespace.
+    fn formatted(&self, options: &ChannelOptions) -> Result<Bytes, OperationError> {
+        let (field, data) = match self {
+            GivenData::Plain(data) => ("data", *data),
+            GivenData::Decoded(bytes) => ("b64data", RawPayload::Bytes(bytes)),
+        };
+        let payload = options.publication_data_format.payload(data);
+        payload.map_err(|error| OperationError { field: Some(field), ..error.into() })
+    }
+}
 
 /// Publishes into one channel.
 #[derive(Deserialize, Default, JsonSchema)]
@@ -42,8 +75,8 @@ pub(crate) struct PublishRequest<'a> {
     /// The publication.
     #[serde(borrow)]
     #[schemars(schema_with = "any_json")]
-    pub(in crate::api) data: Option<&'a RawValue>,
-    /// The same as base64 of JSON.
+    pub(in crate::api) data: Option<RawPayload<'a>>,
+    /// The same as base64: of JSON, or of any bytes in a namespace with the `publication_data_format` `binary`.
     #[serde(deserialize_with = "nullable")]
     #[schemars(extend("contentEncoding" = "base64"))]
     pub(in crate::api) b64data: String,
@@ -94,8 +127,8 @@ pub(crate) struct BroadcastRequest<'a> {
     /// The publication.
     #[serde(borrow)]
     #[schemars(schema_with = "any_json")]
-    pub(in crate::api) data: Option<&'a RawValue>,
-    /// The same as base64 of JSON.
+    pub(in crate::api) data: Option<RawPayload<'a>>,
+    /// The same as base64: of JSON, or of any bytes in a namespace with the `publication_data_format` `binary`.
     #[serde(deserialize_with = "nullable")]
     #[schemars(extend("contentEncoding" = "base64"))]
     pub(in crate::api) b64data: String,
@@ -198,27 +231,28 @@ impl Operation for PublishOperation {
 
     async fn run<'a>(node: &'a Node, request: PublishRequest<'a>) -> Result<PublishReply, OperationError> {
         let is_dry_run = request.dry_run;
-        let (channel, publish) = Self::checked(node, request)?;
+        let (channel, options, publish) = Self::checked(node, request)?;
         if is_dry_run {
-            return Box::pin(dry_run(node, &channel, publish)).await;
+            return Box::pin(dry_run(node, &channel, options, publish)).await;
         }
-        publish_one(node, ("channel", &channel), publish).await
+        publish_one(node, &channel, publish).await
     }
 }
 
 impl PublishOperation {
-    /// The channel, which is not looked at, and what is to be published there.
+    /// The channel, its options, and what is to be published there.
     ///
     /// # Errors
-    /// 107 for a field that can't be used.
+    /// 107 for a field that can't be used, 102 for an unknown namespace.
     #[inline]
-    pub(in crate::api) fn checked(
-        node: &Node,
+    pub(in crate::api) fn checked<'n>(
+        node: &'n Node,
         request: PublishRequest<'_>,
-    ) -> Result<(String, Publish), OperationError> {
+    ) -> Result<(String, &'n ChannelOptions, Publish), OperationError> {
         check_keys(node, &request.idempotency_key, &request.version_epoch)?;
         let exclusion = exclusion(&request.exclude_client, &request.exclude_user)?;
-        let data = payload(PAYLOAD, request.data, &request.b64data)?.ok_or(OperationError::bad("data"))?;
+        let options = channel_options(node, "channel", &request.channel)?;
+        let data = GivenData::read(request.data, &request.b64data)?.formatted(options)?;
         let publish = Publish {
             content: Content { data, tags: request.tags, info: None, expires_ms: expiry(node, request.expires_in) },
             exclusion,
@@ -227,7 +261,7 @@ impl PublishOperation {
             version: request.version,
             version_epoch: request.version_epoch.into(),
         };
-        Ok((request.channel, publish))
+        Ok((request.channel, options, publish))
     }
 }
 
@@ -295,19 +329,24 @@ impl Operation for BroadcastOperation {
         }
         check_keys(node, &request.idempotency_key, &request.version_epoch)?;
         let exclusion = exclusion(&request.exclude_client, &request.exclude_user)?;
-        let data = payload(PAYLOAD, request.data, &request.b64data)?.ok_or(OperationError::bad("data"))?;
+        let data = GivenData::read(request.data, &request.b64data)?;
         let expires_ms = expiry(node, request.expires_in);
         let mut responses = Vec::with_capacity(request.channels.len());
         for (index, channel) in request.channels.iter().enumerate() {
-            let publish = Publish {
-                content: Content { data: data.clone(), tags: request.tags.clone(), info: None, expires_ms },
+            let make = |data| Publish {
+                content: Content { data, tags: request.tags.clone(), info: None, expires_ms },
                 exclusion: exclusion.clone(),
                 skip_history: request.skip_history,
                 idempotency_key: request.idempotency_key.as_str().into(),
                 version: request.version,
                 version_epoch: request.version_epoch.as_str().into(),
             };
-            responses.push(match publish_one(node, ("channels", channel), publish).await {
+            let data = channel_options(node, "channels", channel).and_then(|options| data.formatted(options));
+            let outcome = match data {
+                Ok(data) => publish_one(node, channel, make(data)).await,
+                Err(refusal) => Err(refusal),
+            };
+            responses.push(match outcome {
                 Ok(position) => ChannelOutcome::Result(position),
                 Err(refusal) => {
                     node.metrics_here().count_error(refusal.error.code);
@@ -356,8 +395,12 @@ fn exclusion(client: &str, user: &str) -> Result<Option<Box<Exclusion>>, Operati
 }
 
 /// Counts who would get a publication.
-async fn dry_run(node: &Node, channel: &str, publish: Publish) -> Result<PublishReply, OperationError> {
-    let options = channel_options(node, "channel", channel)?;
+async fn dry_run(
+    node: &Node,
+    channel: &str,
+    options: &ChannelOptions,
+    publish: Publish,
+) -> Result<PublishReply, OperationError> {
     let is_kept = options.has_history() && !publish.skip_history;
     let audience = Audience::here(node, channel, publish, is_kept).await?;
     Ok(PublishReply { audience: Some(Box::new(audience)), ..PublishReply::default() })
@@ -368,13 +411,8 @@ fn expiry(node: &Node, expires_in_s: u64) -> u64 {
     if expires_in_s == 0 { 0 } else { node.clock.now_ms().saturating_add(expires_in_s.saturating_mul(1_000)) }
 }
 
-/// Publishes into a channel, whose name stands in this field.
-async fn publish_one(
-    node: &Node,
-    (field, channel): (&'static str, &str),
-    publish: Publish,
-) -> Result<PublishReply, OperationError> {
-    channel_options(node, field, channel)?;
+/// Publishes into a channel of a namespace that there is.
+async fn publish_one(node: &Node, channel: &str, publish: Publish) -> Result<PublishReply, OperationError> {
     if node.is_overloaded() {
         return Err(Error::TOO_MANY_REQUESTS.into());
     }
