@@ -49,9 +49,7 @@ impl TellingLives {
 
     /// The client of the slot that was due is told again, and of the new life from now on.
     pub fn enter(&mut self) {
-        if self.reached != u32::MAX {
-            self.reached += 1;
-        }
+        self.reached = self.reached.saturating_add(1);
     }
 
     fn go_on(&mut self) {
