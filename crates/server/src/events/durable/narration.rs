@@ -124,7 +124,7 @@ impl Narrator for Narration {
 
     fn tell_reset(&self, why: &'static str) -> String {
         let (number, now_ms) = (self.resets.fetch_add(1, Relaxed) + 1, self.node.clock.now_ms());
-        let mut draft = reset_draft(&self.node, now_ms, now_ms, why, number);
+        let mut draft = reset_draft(&self.node, now_ms, None, why, number);
         // The node itself tells of losses, too, and counts them by itself.
         draft.id = format!("reset:{}:l{number}", self.node.id);
         // It has neither texts of clients nor anything else that could make it too large.

@@ -97,7 +97,7 @@ impl LaneSharing {
         }
         *self.metrics.silent_nodes.lock().unwrap_or_else(PoisonError::into_inner) = silent.to_vec();
         self.resets += 1;
-        let mut reset = reset_draft(&self.node, now_ms, now_ms, "node_silent", self.resets);
+        let mut reset = reset_draft(&self.node, now_ms, None, "node_silent", self.resets);
         reset.id = format!("reset:{}:s{}", self.node.id, self.resets);
         self.journal.tell(reset, None);
     }
