@@ -209,7 +209,9 @@ describe('clients, hooks and consumers', () => {
   });
 
   test('clients without an SDK get lines of JSON', { timeout: 120_000 }, async () => {
-    const ways = Object.values(ONE_WAY).map((open) => open(server, { subs: { 'loose:a': {} } }));
+    // A backend that decides who connects names the channels, too.
+    answers['/connect'] = ({ transport }) => ({ result: transport.startsWith('uni_') ? { channels: ['loose:a'] } : {} });
+    const ways = Object.values(ONE_WAY).map((open) => open(server, {}));
     const typed = lines(tcp);
     await typed.ask({ id: 1, connect: {} });
     assert.equal((await typed.ask({ id: 2, subscribe: { channel: 'strict:a' } })).error.code, 4015);

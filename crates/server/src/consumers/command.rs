@@ -9,7 +9,6 @@ use bytes::Bytes;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use touchline_config::PublicationDataSettings;
-use touchline_protocol::payload::RawPayload;
 
 use crate::api::OperationCall;
 
@@ -172,7 +171,9 @@ impl AskedCommand {
             [channel] => rest["channel"] = (*channel).into(),
             several => rest["channels"] = several.into(),
         }
-        let params = Bytes::from(format!("{{{},{}", data_field(data), &rest.to_string()[1..]));
+        // As bytes, whatever they look like: the format of the channel says what they must be.
+        let data = STANDARD.encode(data);
+        let params = Bytes::from(format!("{{\"data\":{{\"$b64\":\"{data}\"}},{}", &rest.to_string()[1..]));
         let key = if key.is_some() { KeyState::Set } else { KeyState::Absent };
         match channels.as_slice() {
             [channel] => {
@@ -181,16 +182,6 @@ impl AskedCommand {
             }
             _ => AskedCommand::Other(AskedCall { operation: BROADCAST, params, key }),
         }
-    }
-}
-
-/// The field of a publication with these data. They stay as they were written: digits of numbers too. What would not
-/// stay so as JSON is base64.
-fn data_field(data: &[u8]) -> String {
-    let json = RawPayload::Bytes(data).value().map(RawValue::get);
-    match json.filter(|json| json.len() == data.len() && !json.contains(['\n', '\r'])) {
-        Some(json) => format!("\"data\":{json}"),
-        None => format!("\"b64data\":\"{}\"", STANDARD.encode(data)),
     }
 }
 
@@ -315,7 +306,7 @@ mod tests {
         );
         let AskedCommand::Publish { channel, call } = &asked else { panic!("it is a publication") };
         assert_eq!(channel, "a");
-        assert!(call.params.starts_with(br#"{"data":1.50,"#), "digits stay");
+        assert!(call.params.starts_with(br#"{"data":{"$b64":"MS41MA=="},"#), "digits stay");
         let fields = params(asked);
         assert_eq!(fields["tags"], serde_json::json!({ "Sport": "chess" }));
         assert_eq!((&fields["version"], &fields["version_epoch"]), (&7.into(), &"e".into()));
@@ -328,8 +319,8 @@ mod tests {
         for (name, value) in [("centrifugo-version", "-1"), ("centrifugo-delta", "yes")] {
             assert!(matches!(of(&[("centrifugo-channels", "a"), (name, value)], "1"), AskedCommand::Unreadable(_)));
         }
-        for (data, field) in [("junk", "anVuaw=="), (" 1", "IDE="), ("[\n]", "Wwpd"), ("", "")] {
-            assert_eq!(params(of(&[("centrifugo-channels", "a")], data))["b64data"], field, "{data}");
+        for (data, base64) in [("junk", "anVuaw=="), (" 1", "IDE="), ("null", "bnVsbA=="), ("", "")] {
+            assert_eq!(params(of(&[("centrifugo-channels", "a")], data))["data"]["$b64"], base64, "{data}");
         }
     }
 }
