@@ -72,7 +72,7 @@ impl Service<Name> for Resolver {
         Box::pin(async move {
             let found = found.wait_for(Option::is_some).await.map_err(io::Error::other)?.clone();
             match found {
-                Some(Ok(addresses)) => Ok(addresses.to_vec().into_iter()),
+                Some(Ok(addresses)) => Ok(Vec::from(&*addresses).into_iter()),
                 Some(Err(text)) => Err(io::Error::other(text.to_string())),
                 None => Err(io::Error::other("the look-up has no outcome")),
             }
