@@ -75,8 +75,9 @@ fn an_endpoint_that_nodes_describe_otherwise_is_told_what_any_wants() {
         until("it is named", || ready(server)["events_differing"] == json!(["backend"]));
     }
     for (server, user) in [(&one, "ann"), (&two, "bob")] {
-        drop(subscribed(server, user, "chat"));
+        let client = subscribed(server, user, "chat");
         receiver.wait_for("user.online", user);
+        drop(client);
         receiver.wait_for("user.offline", user);
     }
     receiver.check();

@@ -2,6 +2,7 @@
 //! primary database.
 
 use schemars::JsonSchema;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
@@ -66,7 +67,7 @@ pub(crate) struct DeadLetterReply {
     tries: u32,
     /// What the endpoint has answered last, or why else it was given up.
     error: String,
-    /// The event.
+    /// The event; a text where the database has none.
     event: Box<RawValue>,
 }
 
@@ -119,7 +120,9 @@ async fn page(node: &Node, endpoint: &str, behind: u64, limit: u32) -> Result<Ve
 
 fn shown(letter: DeadLetter) -> Option<DeadLetterReply> {
     let DeadLetter { id, endpoint, made_ms, died_ms, tries, last_error, body } = letter;
-    let event = RawValue::from_string(body).ok()?;
+    let is_json = serde_json::from_str::<IgnoredAny>(&body).is_ok();
+    let event = if is_json { body } else { serde_json::to_string(&body).ok()? };
+    let event = RawValue::from_string(event).ok()?;
     Some(DeadLetterReply {
         id,
         endpoint,

@@ -231,6 +231,7 @@ pub(super) async fn write(journal: Rc<Journal>, hub: Rc<OutboxHub>) {
         }
         let Some(incarnation) = journal.incarnation.get() else { return };
         let next = journal.book.borrow_mut().next_batch();
+        let has_news = next.is_some();
         match next {
             // The same bytes, however often it is sent.
             Some(batch) if batch.number != last.number => last = journal.render(&batch),
@@ -249,7 +250,9 @@ pub(super) async fn write(journal: Rc<Journal>, hub: Rc<OutboxHub>) {
                 renewed_at = Instant::now();
                 journal.book.borrow_mut().written();
                 journal.written.notify_one();
-                hub.ring();
+                if has_news {
+                    hub.ring();
+                }
             }
             Ok(LedgerWrite::Lapsed) => {
                 tracing::warn!("the lease in the ledger of events was over: all that this node holds is told again");
