@@ -69,7 +69,7 @@ impl OutboxWatcher {
             } else {
                 with_timeout(TIMEOUT, async { Ok(client.client.batch_execute("").await?) }).await?;
             }
-            self.handler.report(OutboxReport::Working(None, false));
+            self.handler.report(OutboxReport::Working(None));
             tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }
