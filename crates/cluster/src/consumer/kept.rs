@@ -54,11 +54,7 @@ impl KeptMessages {
 
     /// Acknowledges what is done, and keeps the rest; `outcomes`: one for each of [`KeptMessages::all`]. `pause`: how
     /// long none of the rest is due.
-    pub(super) async fn settle(
-        &mut self,
-        outcomes: Vec<MessageOutcome>,
-        pause: Duration,
-    ) -> Result<(), PullFailure> {
+    pub(super) async fn settle(&mut self, outcomes: Vec<MessageOutcome>, pause: Duration) -> Result<(), PullFailure> {
         let count = self.messages.len();
         let mut kept = Vec::new();
         for (message, outcome) in std::mem::take(&mut self.messages).into_iter().zip(outcomes) {

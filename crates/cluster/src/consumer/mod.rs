@@ -15,5 +15,6 @@ pub use async_nats::rustls::ClientConfig;
 
 pub use self::stream_consumer::StreamConsumer;
 pub use self::types::{
-    ConsumerError, HandledMessages, MessageHandler, MessageOutcome, MessagesHandled, StreamConsumerOptions, StreamMessage, StreamReport,
+    ConsumerError, HandledMessages, MessageHandler, MessageOutcome, MessagesHandled, StreamConsumerOptions,
+    StreamMessage, StreamReport,
 };

@@ -149,6 +149,13 @@ impl RowHandler for OutboxConsumer {
             OutboxReport::StrangeNotification => {
                 tracing::debug!(consumer, "a notification does not hold the number of a partition");
             }
+            OutboxReport::NoNotifications => {
+                tracing::warn!(
+                    consumer,
+                    "a pooler gives the connection that listens to others, so notifications do not come: set \
+                     partition_notification_dsn to the address of the database itself"
+                );
+            }
             OutboxReport::NoDeadTable(cause) => {
                 tracing::warn!(
                     consumer,

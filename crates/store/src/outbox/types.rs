@@ -129,6 +129,8 @@ pub enum OutboxReport {
     Lag(OutboxLag),
     /// A notification came that names no partition.
     StrangeNotification,
+    /// A pooler gives the connection that listens to others: notifications do not come through it.
+    NoNotifications,
     /// The table for dead rows can't be made or written to, and why.
     NoDeadTable(String),
 }
