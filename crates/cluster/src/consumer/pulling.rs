@@ -25,8 +25,8 @@ const ACK_WAIT: Duration = Duration::from_secs(30);
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Messages that this node asks for in advance.
 const PULLED_MAX: usize = 100;
-/// Bytes of messages that this node asks for in advance. NATS has no larger message than 64 MiB; one that is larger than
-/// this would never come.
+/// Bytes of messages that this node asks for in advance. NATS has no message above 64 MiB; one that is larger than this
+/// would never come.
 const PULLED_SIZE_MAX: usize = 65 * 1024 * 1024;
 /// So often within the time for an acknowledgement JetStream hears that a message is under way.
 const SIGNS_OF_PROGRESS: u32 = 3;

@@ -95,8 +95,8 @@ pub type MessagesHandled<'a> = Pin<Box<dyn Future<Output = HandledMessages> + Se
 
 /// Carries messages out.
 pub trait MessageHandler: Send + Sync {
-    /// Carries out messages, which are in the order of their numbers. Those that were kept are among them again, and are
-    /// not tried before they are due.
+    /// Carries out messages, which are in the order of their numbers.
+    /// Those that were kept are among them again; none is tried before it is due.
     fn handle(&self, messages: Vec<StreamMessage>) -> MessagesHandled<'_>;
 
     /// How long to wait before what has failed so often is tried again.

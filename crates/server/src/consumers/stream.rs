@@ -27,12 +27,12 @@ pub(super) struct StreamCommands {
     told: Told,
     settings: JetStreamSettings,
     /// What is known of its messages. The loop of the consumer alone uses it.
-    state: Mutex<StreamState>,
+    state: Mutex<MessagesState>,
 }
 
 /// What is known of the messages of a stream.
 #[derive(Default)]
-struct StreamState {
+struct MessagesState {
     retried: RetriedHeads,
     marks: RepetitionMarks,
 }
@@ -99,7 +99,7 @@ impl StreamCommands {
         HandledMessages { outcomes, pause: state.retried.pause(now) }
     }
 
-    fn state(&self) -> MutexGuard<'_, StreamState> {
+    fn state(&self) -> MutexGuard<'_, MessagesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
