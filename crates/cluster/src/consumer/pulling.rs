@@ -1,22 +1,23 @@
 //! Pulls messages: opens the consumer, and opens it again when it was deleted or its heartbeat is missed.
 
 use std::convert::Infallible;
-use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_nats::ServerAddr;
+use async_nats::jetstream;
 use async_nats::jetstream::consumer::pull::Stream as Messages;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
 use async_nats::jetstream::context::ConsumerInfoErrorKind;
 use async_nats::jetstream::stream::Stream;
-use async_nats::jetstream::{self, AckKind, Message};
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, Interval};
 
 use super::connecting;
-use super::types::{MessageHandler, MessageOutcome, StreamConsumerOptions, StreamMessage, StreamReport};
+use super::kept::KeptMessages;
+use super::pull_failure::PullFailure;
+use super::types::{HandledMessages, MessageHandler, StreamConsumerOptions, StreamReport};
 
 /// How long a message may be under way before JetStream delivers it again.
 const ACK_WAIT: Duration = Duration::from_secs(30);
@@ -24,21 +25,17 @@ const ACK_WAIT: Duration = Duration::from_secs(30);
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Messages that this node asks for in advance.
 const PULLED_MAX: usize = 100;
+/// Bytes of messages that this node asks for in advance. NATS has no message above 64 MiB; one that is larger than this
+/// would never come.
+const PULLED_SIZE_MAX: usize = 65 * 1024 * 1024;
+/// So often within the time for an acknowledgement JetStream hears that a message is under way.
+const SIGNS_OF_PROGRESS: u32 = 3;
 /// Between two counts of what waits.
 const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Whether the stream or the consumer is not there any more.
 fn is_gone(kind: ConsumerInfoErrorKind) -> bool {
     matches!(kind, ConsumerInfoErrorKind::NotFound | ConsumerInfoErrorKind::StreamNotFound)
-}
-
-/// What ended a pull; its text is a cause, and what to do.
-struct PullFailure(String);
-
-impl PullFailure {
-    fn of(what: &str, cause: impl Display) -> Self {
-        PullFailure(format!("{what}: {cause}"))
-    }
 }
 
 /// Reads one stream.
@@ -74,35 +71,29 @@ impl Puller {
         };
         let (stream, consumer, mut messages) = opened;
         self.handler.report(StreamReport::Working);
+        let ack_wait = Some(consumer.cached_info().config.ack_wait).filter(|wait| !wait.is_zero());
+        let mut progress = tokio::time::interval(ack_wait.unwrap_or(ACK_WAIT) / SIGNS_OF_PROGRESS);
+        let mut kept = KeptMessages::default();
         // A panic of the counting would only stop the counting.
         let counting = self.count(&stream, &consumer);
         tokio::pin!(counting);
-        loop {
-            let first = tokio::select! {
-                first = messages.next() => first,
-                counted = &mut counting => match counted {
-                    Err(failure) => return Err(failure),
-                    Ok(never) => match never {},
+        let ended = loop {
+            tokio::select! {
+                came = self.wait(&mut messages, &mut kept, &mut progress) => if let Err(failure) = came {
+                    break Err(failure);
                 },
-                _ = stop.wait_for(|is_over| *is_over) => return Ok(()),
-            };
-            let Some(first) = first else { return Err(PullFailure("JetStream has ended the pull".into())) };
-            let first = first.map_err(|error| PullFailure::of("pulling messages", error))?;
-            let mut batch = vec![first];
-            // What has come already is handed over with it.
-            while batch.len() < PULLED_MAX
-                && let Some(Some(Ok(next))) = messages.next().now_or_never()
-            {
-                batch.push(next);
+                Err(failure) = &mut counting => break Err(failure),
+                _ = stop.wait_for(|is_over| *is_over) => break Ok(()),
             }
             tokio::select! {
-                carried_out = self.carry_out(batch) => carried_out?,
-                counted = &mut counting => match counted {
-                    Err(failure) => return Err(failure),
-                    Ok(never) => match never {},
+                carried_out = self.carry_out(&mut kept) => if let Err(failure) = carried_out {
+                    break Err(failure);
                 },
+                Err(failure) = &mut counting => break Err(failure),
             }
-        }
+        };
+        kept.give_back().await;
+        ended
     }
 
     async fn open(&self) -> Result<(Stream, PullConsumer, Messages), PullFailure> {
@@ -124,7 +115,13 @@ impl Puller {
             made.map_err(|error| PullFailure::of(&format!("making the consumer {durable}"), error))?
         };
         let most = PULLED_MAX.min(self.options.max_ack_pending);
-        let messages = consumer.stream().max_messages_per_batch(most).heartbeat(HEARTBEAT).messages().await;
+        let messages = consumer
+            .stream()
+            .max_messages_per_batch(most)
+            .max_bytes_per_batch(PULLED_SIZE_MAX)
+            .heartbeat(HEARTBEAT)
+            .messages()
+            .await;
         let messages = messages.map_err(|error| PullFailure::of("pulling messages", error))?;
         Ok((stream, consumer, messages))
     }
@@ -148,36 +145,37 @@ impl Puller {
         }
     }
 
-    /// Hands messages over, and acknowledges them.
-    async fn carry_out(&self, batch: Vec<Message>) -> Result<(), PullFailure> {
-        let (mut given, mut ackers) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
-        for message in batch {
-            let Ok(info) = message.info() else { continue };
-            let (sequence, deliveries) = (info.stream_sequence, info.delivered.max(1) as u64);
-            let stored_ns = info.published.unix_timestamp_nanos();
-            let (message, acker) = message.split();
-            let headers = message
-                .headers
-                .iter()
-                .flat_map(async_nats::HeaderMap::iter)
-                .filter_map(|(name, values)| Some((name.to_string(), values.first()?.as_str().to_owned())));
-            let (headers, payload) = (headers.collect(), message.payload);
-            given.push(StreamMessage { sequence, stored_ns, deliveries, headers, payload });
-            ackers.push(acker);
+    /// Waits until there is something to hand over, and takes what has come.
+    async fn wait(
+        &self,
+        messages: &mut Messages,
+        kept: &mut KeptMessages,
+        progress: &mut Interval,
+    ) -> Result<(), PullFailure> {
+        let most = self.options.max_ack_pending;
+        loop {
+            tokio::select! {
+                first = messages.next(), if kept.has_room(most) => {
+                    let Some(first) = first else { return Err(PullFailure("JetStream has ended the pull".into())) };
+                    kept.take(first.map_err(|error| PullFailure::of("pulling messages", error))?);
+                    break;
+                }
+                () = kept.until_due() => break,
+                _ = progress.tick() => kept.tell_progress().await?,
+            }
         }
-        let outcomes = self.handler.handle(given).await;
-        let is_all_done = outcomes.iter().all(|outcome| *outcome == MessageOutcome::Done);
-        for (acker, outcome) in ackers.into_iter().zip(outcomes) {
-            let kind = match outcome {
-                MessageOutcome::Done => AckKind::Ack,
-                MessageOutcome::Retry(delay) => AckKind::Nak(Some(delay)),
-            };
-            acker.ack_with(kind).await.map_err(|error| PullFailure::of("acknowledging a message", error))?;
-        }
-        if is_all_done {
-            self.handler.report(StreamReport::Working);
+        while kept.has_room(most)
+            && let Some(Some(Ok(next))) = messages.next().now_or_never()
+        {
+            kept.take(next);
         }
         Ok(())
+    }
+
+    /// Hands over all that is kept, and acknowledges what is done.
+    async fn carry_out(&self, kept: &mut KeptMessages) -> Result<(), PullFailure> {
+        let HandledMessages { outcomes, pause } = self.handler.handle(kept.all()).await;
+        kept.settle(outcomes, pause.unwrap_or(HEARTBEAT)).await
     }
 
     /// Counts what waits, again and again. It ends when the stream or the consumer is gone.
@@ -197,7 +195,8 @@ impl Puller {
             let waiting = info.num_pending + info.num_ack_pending as u64;
             let oldest =
                 if waiting == 0 { Duration::ZERO } else { self.oldest(stream, info.ack_floor.stream_sequence).await };
-            self.handler.report(StreamReport::Lag(waiting, oldest));
+            let floor = info.ack_floor.stream_sequence;
+            self.handler.report(StreamReport::Lag { waiting, oldest, floor });
             tokio::time::sleep(COUNT_INTERVAL).await;
         }
     }

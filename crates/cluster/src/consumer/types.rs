@@ -56,8 +56,20 @@ pub struct StreamMessage {
 pub enum MessageOutcome {
     /// It was carried out, or never can be: it is acknowledged.
     Done,
-    /// It is to be delivered again after this time.
-    Retry(Duration),
+    /// The same, and its repetition could undo what comes behind it: nothing else is handed over before JetStream has
+    /// confirmed its acknowledgement.
+    DoneForCertain,
+    /// It, or one before it, has to be tried again: it is handed over with the next messages.
+    Kept,
+}
+
+/// What became of messages that were handed over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandledMessages {
+    /// An outcome for each.
+    pub outcomes: Vec<MessageOutcome>,
+    /// How long none of those that are kept is due; None = none of them has failed.
+    pub pause: Option<Duration>,
 }
 
 /// What a consumer reports.
@@ -67,16 +79,24 @@ pub enum StreamReport {
     Failing(String),
     /// It waits for messages, or gets them.
     Working,
-    /// Messages that wait or are under way, and how long the oldest has waited.
-    Lag(u64, Duration),
+    /// What is known of the stream.
+    Lag {
+        /// Messages that wait or are under way.
+        waiting: u64,
+        /// How long the oldest of them has waited.
+        oldest: Duration,
+        /// The number up to which all messages are acknowledged.
+        floor: u64,
+    },
 }
 
 /// The future of [`MessageHandler::handle`].
-pub type MessagesHandled<'a> = Pin<Box<dyn Future<Output = Vec<MessageOutcome>> + Send + 'a>>;
+pub type MessagesHandled<'a> = Pin<Box<dyn Future<Output = HandledMessages> + Send + 'a>>;
 
 /// Carries messages out.
 pub trait MessageHandler: Send + Sync {
-    /// Carries out messages; the result has an outcome for each.
+    /// Carries out messages, which are in the order of their numbers.
+    /// Those that were kept are among them again; none is tried before it is due.
     fn handle(&self, messages: Vec<StreamMessage>) -> MessagesHandled<'_>;
 
     /// How long to wait before what has failed so often is tried again.

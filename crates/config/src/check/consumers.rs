@@ -13,6 +13,9 @@ use crate::table_name::{TableName, identifier};
 /// Longest name: it is a part of keys, locks and metrics.
 const NAME_LEN_MAX: usize = 64;
 
+/// Connections to databases that all consumers of a node keep: one for each partition, and one for each table.
+const CONNECTIONS_MAX: usize = 512;
+
 /// Checks all consumers.
 pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     let mut names = HashSet::new();
@@ -39,13 +42,14 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
 /// Checks that no two consumers of one database read the same table, or have a lock in common: the lock of a partition
 /// is the consumer's name with the partition's number behind it.
 fn together(settings: &Settings, findings: &mut Vec<Finding>) {
-    let (mut tables, mut locks) = (HashSet::new(), HashMap::new());
+    let (mut tables, mut locks, mut connections) = (HashSet::new(), HashMap::new(), 0);
     for (index, NamedConsumer { name, options }) in settings.consumers.iter().enumerate() {
         if !options.enabled || options.source != ConsumerType::Postgresql {
             continue;
         }
         let outbox = &options.sources.postgresql;
         let path = item_path(CONSUMERS, index, name);
+        connections += outbox.num_partitions + 1;
         if let Ok(table) = outbox.outbox_table_name.parse::<TableName>()
             && !tables.insert((outbox.dsn.as_str(), table.quoted()))
         {
@@ -59,6 +63,13 @@ fn together(settings: &Settings, findings: &mut Vec<Finding>) {
             let text = format!("{path}.name: with the number of a partition behind it, it is a name of {other} too");
             findings.push(Finding::error(text, None));
         }
+    }
+    if connections > CONNECTIONS_MAX {
+        let text = format!(
+            "{CONSUMERS}: they would keep {connections} connections to databases on each node (num_partitions and one \
+             more of each), above {CONNECTIONS_MAX}"
+        );
+        findings.push(Finding::error(text, None));
     }
 }
 

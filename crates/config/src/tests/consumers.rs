@@ -100,3 +100,18 @@ fn what_a_consumer_needs_is_asked_for() {
         assert!(found.iter().any(|text| text.starts_with("Error") && text.contains(told)), "{fields}: {found:?}");
     }
 }
+
+#[test]
+fn the_connections_of_all_consumers_together_have_a_limit() {
+    let of = |name: &str, partitions: u32| {
+        let more = format!(", num_partitions = {partitions}}}");
+        OUTBOX.replace("shop\"", &format!("{name}\"")).replace("Outbox", name).replace('}', &more)
+    };
+    let found = |last: u32| {
+        let all = [of("aa", 255), of("bb", last)].map(|fields| format!("{{{fields}}}")).join(", ");
+        texts(&toml(&format!("consumers = [{all}]")))
+    };
+    assert!(found(255).iter().all(|text| !text.starts_with("Error")), "{:?}", found(255));
+    let refused = found(256);
+    assert!(refused.iter().any(|text| text.contains("513 connections") && text.starts_with("Error")), "{refused:?}");
+}

@@ -16,8 +16,18 @@ use crate::api::OperationCall;
 const METHODS: [&str; 7] = [PUBLISH, BROADCAST, "subscribe", "unsubscribe", "disconnect", "history_remove", "refresh"];
 const PUBLISH: &str = "publish";
 const BROADCAST: &str = "broadcast";
+const HISTORY_REMOVE: &str = "history_remove";
 /// The most that is told of a method, or of what is wrong with a payload, bytes.
 const SHOWN_MAX: usize = 200;
+
+/// What a command has an order with: it begins when all before it that has one of its channels is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum CommandScope {
+    /// These channels. None = the command names no channel that can be read, so it will be refused.
+    Channels(Vec<String>),
+    /// Everything: it names a user in all channels.
+    Everything,
+}
 
 /// An operation whose idempotency key may be missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +36,9 @@ pub(super) struct AskedCall {
     /// Its fields, as they were written.
     pub(super) params: Bytes,
     key: KeyState,
+    scope: CommandScope,
+    /// Empty = it names no user.
+    user: String,
 }
 
 /// Whether an operation has an idempotency key.
@@ -45,9 +58,33 @@ impl AskedCall {
         self.operation
     }
 
+    /// What it has an order with.
+    pub(super) fn scope(&self) -> &CommandScope {
+        &self.scope
+    }
+
+    /// Whether its repetition could undo what was carried out behind it: no idempotency key keeps it away.
+    pub(super) fn undoes(&self) -> bool {
+        !matches!(self.operation, PUBLISH | BROADCAST)
+    }
+
+    /// What it changes, each as a text. A command that [undoes](AskedCall::undoes) must not be repeated behind a later
+    /// one that changes the same.
+    pub(super) fn changes(&self) -> Vec<String> {
+        let channels = match &self.scope {
+            CommandScope::Channels(channels) => channels.as_slice(),
+            CommandScope::Everything => &[],
+        };
+        if matches!(self.operation, PUBLISH | BROADCAST | HISTORY_REMOVE) {
+            return channels.iter().map(|channel| format!("channel {channel}")).collect();
+        }
+        let of = |channel: &str| format!("user {:?} {channel}", self.user);
+        if channels.is_empty() { vec![of("")] } else { channels.iter().map(|channel| of(channel)).collect() }
+    }
+
     /// The operation with this idempotency key, unless it has its own or takes none.
     pub(super) fn with_key(self, key: impl FnOnce() -> String) -> OperationCall {
-        let AskedCall { operation, params, key: state } = self;
+        let AskedCall { operation, params, key: state, .. } = self;
         let keyed = match state {
             KeyState::Set => None,
             KeyState::Absent => std::str::from_utf8(&params).ok().map(|object| with_key_before(object, &key())),
@@ -67,7 +104,7 @@ pub(super) enum AskedCommand {
         /// The operation.
         call: AskedCall,
     },
-    /// Something else: it begins when all before it is done, and all behind it begins when it is done.
+    /// Something else. What is behind it in its scope begins when it is done.
     Other(AskedCall),
     /// Nothing that is carried out here. The text says why.
     Nothing(String),
@@ -111,6 +148,10 @@ impl AskedCommand {
         struct Fields<'a> {
             #[serde(borrow, default)]
             channel: Option<&'a RawValue>,
+            #[serde(borrow, default)]
+            channels: Option<&'a RawValue>,
+            #[serde(borrow, default)]
+            user: Option<&'a RawValue>,
             /// A null counts as written.
             #[serde(borrow, default, deserialize_with = "written")]
             idempotency_key: Option<&'a RawValue>,
@@ -125,7 +166,7 @@ impl AskedCommand {
             serde_json::from_str::<BTreeMap<Cow<'_, str>, &RawValue>>(&payload)?;
         }
         let fields: Fields<'_> = serde_json::from_str(&payload)?;
-        let channel = fields.channel.and_then(|channel| serde_json::from_str::<Option<String>>(channel.get()).ok());
+        let channel = text_of(fields.channel);
         let key = match fields.idempotency_key.map(RawValue::get) {
             _ if !matches!(operation, PUBLISH | BROADCAST) => KeyState::Set,
             None => KeyState::Absent,
@@ -133,8 +174,17 @@ impl AskedCommand {
             // One that is no text stays, for the operation to refuse.
             Some(_) => KeyState::Set,
         };
-        let channel = channel.flatten().unwrap_or_default();
-        let call = AskedCall { operation, params: Bytes::from(payload.into_owned()), key };
+        let scope = match operation {
+            BROADCAST => {
+                let channels = fields.channels.and_then(|list| serde_json::from_str(list.get()).ok());
+                CommandScope::Channels(channels.unwrap_or_default())
+            }
+            PUBLISH | HISTORY_REMOVE => CommandScope::Channels(vec![channel.clone()]),
+            _ if channel.is_empty() => CommandScope::Everything,
+            _ => CommandScope::Channels(vec![channel.clone()]),
+        };
+        let user = text_of(fields.user);
+        let call = AskedCall { operation, params: Bytes::from(payload.into_owned()), key, scope, user };
         Ok(if operation == PUBLISH { AskedCommand::Publish { channel, call } } else { AskedCommand::Other(call) })
     }
 
@@ -175,14 +225,19 @@ impl AskedCommand {
         let data = STANDARD.encode(data);
         let params = Bytes::from(format!("{{\"data\":{{\"$b64\":\"{data}\"}},{}", &rest.to_string()[1..]));
         let key = if key.is_some() { KeyState::Set } else { KeyState::Absent };
+        let scope = CommandScope::Channels(channels.iter().map(|channel| (*channel).to_owned()).collect());
+        let call = |operation| AskedCall { operation, params, key, scope, user: String::new() };
         match channels.as_slice() {
-            [channel] => {
-                let call = AskedCall { operation: PUBLISH, params, key };
-                AskedCommand::Publish { channel: (*channel).to_owned(), call }
-            }
-            _ => AskedCommand::Other(AskedCall { operation: BROADCAST, params, key }),
+            [channel] => AskedCommand::Publish { channel: (*channel).to_owned(), call: call(PUBLISH) },
+            _ => AskedCommand::Other(call(BROADCAST)),
         }
     }
+}
+
+/// The text in a field; empty = it is not there, or is no text.
+fn text_of(field: Option<&RawValue>) -> String {
+    let text = field.and_then(|field| serde_json::from_str::<Option<String>>(field.get()).ok());
+    text.flatten().unwrap_or_default()
 }
 
 /// Reads a field as it is written, also one that is null.

@@ -1,12 +1,13 @@
 //! Carries out what rows or messages ask for, in an order that no subscriber could tell from theirs: publications of
-//! one channel one after the other, those of other channels beside them, and everything else alone.
+//! one channel one after the other, those of other channels beside them, and everything else alone. Only the channel of
+//! an entry that has to be tried again waits for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::command::AskedCommand;
+use super::command::{AskedCommand, CommandScope};
 use super::exact::{ExactRow, ExactRows};
 use super::outcome::EntryOutcome;
 use super::wave::{AskedPublication, Chains, Wave};
@@ -20,31 +21,72 @@ type ChainResults = Vec<Result<(), CallFailure>>;
 /// Gives the idempotency key of an entry that has none, by its index.
 pub(super) type KeyOf<'a> = &'a (dyn Fn(usize) -> String + Sync);
 
-/// Carries entries out; the result has an outcome for each. `exact`: stores publications of durable channels together
-/// with the deletion of their rows; None = the entries are not rows of the primary database.
+/// What waits in this turn: the channels in which an entry has to be tried again, or was carried out for the last time
+/// in this turn.
+#[derive(Debug, Default)]
+struct HeldScopes {
+    channels: BTreeSet<String>,
+    everything: bool,
+}
+
+impl HeldScopes {
+    fn holds(&self, channel: &str) -> bool {
+        self.everything || self.channels.contains(channel)
+    }
+
+    fn holds_scope(&self, scope: &CommandScope) -> bool {
+        match scope {
+            CommandScope::Channels(channels) => self.everything || channels.iter().any(|one| self.holds(one)),
+            // It waits for no channel in which something has to be tried again, or one channel would hold up all.
+            CommandScope::Everything => self.everything,
+        }
+    }
+
+    fn hold(&mut self, scope: &CommandScope) {
+        match scope {
+            CommandScope::Channels(channels) => self.channels.extend(channels.iter().cloned()),
+            CommandScope::Everything => self.everything = true,
+        }
+    }
+}
+
+/// Carries entries out; the result has an outcome for each. `rests`: whether the entry with this index has failed and
+/// is not due yet. `exact`: stores publications of durable channels together with the deletion of their rows; None =
+/// the entries are not rows of the primary database.
+///
+/// What is behind an entry that has to be tried again waits if it is in one of its channels; everything else goes on.
+/// What is behind an entry whose repetition could undo it waits for the next turn, when that entry is done for certain.
 pub(super) async fn carry_out(
     node: &Arc<Node>,
     entries: Vec<AskedCommand>,
+    rests: impl Fn(usize) -> bool,
     key_of: KeyOf<'_>,
     exact: Option<&ExactRows<'_>>,
 ) -> Vec<EntryOutcome> {
     let mut outcomes = vec![EntryOutcome::Waiting; entries.len()];
-    let mut publications = Vec::new();
+    let (mut publications, mut held) = (Vec::new(), HeldScopes::default());
     for (index, entry) in entries.into_iter().enumerate() {
         match entry {
+            AskedCommand::Publish { channel, .. } if held.holds(&channel) => {}
+            AskedCommand::Publish { channel, .. } if rests(index) => {
+                held.channels.insert(channel);
+            }
             AskedCommand::Publish { channel, call } => publications.push((index, channel, call)),
             AskedCommand::Nothing(why) => outcomes[index] = EntryOutcome::PassedOver(why),
             AskedCommand::Unreadable(why) => outcomes[index] = EntryOutcome::Failed(why),
             AskedCommand::Other(call) => {
-                if !publish(node, std::mem::take(&mut publications), key_of, exact, &mut outcomes).await {
-                    return settled(outcomes, index);
+                let before = std::mem::take(&mut publications);
+                held.channels.extend(publish(node, before, key_of, exact, &mut outcomes).await);
+                if rests(index) || held.holds_scope(call.scope()) {
+                    held.hold(call.scope());
+                    continue;
                 }
-                let shard = node.home(call.operation());
+                let (scope, undoes, shard) = (call.scope().clone(), call.undoes(), node.home(call.operation()));
                 let call = call.with_key(|| key_of(index));
                 let mut results = start(node, shard, vec![call]).await.unwrap_or_default();
                 outcomes[index] = outcome(results.pop());
-                if matches!(outcomes[index], EntryOutcome::Retry(_)) {
-                    return settled(outcomes, index + 1);
+                if undoes || !is_settled(&outcomes[index]) {
+                    held.hold(&scope);
                 }
             }
         }
@@ -53,21 +95,15 @@ pub(super) async fn carry_out(
     outcomes
 }
 
-/// The outcomes when nothing from `end` on is tried: what was read as bad there waits as well.
-fn settled(mut outcomes: Vec<EntryOutcome>, end: usize) -> Vec<EntryOutcome> {
-    outcomes[end..].fill(EntryOutcome::Waiting);
-    outcomes
-}
-
-/// Carries out publications that have nothing else between them, wave by wave. False = one has to be tried again; what
-/// is behind it in its channel stays [`EntryOutcome::Waiting`].
+/// Carries out publications that have nothing else between them, wave by wave. The channels in which one has to be
+/// tried again; what is behind it there stays [`EntryOutcome::Waiting`].
 async fn publish(
     node: &Arc<Node>,
     publications: Vec<AskedPublication>,
     key_of: KeyOf<'_>,
     exact: Option<&ExactRows<'_>>,
     outcomes: &mut [EntryOutcome],
-) -> bool {
+) -> BTreeSet<String> {
     let channels: BTreeMap<usize, String> =
         publications.iter().map(|(index, channel, _)| (*index, channel.clone())).collect();
     let mut left = publications;
@@ -103,7 +139,8 @@ async fn publish(
         let held = first_again(&channels, outcomes);
         left = later.into_iter().filter(|(_, channel, _)| !held.contains_key(channel.as_str())).collect();
         if left.is_empty() {
-            return channels.keys().all(|index| is_settled(&outcomes[*index]));
+            let is_held = |(index, _): &(usize, String)| !is_settled(&outcomes[*index]);
+            return channels.into_iter().filter(is_held).map(|(_, channel)| channel).collect();
         }
     }
 }

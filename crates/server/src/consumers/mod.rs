@@ -2,8 +2,9 @@
 //! out, as operations of the server API.
 //!
 //! `command` says what an entry asks for, `entry_key` by which key it is known, `wave` and `execution` in which order
-//! it is done, `exact` how a row becomes a durable publication exactly once, `outbox` and `stream` what is said of the
-//! two kinds of sources.
+//! it is done, `retried` when what has failed is tried again, `exact` how a row becomes a durable publication exactly
+//! once, `repetition` which messages are not carried out again, `outbox` and `stream` what is said of the two kinds of
+//! sources.
 
 mod backoff;
 mod command;
@@ -12,6 +13,8 @@ mod exact;
 mod execution;
 mod outbox;
 mod outcome;
+mod repetition;
+mod retried;
 mod stream;
 mod told;
 mod wave;
@@ -182,8 +185,7 @@ async fn run(node: Arc<Node>, consumers: Vec<PreparedConsumer>, mut stop: watch:
                 tokio::spawn(outbox.run(Arc::new(OutboxConsumer::new(node, told, partitions)), stop))
             }
             PreparedConsumer::Stream(stream, settings) => {
-                let settings = *settings;
-                tokio::spawn(stream.run(Arc::new(StreamCommands { node, told, settings }), stop))
+                tokio::spawn(stream.run(Arc::new(StreamCommands::new(node, told, *settings)), stop))
             }
         };
         let metrics = Arc::clone(metrics);

@@ -1,15 +1,18 @@
 //! Rows of an outbox in PostgreSQL.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use touchline_store::outbox::{ClaimedRows, OutboxLag, OutboxReport, OutboxRow, RowHandler, RowOutcome, RowsHandled};
+use touchline_store::outbox::{
+    ClaimedRows, HandledRows, OutboxLag, OutboxReport, OutboxRow, RowHandler, RowOutcome, RowsHandled,
+};
 
 use super::command::AskedCommand;
 use super::exact::{ExactMode, ExactRows};
 use super::execution::carry_out;
 use super::outcome::EntryOutcome;
+use super::retried::RetriedHeads;
 use super::told::Told;
 use super::{backoff, entry_key};
 use crate::node::Node;
@@ -19,24 +22,53 @@ pub(super) struct OutboxConsumer {
     node: Arc<Node>,
     told: Told,
     /// One for each partition.
-    modes: Vec<ExactMode>,
+    partitions: Vec<PartitionState>,
+}
+
+/// What is known of one partition.
+#[derive(Default)]
+struct PartitionState {
+    mode: ExactMode,
+    /// The rows that have failed. The loop of the partition alone uses it.
+    retried: Mutex<RetriedHeads>,
 }
 
 impl OutboxConsumer {
     pub(super) fn new(node: Arc<Node>, told: Told, partitions: usize) -> Self {
-        OutboxConsumer { node, told, modes: std::iter::repeat_with(ExactMode::default).take(partitions).collect() }
+        let partitions = std::iter::repeat_with(PartitionState::default).take(partitions).collect();
+        OutboxConsumer { node, told, partitions }
     }
 
-    async fn carry_out(&self, claimed: ClaimedRows) -> Vec<RowOutcome> {
+    async fn carry_out(&self, claimed: ClaimedRows) -> HandledRows {
         let ClaimedRows { partition, rows, claim } = claimed;
         let name = self.told.metrics.name();
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
         let entries = rows.iter().map(asked).collect();
         let longest = self.node.session.namespaces.settings().idempotency_key_max_length;
         let key_of = |index: usize| entry_key::of_row(name, &rows[index], longest);
-        let exact = self.modes.get(partition as usize).map(|mode| ExactRows { consumer: name, mode, claim, ids });
-        let outcomes = carry_out(&self.node, entries, &key_of, exact.as_ref()).await;
-        rows.iter().zip(outcomes).map(|(row, outcome)| self.tell(row.id as u64, outcome)).collect()
+        let Some(PartitionState { mode, retried }) = self.partitions.get(partition as usize) else {
+            return HandledRows { outcomes: vec![RowOutcome::Kept; rows.len()], pause: None };
+        };
+        let exact = ExactRows { consumer: name, mode, claim, ids };
+        let resting: Vec<bool> = {
+            let (retried, now) = (retried.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+            rows.iter().map(|row| retried.rests(row.id as u64, now)).collect()
+        };
+        let outcomes = carry_out(&self.node, entries, |index| resting[index], &key_of, Some(&exact)).await;
+        let mut retried = retried.lock().unwrap_or_else(PoisonError::into_inner);
+        let (now, turn) = (Instant::now(), rows.iter().map(|row| row.id as u64).zip(&outcomes));
+        retried.settle(turn, now, || fastrand::u64(..));
+        self.told.retrying(Some(partition), retried.told());
+        let outcomes = rows.iter().zip(outcomes).map(|(row, outcome)| self.tell(row.id as u64, outcome)).collect();
+        HandledRows { outcomes, pause: retried.pause(now) }
+    }
+
+    /// Forgets which rows of a partition have failed: they are gone, or another node's.
+    fn forget(&self, partition: u32) {
+        if let Some(state) = self.partitions.get(partition as usize) {
+            *state.retried.lock().unwrap_or_else(PoisonError::into_inner) = RetriedHeads::default();
+            self.told.retrying(Some(partition), None);
+        }
     }
 
     fn tell(&self, entry: u64, outcome: EntryOutcome) -> RowOutcome {
@@ -57,11 +89,11 @@ impl OutboxConsumer {
                 self.told.failed(entry, &why);
                 RowOutcome::Failed(why)
             }
-            EntryOutcome::Retry(why) => {
+            EntryOutcome::Retry(_) => {
                 self.told.retried();
-                RowOutcome::Retry(why)
+                RowOutcome::Kept
             }
-            EntryOutcome::Waiting => RowOutcome::Waiting,
+            EntryOutcome::Waiting => RowOutcome::Kept,
         }
     }
 
@@ -98,11 +130,16 @@ impl RowHandler for OutboxConsumer {
         let consumer = self.told.metrics.name();
         match report {
             OutboxReport::Failing(part, cause) => self.told.failing(part, &cause),
-            OutboxReport::Working(part, is_held) => {
+            OutboxReport::Working(part) => {
                 self.told.working(part);
                 if let Some(partition) = part {
-                    self.told.metrics.hold(partition, is_held);
+                    self.told.metrics.hold(partition, true);
                 }
+            }
+            OutboxReport::Idle(partition, is_held) => {
+                self.told.working(Some(partition));
+                self.told.metrics.hold(partition, is_held);
+                self.forget(partition);
             }
             OutboxReport::PutAside(true) => {}
             OutboxReport::PutAside(false) => {
@@ -111,6 +148,13 @@ impl RowHandler for OutboxConsumer {
             OutboxReport::Lag(lag) => self.note_lag(lag),
             OutboxReport::StrangeNotification => {
                 tracing::debug!(consumer, "a notification does not hold the number of a partition");
+            }
+            OutboxReport::NoNotifications => {
+                tracing::warn!(
+                    consumer,
+                    "a pooler gives the connection that listens to others, so notifications do not come: set \
+                     partition_notification_dsn to the address of the database itself"
+                );
             }
             OutboxReport::NoDeadTable(cause) => {
                 tracing::warn!(

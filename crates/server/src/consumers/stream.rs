@@ -1,38 +1,113 @@
 //! Messages of a stream in JetStream.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use touchline_cluster::consumer::{MessageHandler, MessageOutcome, MessagesHandled, StreamMessage, StreamReport};
+use touchline_cluster::consumer::{
+    HandledMessages, MessageHandler, MessageOutcome, MessagesHandled, StreamMessage, StreamReport,
+};
 use touchline_config::JetStreamSettings;
 
 use super::command::AskedCommand;
 use super::execution::carry_out;
 use super::outcome::EntryOutcome;
+use super::repetition::RepetitionMarks;
+use super::retried::RetriedHeads;
 use super::told::Told;
 use super::{backoff, entry_key};
 use crate::node::Node;
 
+/// Largest payload of a message, bytes: that of a row.
+const MESSAGE_SIZE_MAX: usize = 10 * 1024 * 1024;
+
 /// Carries out the messages of one consumer.
 pub(super) struct StreamCommands {
-    pub(super) node: Arc<Node>,
-    pub(super) told: Told,
-    pub(super) settings: JetStreamSettings,
+    node: Arc<Node>,
+    told: Told,
+    settings: JetStreamSettings,
+    /// What is known of its messages. The loop of the consumer alone uses it.
+    state: Mutex<MessagesState>,
+}
+
+/// What is known of the messages of a stream.
+#[derive(Default)]
+struct MessagesState {
+    retried: RetriedHeads,
+    marks: RepetitionMarks,
+}
+
+/// What a command that is carried out changes, and whether its repetition could undo what comes behind it.
+struct CommandChanges {
+    changes: Vec<String>,
+    undoes: bool,
+}
+
+impl CommandChanges {
+    fn of(command: &AskedCommand) -> Option<CommandChanges> {
+        match command {
+            AskedCommand::Publish { call, .. } | AskedCommand::Other(call) => {
+                Some(CommandChanges { changes: call.changes(), undoes: call.undoes() })
+            }
+            AskedCommand::Nothing(_) | AskedCommand::Unreadable(_) => None,
+        }
+    }
 }
 
 impl StreamCommands {
-    async fn carry_out(&self, messages: Vec<StreamMessage>) -> Vec<MessageOutcome> {
-        let entries = messages.iter().map(|message| self.asked(message)).collect();
+    pub(super) fn new(node: Arc<Node>, told: Told, settings: JetStreamSettings) -> Self {
+        StreamCommands { node, told, settings, state: Mutex::default() }
+    }
+
+    async fn carry_out(&self, messages: Vec<StreamMessage>) -> HandledMessages {
+        let (mut entries, mut changes, mut resting) = (Vec::new(), Vec::new(), Vec::new());
+        {
+            let (state, now) = (self.state(), Instant::now());
+            for message in &messages {
+                let mut command = self.asked(message);
+                changes.push(CommandChanges::of(&command));
+                resting.push(state.retried.rests(message.sequence, now));
+                if message.deliveries > 1
+                    && let AskedCommand::Other(call) = &command
+                    && state.marks.undoes(call, place(message))
+                {
+                    let operation = call.operation();
+                    command = AskedCommand::Nothing(format!(
+                        "the {operation} was delivered again, and this node has carried it out or what comes behind it"
+                    ));
+                }
+                entries.push(command);
+            }
+        }
         let (name, longest) =
             (self.told.metrics.name(), self.node.session.namespaces.settings().idempotency_key_max_length);
         let key_of = |index: usize| entry_key::of_message(name, &messages[index], longest);
-        let outcomes = carry_out(&self.node, entries, &key_of, None).await;
-        messages.iter().zip(outcomes).map(|(message, outcome)| self.tell(message, outcome)).collect()
+        let outcomes = carry_out(&self.node, entries, |index| resting[index], &key_of, None).await;
+        let (mut state, now) = (self.state(), Instant::now());
+        let turn = messages.iter().map(|message| message.sequence).zip(&outcomes);
+        state.retried.settle(turn, now, || fastrand::u64(..));
+        self.told.retrying(None, state.retried.told());
+        let told = messages.iter().zip(outcomes).zip(changes);
+        let outcomes = told.map(|((message, outcome), changes)| {
+            let is_done = outcome == EntryOutcome::Done;
+            let told = self.tell(message, outcome);
+            let Some(CommandChanges { changes, undoes }) = changes.filter(|_| is_done) else { return told };
+            state.marks.note(changes, place(message));
+            if undoes { MessageOutcome::DoneForCertain } else { told }
+        });
+        let outcomes = outcomes.collect();
+        HandledMessages { outcomes, pause: state.retried.pause(now) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, MessagesState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a message asks for.
     fn asked(&self, message: &StreamMessage) -> AskedCommand {
+        if message.payload.len() > MESSAGE_SIZE_MAX {
+            return AskedCommand::Unreadable(format!("the message is larger than {MESSAGE_SIZE_MAX} bytes"));
+        }
         let (mode, method_header) = (&self.settings.publication_data_mode, &self.settings.method_header);
         if mode.enabled {
             return AskedCommand::of_data(mode, &message.headers, &message.payload);
@@ -48,23 +123,23 @@ impl StreamCommands {
     }
 
     fn tell(&self, message: &StreamMessage, outcome: EntryOutcome) -> MessageOutcome {
-        let again = || {
-            let deliveries = u32::try_from(message.deliveries).unwrap_or(u32::MAX);
-            MessageOutcome::Retry(self.delay(deliveries))
-        };
         match outcome {
             EntryOutcome::Done | EntryOutcome::Gone => self.told.processed(),
             EntryOutcome::PassedOver(why) => self.told.passed_over(message.sequence, &why),
             EntryOutcome::Failed(why) => self.told.failed(message.sequence, &why),
-            EntryOutcome::Retry(why) => {
+            EntryOutcome::Retry(_) => {
                 self.told.retried();
-                self.told.failing(None, &why);
-                return again();
+                return MessageOutcome::Kept;
             }
-            EntryOutcome::Waiting => return again(),
+            EntryOutcome::Waiting => return MessageOutcome::Kept,
         }
         MessageOutcome::Done
     }
+}
+
+/// Where a message is in its stream.
+fn place(message: &StreamMessage) -> (i128, u64) {
+    (message.stored_ns, message.sequence)
 }
 
 impl MessageHandler for StreamCommands {
@@ -78,11 +153,17 @@ impl MessageHandler for StreamCommands {
 
     fn report(&self, report: StreamReport) {
         match report {
-            StreamReport::Failing(cause) => self.told.failing(None, &cause),
+            StreamReport::Failing(cause) => {
+                self.told.failing(None, &cause);
+                // Messages that were kept are JetStream's again.
+                self.state().retried = RetriedHeads::default();
+                self.told.retrying(None, None);
+            }
             StreamReport::Working => self.told.working(None),
-            StreamReport::Lag(messages, oldest) => {
-                self.told.metrics.waiting.store(messages, Relaxed);
+            StreamReport::Lag { waiting, oldest, floor } => {
+                self.told.metrics.waiting.store(waiting, Relaxed);
                 self.told.metrics.oldest_ms.store(oldest.as_millis() as u64, Relaxed);
+                self.state().marks.forget(floor);
             }
         }
     }

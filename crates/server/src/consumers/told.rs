@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::runtime::consumer_metrics::{CommandFate, ConsumerMetrics, ConsumerPart};
+use crate::runtime::consumer_metrics::{CommandFate, ConsumerMetrics, ConsumerPart, RetriedEntries};
 
 /// Lines about single entries in a minute; the metrics count all.
 const LINES_MAX: u32 = 20;
@@ -59,6 +59,19 @@ impl Told {
     pub(super) fn working(&self, part: ConsumerPart) {
         if self.metrics.work(part) {
             tracing::info!(consumer = self.metrics.name(), partition = part, "a consumer gets on again");
+        }
+    }
+
+    /// Tells which entries of a part have failed and are tried again, once for each cause; None = none.
+    pub(super) fn retrying(&self, part: ConsumerPart, entries: Option<RetriedEntries>) {
+        let cause = entries.as_ref().map(|entries| entries.cause.clone());
+        if !self.metrics.retry(part, entries) {
+            return;
+        }
+        let consumer = self.metrics.name();
+        match cause {
+            Some(cause) => tracing::warn!(consumer, partition = part, "a channel of a consumer waits: {cause}"),
+            None => tracing::info!(consumer, partition = part, "all channels of a consumer get on again"),
         }
     }
 

@@ -54,6 +54,17 @@ struct PartOutage {
     told: String,
 }
 
+/// Entries of one part that have failed and are tried again.
+#[derive(Debug)]
+pub(crate) struct RetriedEntries {
+    /// How many there are, above zero. Each holds up what is behind it in its channels.
+    pub(crate) number: usize,
+    /// When the first of them failed first.
+    pub(crate) since: Instant,
+    /// Why it failed last.
+    pub(crate) cause: String,
+}
+
 /// What is known of one consumer.
 #[derive(Debug, Default)]
 pub(crate) struct ConsumerMetrics {
@@ -68,6 +79,7 @@ pub(crate) struct ConsumerMetrics {
     /// Which partitions this node has served last.
     held: Mutex<BTreeMap<u32, bool>>,
     outages: Mutex<BTreeMap<ConsumerPart, PartOutage>>,
+    retried: Mutex<BTreeMap<ConsumerPart, RetriedEntries>>,
 }
 
 impl ConsumerMetrics {
@@ -110,15 +122,32 @@ impl ConsumerMetrics {
         self.outages.lock().unwrap_or_else(PoisonError::into_inner).remove(&part).is_some()
     }
 
+    /// Notes which entries of a part have failed and are tried again. True = this is news for the log: a cause, or the
+    /// end of all.
+    pub(crate) fn retry(&self, part: ConsumerPart, entries: Option<RetriedEntries>) -> bool {
+        let mut retried = self.retried.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(entries) = entries else { return retried.remove(&part).is_some() };
+        let is_known = retried.get(&part).is_some_and(|known| known.cause == entries.cause);
+        retried.insert(part, entries);
+        !is_known
+    }
+
     /// Notes whether this node serves a partition.
     pub(crate) fn hold(&self, partition: u32, is_held: bool) {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(partition, is_held);
     }
 
-    /// Whether a part has failed for long.
+    /// Whether a part, or one entry of it, has failed for long.
     pub(crate) fn is_stuck(&self) -> bool {
         let outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
-        outages.values().any(|outage| outage.since.elapsed() >= STUCK_AFTER)
+        outages.values().any(|outage| outage.since.elapsed() >= STUCK_AFTER) || self.retried().1 >= STUCK_AFTER
+    }
+
+    /// How many entries have failed and are tried again, and how long the first of them has.
+    fn retried(&self) -> (usize, Duration) {
+        let retried = self.retried.lock().unwrap_or_else(PoisonError::into_inner);
+        let oldest = retried.values().map(|entries| entries.since.elapsed()).max().unwrap_or_default();
+        (retried.values().map(|entries| entries.number).sum(), oldest)
     }
 
     /// Partitions that this node has served last.
@@ -126,12 +155,13 @@ impl ConsumerMetrics {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).values().filter(|is_held| **is_held).count()
     }
 
-    fn gauges(&self) -> [(&'static str, &'static str, u64); 4] {
+    fn gauges(&self) -> [(&'static str, &'static str, u64); 5] {
         [
             ("consumer_waiting", "Rows or messages that wait for a consumer", self.waiting.load(Relaxed)),
             ("consumer_unread", "Rows in partitions that nobody reads", self.unread.load(Relaxed)),
             ("consumer_partitions", "Partitions that this node has served last", self.partitions() as u64),
-            ("consumer_stuck", "1 while a consumer has not got on for 10 s", u64::from(self.is_stuck())),
+            ("consumer_retrying", "Rows or messages that have failed and are tried again", self.retried().0 as u64),
+            ("consumer_stuck", "1 while a consumer, or one channel, waits for 10 s", u64::from(self.is_stuck())),
         ]
     }
 }
@@ -165,6 +195,12 @@ impl Collector for ConsumerCollector {
             let oldest = ConstGauge::new(consumer.oldest_ms.load(Relaxed) as f64 / 1_000.0);
             oldest.encode(family.encode_family(&[("consumer", consumer.name())])?)?;
         }
+        let help = "How long the row or message that is tried again for longest has failed";
+        let mut family = encoder.encode_descriptor("consumer_retrying_seconds", help, None, MetricType::Gauge)?;
+        for consumer in &self.0 {
+            let oldest = ConstGauge::new(consumer.retried().1.as_secs_f64());
+            oldest.encode(family.encode_family(&[("consumer", consumer.name())])?)?;
+        }
         Ok(())
     }
 }
@@ -184,5 +220,22 @@ mod tests {
         assert!(metrics.fail(None, "away"), "another part has an outage of its own");
         assert!(metrics.work(Some(0)) && !metrics.work(Some(0)));
         assert!(!metrics.is_stuck(), "not yet");
+    }
+
+    #[test]
+    fn one_entry_that_fails_for_long_makes_a_consumer_stuck_while_others_flow() {
+        let metrics = ConsumerMetrics::new("shop");
+        let entries = |since, cause: &str| Some(RetriedEntries { number: 2, since, cause: cause.to_owned() });
+        assert!(!metrics.retry(Some(0), None), "nothing has failed");
+        let now = Instant::now();
+        assert!(metrics.retry(Some(0), entries(now, "away")) && !metrics.retry(Some(0), entries(now, "away")));
+        metrics.work(Some(0));
+        assert!(!metrics.is_stuck(), "not yet");
+        let long_ago = now.checked_sub(STUCK_AFTER).expect("the clock has run for longer");
+        assert!(metrics.retry(Some(1), entries(long_ago, "away")));
+        metrics.work(Some(1));
+        assert!(metrics.is_stuck());
+        assert_eq!(metrics.retried().0, 4);
+        assert!(metrics.retry(Some(1), None) && !metrics.is_stuck());
     }
 }

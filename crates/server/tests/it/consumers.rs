@@ -182,3 +182,139 @@ fn a_node_that_stops_leaves_no_row_half_done() {
         assert_eq!(stored + waiting, 5_000, "each row is a publication or waits");
     }
 }
+
+/// A node whose durable channels are in a database of their own, which can be away while the outbox is there.
+fn node_with_other_primary(shop: &Shop, primary: &Postgres) -> TestServer {
+    shop.node(|settings| {
+        outbox(settings).partition_select_limit = 10;
+        add_durable_channels(settings, &primary.url());
+    })
+}
+
+/// Channels in a database, as the namespace `durable`.
+pub(crate) fn add_durable_channels(settings: &mut Settings, url: &str) {
+    let mut durable = settings.channel.namespaces[0].clone();
+    durable.name = "durable".to_owned();
+    durable.options.durable = true;
+    settings.channel.namespaces.push(durable);
+    settings.store.primary.url = url.to_owned();
+}
+
+/// The data of the publications in a channel's history.
+pub(crate) fn kept(server: &TestServer, channel: &str) -> Vec<Value> {
+    let history = server.api("history", json!({"channel": channel, "limit": 1_000}));
+    let publications = history["result"]["publications"].as_array().cloned().unwrap_or_default();
+    publications.iter().map(|publication| publication["data"].clone()).collect()
+}
+
+#[test]
+fn a_channel_that_fails_holds_up_no_other_one_and_keeps_its_order() {
+    let (shop, scratch) = (Shop::new("consumers-past"), Scratch::new("consumers-past-primary"));
+    let primary = Postgres::start(&scratch.0);
+    let server = node_with_other_primary(&shop, &primary);
+    shop.insert("publish", &json!({"channel": "durable:a", "data": 0}));
+    until("the first is published", || kept(&server, "durable:a") == [0]);
+    primary.kill();
+    // More rows of the channel that fails than a transaction takes, and one that is no publication among them.
+    for n in 1..=25 {
+        shop.insert("publish", &json!({"channel": "durable:a", "data": n}));
+        if n == 5 {
+            shop.insert("unsubscribe", &json!({"channel": "durable:a", "user": "1"}));
+        }
+    }
+    shop.insert("publish", &json!({"channel": "history:b", "data": 1}));
+    shop.insert("history_remove", &json!({"channel": "history:b"}));
+    shop.insert("disconnect", &json!({"user": "1"}));
+    shop.insert("broadcast", &json!({"channels": ["history:b", "durable:a"], "data": 2}));
+    shop.insert("publish", &json!({"channel": "history:b", "data": 3}));
+    shop.insert("publish", &json!({"channel": "history:c", "data": 4}));
+    until("what is behind is carried out", || kept(&server, "history:c") == [4]);
+    assert_eq!(kept(&server, "history:b"), Vec::<Value>::new(), "a broadcast waits in all of its channels");
+    assert_eq!(shop.waiting(), "28");
+    assert!(server.metric("touchline_consumer_retrying{consumer=\"shop\"}") >= 1);
+    until("it is stuck", || server.metric("touchline_consumer_stuck{consumer=\"shop\"}") == 1);
+    // What comes still goes on.
+    shop.insert("publish", &json!({"channel": "history:c", "data": 5}));
+    until("it goes on", || kept(&server, "history:c").len() == 2);
+    primary.again();
+    until("the table is empty", || shop.waiting() == "0");
+    let expected: Vec<Value> = (0..=25).chain([2]).map(Value::from).collect();
+    assert_eq!(kept(&server, "durable:a"), expected, "in their order, each once");
+    assert_eq!(kept(&server, "history:b"), [2, 3]);
+    until("it gets on", || server.http("GET", "/readyz", "", "") == (200, "{}".to_owned()));
+    assert_eq!(server.metric("touchline_consumer_retrying{consumer=\"shop\"}"), 0);
+}
+
+#[test]
+fn rows_that_can_never_be_carried_out_delay_nobody_and_are_kept_aside() {
+    let shop = Shop::new("consumers-malformed");
+    shop.postgres
+        .sql("ALTER TABLE outbox ALTER payload TYPE text, ALTER payload DROP NOT NULL, ALTER method DROP NOT NULL");
+    let good = |n: u32| {
+        shop.insert("publish", &json!({"channel": "history:a", "data": n}));
+    };
+    good(1);
+    shop.postgres.sql(
+        r#"INSERT INTO outbox (method, payload) VALUES
+        ('publish', 'junk'), ('publish', ''), ('publish', '[1]'), (NULL, '{}'), ('publish', NULL),
+        ('publish', '{"channel": "history:a"}'), ('publish', '{"channel": "", "data": 1}'),
+        ('publish', '{"channel": "none:a", "data": 1}'), ('history_remove', '{"channel": 7}'),
+        ('publish', '{"channel": "history:a\u0000", "data": 1, "idempotency_key": "a\u0000b"}'),
+        ('publish', '{"channel": "history:a", "data": "' || repeat('x', 11 * 1024 * 1024) || '"}'),
+        ('no_method', '{}');
+        INSERT INTO outbox (method, payload, partition) VALUES ('publish', '{"channel": "history:a", "data": 9}', 7)"#,
+    );
+    good(2);
+    let server = shop.node(|settings| outbox(settings).use_try_lock = true);
+    until("the good ones are published", || kept(&server, "history:a").last() == Some(&json!(2)));
+    until("one is left, which nobody reads", || shop.waiting() == "1");
+    assert_eq!(kept(&server, "history:a")[0], 1);
+    assert_eq!((count(&server, "passed_over"), count(&server, "retried")), (1, 0));
+    let dead = shop.postgres.sql("SELECT count(*) FROM outbox_dead");
+    assert_eq!((dead.as_str(), count(&server, "failed")), ("11", 11));
+    assert_eq!(shop.postgres.sql("SELECT count(*) FROM outbox_dead WHERE error = ''"), "0");
+    until("the other partition is counted", || server.metric("touchline_consumer_unread{consumer=\"shop\"}") == 1);
+}
+
+/// A certificate of a server at 127.0.0.1 and its key, as files that PostgreSQL reads, and options to use them.
+fn tls_options(scratch: &Scratch) -> (String, String) {
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
+    std::fs::create_dir_all(&scratch.0).expect("the directory is ours");
+    let [certificate, key] = ["server.crt", "server.key"].map(|name| scratch.0.join(name));
+    std::fs::write(&certificate, made.cert.pem()).expect("the directory is ours");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("the directory is ours");
+    // PostgreSQL wants the key for itself. Where tests do not run as root it is their user's, who runs PostgreSQL too.
+    let _ = Command::new("chown").arg("postgres").arg(&key).stderr(Stdio::null()).status();
+    let closed = Command::new("chmod").arg("600").arg(&key).status();
+    assert!(closed.is_ok_and(|status| status.success()));
+    let options = format!("-c ssl=on -c ssl_cert_file={} -c ssl_key_file={}", certificate.display(), key.display());
+    (options, made.cert.pem())
+}
+
+#[test]
+fn over_tls_rows_are_read_from_a_server_that_is_known_alone() {
+    let scratch = Scratch::new("consumers-tls");
+    let (options, authority) = tls_options(&scratch);
+    let postgres = Postgres::start_with(&scratch.0, &[], &options);
+    postgres.sql(TABLE);
+    let dsn = format!("{}?sslmode=verify-full", postgres.url());
+    let shop = Shop { dsn, postgres, _scratch: scratch };
+    shop.insert("publish", &json!({"channel": "history:a", "data": 1}));
+    let stuck = |server: &TestServer| server.metric("touchline_consumer_stuck{consumer=\"shop\"}") == 1;
+    let stranger = shop.node(|_| {});
+    until("the certificate is refused", || stuck(&stranger));
+    let wrong_name = shop.node(|settings| {
+        let tls = &mut outbox(settings).tls;
+        (tls.enabled, tls.server_ca_pem, tls.server_name) = (true, authority.clone(), "elsewhere".to_owned());
+    });
+    until("the name is refused", || stuck(&wrong_name));
+    assert_eq!(shop.waiting(), "1");
+    let server = shop.node(|settings| {
+        let tls = &mut outbox(settings).tls;
+        (tls.enabled, tls.server_ca_pem) = (true, authority);
+    });
+    until("the row is published", || kept(&server, "history:a") == [1]);
+    let encrypted = "SELECT count(*) > 0 FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+         WHERE ssl AND application_name = 'touchline'";
+    assert_eq!(shop.postgres.sql(encrypted), "t");
+}

@@ -12,6 +12,6 @@ mod watcher;
 
 pub use self::reader::OutboxReader;
 pub use self::types::{
-    COUNTED_MAX, ClaimedRows, OutboxLag, OutboxOptions, OutboxReport, OutboxRow, RowClaim, RowHandler, RowOutcome,
-    RowsHandled,
+    COUNTED_MAX, ClaimedRows, HandledRows, LOOK_AHEAD_MAX, OutboxLag, OutboxOptions, OutboxReport, OutboxRow, RowClaim,
+    RowHandler, RowOutcome, RowsHandled,
 };

@@ -10,7 +10,8 @@ use touchline_config::TableName;
 
 use super::statements::{ALIVE_EVERY_MS, Statements, lock_text};
 use super::types::{
-    ClaimedRows, OutboxOptions, OutboxReport, OutboxRow, RowClaim, RowHandler, RowOutcome, TIMEOUT, stopped,
+    ClaimedRows, HandledRows, LOOK_AHEAD_MAX, OutboxOptions, OutboxReport, OutboxRow, RowClaim, RowHandler, RowOutcome,
+    TIMEOUT, stopped,
 };
 use crate::panics::caught_in;
 use crate::postgres::{PostgresAddress, PostgresClient, PostgresError, with_timeout};
@@ -29,10 +30,12 @@ enum Look {
     Held,
     /// There was nothing to do.
     Nothing,
-    /// Rows were done: there may be more.
+    /// There may be more: rows were done, or rows were kept that were not kept before.
     Some,
-    /// A row has to be tried again, and why; whether others were done.
-    Again(String, bool),
+    /// All rows that can be seen are kept; the first of them is due after this time.
+    Kept(Option<Duration>),
+    /// Bad rows can't be put aside, and why; whether others were done.
+    NotPutAside(String, bool),
 }
 
 /// The connection of a partition.
@@ -54,6 +57,8 @@ pub(super) struct PartitionLoop {
     lock_text: String,
     /// None at first and after a failure.
     link: Option<PartitionLink>,
+    /// The ids of the rows that were kept by the last transaction, in their order.
+    kept: Vec<i64>,
 }
 
 impl PartitionLoop {
@@ -65,7 +70,7 @@ impl PartitionLoop {
         handler: Arc<dyn RowHandler>,
     ) -> Self {
         let lock_text = lock_text(&options.name, partition);
-        PartitionLoop { partition, options, address, statements, handler, lock_text, link: None }
+        PartitionLoop { partition, options, address, statements, handler, lock_text, link: None, kept: Vec::new() }
     }
 
     /// Serves until `stop` turns true.
@@ -77,27 +82,32 @@ impl PartitionLoop {
                 Ok(looked) => looked,
                 Err(panicked) => Err(panicked.into()),
             };
-            let working = |is_held| OutboxReport::Working(Some(self.partition), is_held);
+            let partition = self.partition;
             let pause = match looked {
                 Ok(Look::Some) => {
                     failures = 0;
-                    self.handler.report(working(true));
+                    self.handler.report(OutboxReport::Working(Some(partition)));
                     continue;
+                }
+                Ok(Look::Kept(pause)) => {
+                    failures = 0;
+                    self.handler.report(OutboxReport::Working(Some(partition)));
+                    pause.map_or(self.options.poll_interval, |pause| pause.min(self.options.poll_interval))
                 }
                 Ok(look @ (Look::Held | Look::Nothing)) => {
                     failures = 0;
-                    self.handler.report(working(matches!(look, Look::Nothing)));
+                    self.handler.report(OutboxReport::Idle(partition, matches!(look, Look::Nothing)));
                     self.options.poll_interval
                 }
-                Ok(Look::Again(why, has_done_some)) => {
+                Ok(Look::NotPutAside(why, has_done_some)) => {
                     failures = if has_done_some { 1 } else { failures + 1 };
-                    self.handler.report(OutboxReport::Failing(Some(self.partition), why));
+                    self.handler.report(OutboxReport::Failing(Some(partition), why));
                     self.handler.delay(failures)
                 }
                 Err(error) => {
                     failures += 1;
                     self.link = None;
-                    self.handler.report(OutboxReport::Failing(Some(self.partition), error.to_string()));
+                    self.handler.report(OutboxReport::Failing(Some(partition), error.to_string()));
                     self.handler.delay(failures)
                 }
             };
@@ -152,16 +162,17 @@ impl PartitionLoop {
     }
 
     /// One transaction.
-    async fn serve(&self, link: &mut PartitionLink) -> Result<Look, PostgresError> {
+    async fn serve(&mut self, link: &mut PartitionLink) -> Result<Look, PostgresError> {
         let begun = with_timeout(TIMEOUT, self.claim(link)).await?;
+        let before = std::mem::take(&mut self.kept);
         let Some((rows, claim)) = begun else { return Ok(Look::Held) };
         if rows.is_empty() {
             with_timeout(TIMEOUT, execute(link, "COMMIT")).await?;
             return Ok(Look::Nothing);
         }
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
-        let outcomes = self.handle(link, rows, claim).await?;
-        let (mut done, mut bad, mut reasons, mut again) = (Vec::new(), Vec::new(), Vec::new(), None);
+        let HandledRows { outcomes, pause } = self.handle(link, rows, claim).await?;
+        let (mut done, mut bad, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
         let mut is_any_gone = false;
         for (id, outcome) in ids.into_iter().zip(outcomes) {
             match outcome {
@@ -170,14 +181,18 @@ impl PartitionLoop {
                     bad.push(id);
                     reasons.push(why.replace('\0', ""));
                 }
-                RowOutcome::Retry(why) => again = again.or(Some(why)),
                 RowOutcome::Gone => is_any_gone = true,
-                RowOutcome::Waiting => {}
+                RowOutcome::Kept => self.kept.push(id),
             }
         }
-        let kept = with_timeout(TIMEOUT, self.settle(link, &done, (&bad, &reasons))).await?;
-        let has_done_some = is_any_gone || !done.is_empty() || (!bad.is_empty() && kept.is_none());
-        Ok(kept.or(again).map_or(Look::Some, |why| Look::Again(why, has_done_some)))
+        let staying = with_timeout(TIMEOUT, self.settle(link, &done, (&bad, &reasons))).await?;
+        let has_done_some = is_any_gone || !done.is_empty() || (!bad.is_empty() && staying.is_none());
+        let is_further = has_done_some || self.kept.iter().any(|id| before.binary_search(id).is_err());
+        Ok(match staying {
+            Some(why) => Look::NotPutAside(why, has_done_some),
+            None if is_further => Look::Some,
+            None => Look::Kept(pause),
+        })
     }
 
     /// Begins the transaction, takes the lock and reads the oldest rows; None = another node has the lock.
@@ -194,10 +209,14 @@ impl PartitionLoop {
             return Ok(None);
         };
         let claim = RowClaim { table: link.table.clone(), lock: held.get(1), backend: held.get(2) };
-        let (partition, limit) = (self.partition as i32, i64::from(self.options.select_limit));
-        let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
-            [(&partition, Type::INT4), (&limit, Type::INT8)];
+        let (partition, kept) = (self.partition as i32, self.kept.len().min(LOOK_AHEAD_MAX) as i64);
+        let limit = i64::from(self.options.select_limit) + kept;
+        let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
+            [(&partition, Type::INT4), (&limit, Type::INT8), (&self.kept, Type::INT8_ARRAY)];
         let rows = client.query_typed(&self.statements.select, &parameters).await?;
+        if rows.iter().any(|row| row.get::<_, i32>(4) != claim.backend) {
+            return Err(PostgresError::StatementPooler);
+        }
         let row = |row: &tokio_postgres::Row| OutboxRow {
             id: row.get(0),
             method: row.get(1),
@@ -214,11 +233,11 @@ impl PartitionLoop {
         link: &PartitionLink,
         rows: Vec<OutboxRow>,
         claim: RowClaim,
-    ) -> Result<Vec<RowOutcome>, PostgresError> {
+    ) -> Result<HandledRows, PostgresError> {
         let mut handled = self.handler.handle(ClaimedRows { partition: self.partition, rows, claim });
         loop {
             match tokio::time::timeout(Duration::from_millis(ALIVE_EVERY_MS), &mut handled).await {
-                Ok(outcomes) => return Ok(outcomes),
+                Ok(handled) => return Ok(handled),
                 Err(_) => with_timeout(TIMEOUT, execute(link, "SELECT 1")).await?,
             }
         }

@@ -7,7 +7,7 @@ pub(super) const PAYLOAD_MAX: u64 = 10 * 1024 * 1024;
 /// Bytes of payloads of one transaction: a row that begins beyond them is in the next one.
 pub(super) const BATCH_SIZE_MAX: u64 = 64 * 1024 * 1024;
 /// The methods whose repetition removes nothing of what comes behind them. A row with any other is the last of its
-/// transaction: it is deleted for certain before anything behind it begins.
+/// transaction: it is deleted for certain before anything behind it in its channels begins.
 const SIDE_BY_SIDE: &str = "'publish', 'broadcast'";
 /// How long the database waits within a transaction for this node to ask or to read, milliseconds: then it ends the
 /// connection, and with it the lock of the partition.
@@ -20,7 +20,8 @@ pub(super) struct Statements {
     /// Takes the lock of a partition, by the text of its key: whether it is held, its number, the process of the
     /// database.
     pub(super) lock: &'static str,
-    /// Reads the oldest rows of a partition, up to the first that must be the last of its transaction.
+    /// Reads the oldest rows of a partition, up to the first that should be the last of its transaction and is not kept
+    /// from the one before, and the process of the database that does so.
     pub(super) select: String,
     /// Deletes rows that are done.
     pub(super) delete: String,
@@ -57,9 +58,10 @@ impl Statements {
                 "SELECT pg_advisory_xact_lock(hashtext($1)) IS NOT NULL, hashtext($1)::bigint, pg_backend_pid()"
             },
             select: format!(
-                "SELECT id, method, CASE WHEN size <= {PAYLOAD_MAX} THEN payload END, incarnation FROM ( \
+                "SELECT id, method, CASE WHEN size <= {PAYLOAD_MAX} THEN payload END, incarnation, \
+                     pg_backend_pid() FROM ( \
                      SELECT id, method, payload, incarnation, octet_length(payload) AS size, \
-                         bool_or(method NOT IN ({SIDE_BY_SIDE})) OVER (ORDER BY id \
+                         bool_or(method NOT IN ({SIDE_BY_SIDE}) AND id <> ALL($3)) OVER (ORDER BY id \
                              ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS is_behind, \
                          sum(least(octet_length(payload), {PAYLOAD_MAX})) OVER (ORDER BY id) AS total FROM ( \
                          SELECT id::bigint AS id, method::text AS method, payload::text AS payload, \

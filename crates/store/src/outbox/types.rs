@@ -27,7 +27,7 @@ pub struct OutboxOptions {
     pub dead_table: TableName,
     /// Partitions, from 0 on.
     pub partitions: u32,
-    /// Most rows of one transaction.
+    /// Most rows of one transaction, without those that are kept from the one before.
     pub select_limit: u32,
     /// Between two looks at a partition in which nothing was found.
     pub poll_interval: Duration,
@@ -81,10 +81,18 @@ pub enum RowOutcome {
     Gone,
     /// It can't be carried out, ever: it moves into the table of dead rows.
     Failed(String),
-    /// It may be carried out later.
-    Retry(String),
-    /// It was not tried, because one before it has to be tried again.
-    Waiting,
+    /// It stays: it, or one before it, has to be tried again.
+    Kept,
+}
+
+/// What became of rows that were handed over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandledRows {
+    /// An outcome for each.
+    pub outcomes: Vec<RowOutcome>,
+    /// How long none of those that are kept is due; None = none of them has failed. A partition is looked at earlier
+    /// when other rows come.
+    pub pause: Option<Duration>,
 }
 
 /// What is known of a table as a whole.
@@ -98,6 +106,10 @@ pub struct OutboxLag {
     pub unread: u64,
 }
 
+/// Rows that may be kept, because they or others before them have to be tried again, while those behind them in other
+/// channels are carried out. Each transaction reads them again.
+pub const LOOK_AHEAD_MAX: usize = 10_000;
+
 /// Rows that are counted: a table may hold more than a count could go through every few seconds.
 pub const COUNTED_MAX: i64 = 100_000;
 
@@ -106,8 +118,10 @@ pub const COUNTED_MAX: i64 = 100_000;
 pub enum OutboxReport {
     /// A partition, or with None the watch over the table, could not be served. The text has neither user nor password.
     Failing(Option<u32>, String),
-    /// A partition, or with None the watch, was served without a failure; `true` = this node holds the partition.
-    Working(Option<u32>, bool),
+    /// A partition, or with None the watch, was served without a failure. Single rows may have to be tried again.
+    Working(Option<u32>),
+    /// A partition has no row for this node; `true` = this node holds it, and it is empty.
+    Idle(u32, bool),
     /// Rows that could not be carried out were put aside; `false` = there is no table for them that may be written
     /// to, so they are gone.
     PutAside(bool),
@@ -115,16 +129,19 @@ pub enum OutboxReport {
     Lag(OutboxLag),
     /// A notification came that names no partition.
     StrangeNotification,
+    /// A pooler gives the connection that listens to others: notifications do not come through it.
+    NoNotifications,
     /// The table for dead rows can't be made or written to, and why.
     NoDeadTable(String),
 }
 
 /// The future of [`RowHandler::handle`].
-pub type RowsHandled<'a> = Pin<Box<dyn Future<Output = Vec<RowOutcome>> + Send + 'a>>;
+pub type RowsHandled<'a> = Pin<Box<dyn Future<Output = HandledRows> + Send + 'a>>;
 
 /// Carries rows out.
 pub trait RowHandler: Send + Sync {
-    /// Carries out rows; the result has an outcome for each. It is dropped if this node loses the partition.
+    /// Carries out rows. Those that were kept are handed over again, in front of others, and are not tried before they
+    /// are due. It is dropped if this node loses the partition.
     fn handle(&self, rows: ClaimedRows) -> RowsHandled<'_>;
 
     /// How long to wait before what has failed so often is tried again.

@@ -61,7 +61,7 @@ impl OutboxWatcher {
             // Notifications may have been missed.
             self.bells.iter().for_each(Notify::notify_one);
         }
-        let mut count_at = Instant::now();
+        let (mut count_at, mut is_told) = (Instant::now(), false);
         loop {
             if Instant::now() >= count_at {
                 self.count(&client).await?;
@@ -69,9 +69,20 @@ impl OutboxWatcher {
             } else {
                 with_timeout(TIMEOUT, async { Ok(client.client.batch_execute("").await?) }).await?;
             }
-            self.handler.report(OutboxReport::Working(None, false));
+            if !is_told && !channel.is_empty() && !self.is_listening(&client).await? {
+                is_told = true;
+                self.handler.report(OutboxReport::NoNotifications);
+            }
+            self.handler.report(OutboxReport::Working(None));
             tokio::time::sleep(CHECK_INTERVAL).await;
         }
+    }
+
+    /// Whether the database gives this connection notifications. A pooler of transactions may have changed the process
+    /// of the database since it was asked to.
+    async fn is_listening(&self, client: &PostgresClient) -> Result<bool, PostgresError> {
+        let asked = async { Ok(client.client.query_typed("SELECT FROM pg_listening_channels() LIMIT 1", &[]).await?) };
+        Ok(!with_timeout(TIMEOUT, asked).await?.is_empty())
     }
 
     async fn count(&self, client: &PostgresClient) -> Result<(), PostgresError> {

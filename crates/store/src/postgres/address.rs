@@ -1,5 +1,6 @@
 //! The address of PostgreSQL, with its login and TLS settings.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,9 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::failure::PostgresError;
+
+/// How an address says that the certificate and its name are verified.
+const VERIFIES: &str = "sslmode=verify-full";
 
 /// The address of PostgreSQL, with its login and TLS settings.
 #[derive(Clone)]
@@ -56,7 +60,7 @@ impl PostgresAddress {
 
     /// Reads an address, and decides whether it needs TLS.
     fn read(url: &str, timeout: Duration) -> Result<Self, PostgresError> {
-        let mut config: Config = url.parse().map_err(PostgresError::Address)?;
+        let mut config: Config = with_known_mode(url).parse().map_err(PostgresError::Address)?;
         config
             .application_name("touchline")
             .connect_timeout(timeout)
@@ -90,6 +94,17 @@ impl PostgresAddress {
         let hosts: Vec<String> = self.config.get_hosts().iter().enumerate().map(host).collect();
         format!("{}/{}", hosts.join(","), self.config.get_dbname().unwrap_or_default())
     }
+}
+
+/// The address with `sslmode=require` instead of `verify-full`, which the client does not know: where TLS is required,
+/// the certificate and its name are always verified.
+fn with_known_mode(url: &str) -> Cow<'_, str> {
+    let start = if url.contains("://") { url.rfind('?').unwrap_or(url.len()) } else { 0 };
+    let (server, options) = url.split_at(start);
+    if !options.contains(VERIFIES) {
+        return url.into();
+    }
+    format!("{server}{}", options.replace(VERIFIES, "sslmode=require")).into()
 }
 
 /// TLS to a server that may be known by another name than its host.
@@ -126,4 +141,31 @@ fn tls(tls_ca: &str) -> Result<MakeRustlsConnect, PostgresError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     Ok(MakeRustlsConnect::new(builder?.with_root_certificates(roots).with_no_client_auth()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_says_whether_tls_is_required() {
+        let mode = |url: &str| {
+            let address = PostgresAddress::read(url, Duration::from_secs(1)).expect("the address is good");
+            address.config.get_ssl_mode()
+        };
+        for url in [
+            "postgres://a@db/c",
+            "postgres://a@127.0.0.1/c?sslmode=require",
+            "postgres://a:sslmode=verify-full@127.0.0.1/c?connect_timeout=3&sslmode=verify-full",
+            "host=127.0.0.1 user=a sslmode=verify-full dbname=c",
+        ] {
+            assert_eq!(mode(url), SslMode::Require, "{url}");
+        }
+        for url in ["postgres://a@127.0.0.1/c", "postgres://a:sslmode=verify-full@127.0.0.1/c", "host=localhost user=a"]
+        {
+            assert_eq!(mode(url), SslMode::Disable, "{url}");
+        }
+        let refused = PostgresAddress::read("postgres://a@b/c?sslmode=verify-ca", Duration::from_secs(1));
+        assert!(refused.is_err(), "a mode that is not known is refused");
+    }
 }

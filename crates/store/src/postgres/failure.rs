@@ -46,6 +46,12 @@ pub enum PostgresError {
         /// Its name in the configuration.
         table: String,
     },
+    /// The statements of a transaction reach different processes of the database, so it is none.
+    #[error(
+        "a pooler gives the statements of one transaction to different connections: let it pool transactions or \
+         sessions (pool_mode = transaction), or name the database itself"
+    )]
+    StatementPooler,
     /// PostgreSQL did not answer in time.
     #[error("no answer in time; see that the server and the network keep up, or raise the timeout of the database")]
     TimedOut(#[from] tokio::time::error::Elapsed),
@@ -73,6 +79,7 @@ impl PostgresError {
             | PostgresError::NoHost
             | PostgresError::NoTable { .. }
             | PostgresError::NoRight { .. }
+            | PostgresError::StatementPooler
             | PostgresError::Authority(_)
             | PostgresError::Tls(_)
             | PostgresError::Schema(_)

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use touchline_store::outbox::{
-    ClaimedRows, OutboxOptions, OutboxReader, OutboxReport, RowHandler, RowOutcome, RowsHandled,
+    ClaimedRows, HandledRows, OutboxOptions, OutboxReader, OutboxReport, RowHandler, RowOutcome, RowsHandled,
 };
-use touchline_store::{Append, RowAppends, RowsRefusal, StoreRefusal};
+use touchline_store::{Append, RowAppends, RowsRefusal};
 
 use crate::postgres::Postgres;
 use crate::stage::{Stage, TIMEOUT, on_postgres, publication, settings};
@@ -27,7 +27,11 @@ impl RowHandler for ToTest {
         let (sender, outcomes) = oneshot::channel();
         let number = rows.rows.len();
         let _ = self.rows.lock().expect("no test thread panics while it holds the lock").send((rows, sender));
-        Box::pin(async move { outcomes.await.unwrap_or_else(|_| vec![RowOutcome::Waiting; number]) })
+        Box::pin(async move {
+            let outcomes = outcomes.await.unwrap_or_else(|_| vec![RowOutcome::Kept; number]);
+            let is_any_kept = outcomes.contains(&RowOutcome::Kept);
+            HandledRows { outcomes, pause: is_any_kept.then_some(Duration::from_millis(20)) }
+        })
     }
 
     fn delay(&self, _: u32) -> Duration {
@@ -86,7 +90,7 @@ impl Drop for Reader {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         while let Ok((rows, outcomes)) = self.handed_over.try_recv() {
-            let _ = outcomes.send(vec![RowOutcome::Waiting; rows.rows.len()]);
+            let _ = outcomes.send(vec![RowOutcome::Kept; rows.rows.len()]);
         }
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -182,7 +186,7 @@ fn rows_that_the_database_cannot_store_are_named_and_the_others_wait() {
         assert_eq!(append_of(&stage, &rows, make), Err(RowsRefusal::Invalid(vec![2])));
         assert_eq!((postgres.sql("SELECT count(*) FROM outbox").as_str(), stage.kept("a").len()), ("4", 0));
         let why = || RowOutcome::Failed("can't be stored".to_owned());
-        outcomes.send(vec![RowOutcome::Waiting, why(), RowOutcome::Waiting, RowOutcome::Waiting]).expect("it waits");
+        outcomes.send(vec![RowOutcome::Kept, why(), RowOutcome::Kept, RowOutcome::Kept]).expect("it waits");
         let (rows, outcomes) = reader.next();
         assert_eq!(rows.rows.iter().map(|row| row.id).collect::<Vec<_>>(), [1, 3, 4]);
         assert_eq!(postgres.sql("SELECT id || ' ' || error FROM outbox_dead"), "2 can't be stored");
@@ -198,8 +202,7 @@ fn what_has_to_be_tried_again_comes_again_and_what_was_done_does_not() {
         fill(postgres, 4);
         let reader = Reader::start(url);
         let (_, outcomes) = reader.next();
-        let refused = RowOutcome::Retry(StoreRefusal::QueueFull.to_string());
-        outcomes.send(vec![RowOutcome::Done, refused, RowOutcome::Waiting, RowOutcome::Done]).expect("it waits");
+        outcomes.send(vec![RowOutcome::Done, RowOutcome::Kept, RowOutcome::Kept, RowOutcome::Done]).expect("it waits");
         let (rows, outcomes) = reader.next();
         assert_eq!(rows.rows.iter().map(|row| row.id).collect::<Vec<_>>(), [2, 3]);
         outcomes.send(vec![RowOutcome::Done, RowOutcome::Done]).expect("it is waited for");
@@ -207,8 +210,66 @@ fn what_has_to_be_tried_again_comes_again_and_what_was_done_does_not() {
         while postgres.sql("SELECT count(*) FROM outbox") != "0" {
             assert!(began.elapsed() < TIMEOUT, "the rows stay");
         }
-        let failures = reader.handler.failures.lock().expect("no test thread panics while it holds the lock").clone();
-        assert!(failures.iter().any(|why| why.contains("too many requests")), "{failures:?}");
+    });
+}
+
+#[test]
+fn rows_that_are_kept_do_not_hide_those_behind_them() {
+    on_postgres("outbox-ahead", |url, postgres| {
+        // 25 rows that are to be tried again, two that must be the last of their transactions among them, and others.
+        fill(postgres, 25);
+        postgres.sql("UPDATE outbox SET method = 'history_remove' WHERE id IN (3, 12)");
+        fill(postgres, 12);
+        let reader = Reader::start(url);
+        let is_bad = |id: i64| id <= 25;
+        let mut done = Vec::new();
+        for _ in 0..20 {
+            let (rows, outcomes) = reader.next();
+            let ids: Vec<i64> = rows.rows.iter().map(|row| row.id).collect();
+            assert!(ids.is_sorted() && ids[0] == 1, "what is kept comes first, in its order: {ids:?}");
+            assert!(ids.len() <= 25 + 10, "{ids:?}");
+            done.extend(ids.iter().copied().filter(|id| !is_bad(*id)));
+            let outcome = |id: &i64| if is_bad(*id) { RowOutcome::Kept } else { RowOutcome::Done };
+            outcomes.send(ids.iter().map(outcome).collect()).expect("it is waited for");
+            if done.len() == 12 {
+                break;
+            }
+        }
+        assert_eq!(done, (26..=37).collect::<Vec<i64>>(), "each once, in its order");
+        let (rows, outcomes) = reader.next();
+        assert_eq!(rows.rows.len(), 25);
+        outcomes.send(vec![RowOutcome::Done; 25]).expect("it is waited for");
+        let began = std::time::Instant::now();
+        while postgres.sql("SELECT count(*) FROM outbox") != "0" {
+            assert!(began.elapsed() < TIMEOUT, "the rows stay");
+        }
+    });
+}
+
+/// The address of a database, written in ways that have no text in common but the port.
+fn other_texts(url: &str, postgres: &Postgres) -> Vec<String> {
+    let port = postgres.sql("SHOW port");
+    assert!(url.contains(&port), "{url}");
+    postgres.sql("CREATE ROLE shop LOGIN SUPERUSER");
+    vec![
+        format!("postgresql://shop@localhost:{port}/postgres?application_name=shop"),
+        format!("host=127.0.0.1 port={port} user=postgres dbname=postgres"),
+    ]
+}
+
+#[test]
+fn a_database_is_known_by_itself_and_not_by_its_address() {
+    on_postgres("outbox-same", |url, postgres| {
+        let stage = Stage::open(&settings(url));
+        for (number, text) in other_texts(url, postgres).iter().enumerate() {
+            fill(postgres, 3);
+            let reader = Reader::start(text);
+            let (rows, outcomes) = reader.next();
+            assert_eq!(append_of(&stage, &rows, |n| publication("a", n)), Ok(()), "{text}");
+            assert_eq!(postgres.sql("SELECT count(*) FROM outbox"), "0", "{text}");
+            assert_eq!(stage.kept("a").len(), 3 * (number + 1), "{text}");
+            outcomes.send(vec![RowOutcome::Gone; 3]).expect("it is waited for");
+        }
     });
 }
 
@@ -294,7 +355,7 @@ fn a_row_is_told_from_another_one_with_its_id() {
             let reader = Reader::start(url);
             let (rows, outcomes) = reader.next();
             let first = rows.rows[0].clone();
-            outcomes.send(vec![RowOutcome::Retry("later".to_owned())]).expect("it is waited for");
+            outcomes.send(vec![RowOutcome::Kept]).expect("it is waited for");
             let (rows, outcomes) = reader.next();
             assert_eq!((first.id, &first), (1, &rows.rows[0]), "it stays the same however often it is read");
             assert!(known.insert(first.incarnation), "after {statement}");
