@@ -240,7 +240,7 @@ test('a stream of NATS feeds bytes', { timeout: 120_000 }, async () => {
       namespaces: namespaces(false),
       consumers: [{
         name: 'feed', enabled: true, type: 'nats_jetstream',
-        nats_jetstream: { url: nats.url, stream_name: 'feed', subjects: ['feed.>'], durable_consumer_name: 'touchline', publication_data_mode: { enabled: true } },
+        nats_jetstream: { url: nats.url, stream_name: 'feed', subjects: ['feed.>'], durable_consumer_name: 'touchline', deliver_policy: 'all', publication_data_mode: { enabled: true } },
       }],
     },
   });
