@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn an_end_without_room_is_sent_later_in_its_order() {
         let (mut ends, mut sent, mut room) = (UnsentEnds::default(), Vec::new(), 1);
-        let mut send = |room: &mut i32, sent: &mut Vec<u32>, end: u32| {
+        let send = |room: &mut i32, sent: &mut Vec<u32>, end: u32| {
             if *room == 0 {
                 return Err(end);
             }
