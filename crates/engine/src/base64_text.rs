@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
-use touchline_protocol::payload::{decode_base64, notation};
+use touchline_protocol::notation::{decode_base64, notation};
 
 /// A payload that arrived as base64: JSON, or the notation of other bytes.
 #[derive(Debug)]

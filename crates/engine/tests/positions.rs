@@ -307,11 +307,11 @@ fn a_node_that_is_cut_off_or_not_answered_refuses_for_now() {
 fn a_payload_of_a_later_version_is_refused_and_not_passed_over() {
     let mut channels = at(5);
     let mut newer = object(NOW).to_vec();
-    newer[0] = 2;
+    newer[0] = 3;
     let stored = Appended { offset: Offset(6), previous: Offset(5), epoch: Some(epoch()), payload: newer.into() };
     channels.apply(&name(), BackendEvent::Appended(stored), NOW);
     let told = channels.backend_commands();
-    assert!(matches!(&told[..], [BackendCommand::Unreadable { unreadable, .. }] if unreadable.format == 2));
+    assert!(matches!(&told[..], [BackendCommand::Unreadable { unreadable, .. }] if unreadable.format == 3));
     assert!(
         channels.deliveries().any(|(_, delivery)| matches!(delivery.event, ChannelEvent::Broken)),
         "subscribers know"

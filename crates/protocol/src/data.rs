@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::code::Error;
-use crate::payload::spelled;
+use crate::notation::spelled;
 
 /// Deepest nesting of a payload: JSON readers of clients give up somewhere behind it.
 pub const DEPTH_MAX: usize = 128;
@@ -83,7 +83,7 @@ pub fn object_map<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 }
 
 /// Takes a payload over: line breaks become spaces, because a message is one line, and the nesting is checked. The
-/// notation of bytes gets its one spelling ([`crate::payload`]).
+/// notation of bytes gets its one spelling ([`crate::notation`]).
 ///
 /// Inside a JSON string a line break can't stand raw, so only white space between tokens is touched.
 ///

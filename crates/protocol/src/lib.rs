@@ -53,6 +53,7 @@ pub mod filter;
 mod fossil;
 pub mod lines;
 pub mod message;
+pub mod notation;
 pub mod payload;
 pub mod protobuf;
 pub mod publication;

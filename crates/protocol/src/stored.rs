@@ -3,11 +3,14 @@
 //!
 //! | byte | |
 //! |---|---|
-//! | 0 | format: 1, or 2 if the publication's data are bytes ([`crate::payload`]), which older versions would give clients as if they were JSON. One above [`FORMAT`] is not read: the bytes after it may mean anything. |
+//! | 0 | format: 1, or 2 of bytes. One above [`FORMAT`] is not read: the bytes after it may mean anything. |
 //! | 1 | kind: `P`, a publication; `C`, a channel's history was removed |
 //! | 2, 3 | length of the head, little-endian |
 //! | 4 … | head: eight bytes, then who is left out, if anybody is, and fields that this version does not know |
 //! | … | `P`: the publication as a JSON object, with all its fields, known or not |
+//!
+//! Data that are bytes stand in the object as their [notation](crate::notation), which versions that read format 1 only
+//! would give clients as if it were JSON.
 //!
 //! The eight bytes are little-endian: of `P` when it was published, Unix milliseconds; of `C` the last offset that is
 //! removed. Behind them a field has a kind, its length in two bytes, and its contents: `c` is a client id and `u` a

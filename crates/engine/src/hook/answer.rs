@@ -13,7 +13,7 @@ use touchline_protocol::data::{
     Object, checked_payload, is_plain_text, nullable, object_list, object_map, object_or_default,
 };
 use touchline_protocol::fact::is_name;
-use touchline_protocol::payload::base64_of;
+use touchline_protocol::notation::base64_of;
 use touchline_protocol::publication::Tags;
 use touchline_protocol::websocket::CLOSE_REASON_MAX;
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::types::{ConnectResult, Push, Reply, SubscribeResult};
 use crate::code::Error;
-use crate::payload::bytes_of;
+use crate::notation::bytes_of;
 use crate::protobuf::{Fields, delimited};
 use crate::publication::transcode::{Info, PUSH};
 

@@ -26,7 +26,7 @@ pub type Tags = BTreeMap<String, String>;
 /// What a publication says, before it has its place in a channel.
 #[derive(Debug, Clone, Default)]
 pub struct Content {
-    /// A payload: a JSON value on one line ([`crate::payload`]).
+    /// A payload: a JSON value on one line ([`crate::notation`]).
     pub data: Bytes,
     /// Labels.
     pub tags: Tags,

@@ -13,7 +13,7 @@ use crate::encode::object::text;
 use crate::encode::publication::{position_members, publication};
 use crate::encoding::Encoding;
 use crate::fossil;
-use crate::payload::{base64_of, bytes_of, notation};
+use crate::notation::{base64_of, bytes_of, notation};
 use crate::stream::Offset;
 use crate::wire::Wire;
 

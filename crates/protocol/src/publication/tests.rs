@@ -161,13 +161,13 @@ fn protobuf_data(publication: &[u8]) -> (Vec<u8>, bool) {
 
 #[test]
 fn bytes_are_themselves_in_protobuf_and_a_change_to_them_is_one_of_bytes() {
-    use crate::payload::notation;
+    use crate::notation::notation;
     let [first, second] = [1_u8, 2].map(|last| [&[0xff; 200][..], &[last]].concat());
     let json = content("[1,2]");
     let contents = [&first, &second].map(|bytes| Content { data: notation(bytes), ..Content::default() });
     let cases = [(&contents[0], &contents[1]), (&json, &contents[1]), (&contents[1], &json), (&json, &json)];
     for (before, after) in cases {
-        let raw = |content: &Content| crate::payload::bytes_of(&content.data).into_owned();
+        let raw = |content: &Content| crate::notation::bytes_of(&content.data).into_owned();
         let publications = [before, after].map(|content| Arc::new(Publication::encode("c", content, None)));
         let recovered: Vec<_> = Recovered { publications: &publications, is_delta: true }.iter().collect();
         assert_eq!(protobuf_data(&recovered[0].protobuf()), (raw(before), false));

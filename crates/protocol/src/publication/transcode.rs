@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::payload::bytes_of;
+use crate::notation::bytes_of;
 use crate::protobuf::{Fields, delimited};
 
 /// The field of a reply that a push stands in.

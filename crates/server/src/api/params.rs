@@ -9,7 +9,8 @@ use serde_json::value::RawValue;
 use touchline_engine::ChannelOptions;
 use touchline_protocol::Error;
 use touchline_protocol::data::is_plain_text;
-use touchline_protocol::payload::{RawPayload, decode_base64};
+use touchline_protocol::notation::decode_base64;
+use touchline_protocol::payload::RawPayload;
 
 use super::operation::OperationError;
 use crate::auth::NamedChannels;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use touchline_protocol::payload::decode_base64;
+use touchline_protocol::notation::decode_base64;
 
 use super::key::VerificationKey;
 

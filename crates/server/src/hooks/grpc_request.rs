@@ -15,7 +15,7 @@ use tonic::Code;
 use touchline_engine::caps::CapsCache;
 use touchline_engine::directory::client_text;
 use touchline_engine::hook::{HookKind, HookRequest};
-use touchline_protocol::payload::bytes_of;
+use touchline_protocol::notation::bytes_of;
 
 use super::endpoint::Endpoint;
 use super::grpc_backend::GrpcBackend;

@@ -13,7 +13,7 @@ use touchline_engine::hook::{
 };
 use touchline_protocol::Disconnect;
 use touchline_protocol::encode::{ObjectWriter, list, text};
-use touchline_protocol::payload::bytes_of;
+use touchline_protocol::notation::bytes_of;
 
 use super::endpoint::{Endpoint, HttpBackend};
 use crate::runtime::hook_mailbox::HookJob;

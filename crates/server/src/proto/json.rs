@@ -7,7 +7,8 @@ use serde::de::Deserializer;
 use serde::ser::{Error as _, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use touchline_protocol::payload::{RawPayload, bytes_of, notation};
+use touchline_protocol::notation::{bytes_of, notation};
+use touchline_protocol::payload::RawPayload;
 
 /// Whether a field has its default: then the JSON is without it.
 pub(crate) fn is_absent<T: Default + PartialEq>(field: &T) -> bool {

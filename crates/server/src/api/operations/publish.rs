@@ -8,7 +8,8 @@ use touchline_engine::request::Publish;
 use touchline_engine::{ChannelOptions, ChannelRequest, Response};
 use touchline_protocol::Error;
 use touchline_protocol::fact::NAME_LEN_MAX;
-use touchline_protocol::payload::{RawPayload, decode_base64};
+use touchline_protocol::notation::decode_base64;
+use touchline_protocol::payload::RawPayload;
 use touchline_protocol::publication::{Content, Exclusion, Tags};
 use touchline_protocol::stream::{Epoch, StreamPosition};
 
