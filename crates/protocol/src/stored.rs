@@ -207,9 +207,9 @@ mod tests {
     #[test]
     fn another_format_and_what_is_cut_off_are_not_read() {
         let mut newer = PUBLICATION_1.to_vec();
-        newer[0] = 2;
-        assert_eq!(decode(&newer), Err(Unreadable { format: 2 }));
-        assert!(Unreadable { format: 2 }.to_string().contains("format 2"));
+        newer[0] = FORMAT + 1;
+        assert_eq!(decode(&newer), Err(Unreadable { format: FORMAT + 1 }));
+        assert!(Unreadable { format: FORMAT + 1 }.to_string().contains("format 3"));
         assert!(Unreadable { format: 1 }.to_string().contains("damaged"));
         let object = PUBLICATION_1.len() - 12;
         for length in 0..=12 {

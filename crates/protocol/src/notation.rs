@@ -1,0 +1,154 @@
+//! The notation of bytes in JSON.
+//!
+//! Inside a node, in its stores, and between nodes a payload is a JSON value on one line. Bytes are a JSON value too:
+//! `{"$b64":"AAEC"}`, the *notation* of bytes. A client that speaks Protobuf gives and gets the bytes themselves; JSON
+//! shows the notation. So no store, subject or frame has to know which of both a payload is.
+//!
+//! There is one spelling of each notation: the standard alphabet, with padding, without white space. Every other
+//! spelling is brought to it where a payload enters ([`crate::data::checked_payload`]).
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::alphabet::{STANDARD, URL_SAFE};
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use bytes::Bytes;
+use serde::Deserialize;
+
+/// The member that holds the bytes.
+const MEMBER: &str = "\"$b64\"";
+const BEGIN: &[u8] = b"{\"$b64\":\"";
+const END: &[u8] = b"\"}";
+
+/// The padding is removed before. Bits behind the last byte are ignored, as most decoders of other languages do.
+const CONFIG: GeneralPurposeConfig = GeneralPurposeConfig::new()
+    .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+    .with_decode_allow_trailing_bits(true);
+const STANDARD_DECODER: GeneralPurpose = GeneralPurpose::new(&STANDARD, CONFIG);
+const URL_SAFE_DECODER: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, CONFIG);
+
+/// Decodes base64 with or without padding, with the standard alphabet (RFC 4648, section 4) or that for URLs (section
+/// 5); `None` if the text is not valid, or mixes the alphabets.
+pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    let text = text.trim_end_matches('=');
+    let decoder = if text.contains(['-', '_']) { URL_SAFE_DECODER } else { STANDARD_DECODER };
+    decoder.decode(text).ok()
+}
+
+/// The notation of bytes: JSON, a third longer than they.
+pub fn notation(bytes: &[u8]) -> Bytes {
+    let size = base64::encoded_len(bytes.len(), true).unwrap_or_default();
+    let mut json = vec![0; BEGIN.len() + size];
+    json[..BEGIN.len()].copy_from_slice(BEGIN);
+    // The slice has the length that was computed for it, so nothing is left out.
+    let _ = base64::engine::general_purpose::STANDARD.encode_slice(bytes, &mut json[BEGIN.len()..]);
+    json.extend_from_slice(END);
+    json.into()
+}
+
+/// The base64 of the bytes that a payload is the notation of; `None` = it is another JSON value.
+pub fn base64_of(payload: &[u8]) -> Option<&str> {
+    let text = payload.strip_prefix(BEGIN)?.strip_suffix(END)?;
+    let is_base64 = text.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='));
+    std::str::from_utf8(text).ok().filter(|_| is_base64)
+}
+
+/// What a payload is as bytes: those of its notation, or its JSON text.
+pub fn bytes_of(payload: &[u8]) -> Cow<'_, [u8]> {
+    match base64_of(payload).and_then(decode_base64) {
+        Some(bytes) => Cow::Owned(bytes),
+        None => Cow::Borrowed(payload),
+    }
+}
+
+/// The notation of a JSON value that spells one; `None` = it is another value.
+pub(crate) fn spelled(json: &str) -> Option<Bytes> {
+    // Almost no payload gets behind this line.
+    let is_likely = json.strip_prefix('{').is_some_and(|rest| rest.trim_ascii_start().starts_with(MEMBER));
+    if !is_likely {
+        return None;
+    }
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Notation<'a> {
+        #[serde(rename = "$b64", borrow)]
+        base64: Cow<'a, str>,
+    }
+    let Notation { base64 } = serde_json::from_str(json).ok()?;
+    decode_base64(&base64).map(|bytes| notation(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::data::checked_payload;
+
+    #[test]
+    fn base64_is_decoded_with_and_without_padding() {
+        let cases: &[(&str, Option<&[u8]>)] = &[
+            ("", Some(b"")),
+            ("Zg==", Some(b"f")),
+            ("Zg", Some(b"f")),
+            ("Zh", Some(b"f")),
+            ("Zm8=", Some(b"fo")),
+            ("Zm9v", Some(b"foo")),
+            ("Zm9vYg", Some(b"foob")),
+            ("+/8=", Some(b"\xfb\xff")),
+            ("-_8", Some(b"\xfb\xff")),
+            ("+_8", None),
+            ("Z", None),
+            ("Zm9v!", None),
+            ("Zm9v\n", None),
+            ("Z=g", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(decode_base64(text).as_deref(), *expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_notation_has_one_spelling() {
+        let taken = |text: &str| checked_payload(&RawValue::from_string(text.to_owned()).expect("the case is JSON"));
+        for text in [r#"{"$b64":"AP8="}"#, r#"{ "$b64" : "AP8" }"#, r#"{"$b64":"AP8"}"#, "{\n\"$b64\":\"\\u0041P8=\"}"]
+        {
+            assert_eq!(taken(text).as_deref(), Ok(br#"{"$b64":"AP8="}"#.as_slice()), "{text}");
+        }
+        for text in [
+            r#"{"$b64":"%"}"#,
+            r#"{"$b64":"AP8=","a":1}"#,
+            r#"{"a":1,"$b64":"AP8="}"#,
+            r#"{"$b64":1}"#,
+            r#"{"$B64":"AP8="}"#,
+            r#"["$b64"]"#,
+            r#""{\"$b64\":\"AP8=\"}""#,
+        ] {
+            let payload = taken(text).expect("it does not nest deep");
+            assert_eq!(payload, text.as_bytes());
+            assert_eq!(
+                (base64_of(&payload).and_then(decode_base64), bytes_of(&payload)),
+                (None, text.as_bytes().into())
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_come_back_from_their_notation(bytes: Vec<u8>) {
+            let notation = notation(&bytes);
+            prop_assert_eq!(bytes_of(&notation), bytes.as_slice());
+            let value: &RawValue = serde_json::from_slice(&notation).expect("a notation is JSON");
+            prop_assert_eq!(checked_payload(value), Ok(notation));
+        }
+
+        #[test]
+        fn what_either_alphabet_encodes_is_decoded(bytes: Vec<u8>) {
+            use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
+            for encoder in [STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD] {
+                prop_assert_eq!(decode_base64(&encoder.encode(&bytes)), Some(bytes.clone()));
+            }
+        }
+    }
+}
