@@ -65,7 +65,7 @@ const STORES = {
   SQLite: async (directory) => ({ durable: true, change: { store: { primary: { url: `sqlite:${join(directory, 'primary.db')}` } } } }),
   PostgreSQL: async () => {
     const postgres = await Postgres.start();
-    return { durable: true, change: { store: { primary: { url: postgres.url } } }, stop: () => postgres.stop() };
+    return { durable: true, change: { store: { primary: { url: postgres.url } } }, stop: () => postgres.stop(), sql: (statement) => postgres.sql(statement) };
   },
   JetStream: async () => {
     const nats = await Nats.start();
@@ -77,7 +77,7 @@ describe('bytes', { concurrency: 2 }, () => {
   for (const [store, make] of Object.entries(STORES)) {
     test(`are the same after ${store}, for every subscriber, live, recovered and in the history`, { timeout: 240_000 }, async () => {
       const directory = mkdtempSync(join(tmpdir(), 'bytes-'));
-      const { change, durable = false, stop, hasNodes } = await make(directory);
+      const { change, durable = false, stop, sql, hasNodes } = await make(directory);
       const one = await Server.start({ change: { ...change, namespaces: namespaces(durable) } });
       const two = hasNodes ? await Server.start({ change: { ...change, namespaces: namespaces(durable) } }) : one;
       const channel = 'bytes:all';
@@ -116,6 +116,13 @@ describe('bytes', { concurrency: 2 }, () => {
       }
       const told = (await two.api('history', { channel, limit: 1000 })).result.publications;
       assert.deepEqual(told.map(({ data }) => hex(bytesOf(data.$b64))), sent);
+      if (store === 'PostgreSQL') {
+        const late = await listener(one, [Protobuf, 'websocket', false], 'strict:sql');
+        await sql(`SELECT touchline_publish('strict:sql', '{"$b64": "AP8"}')`);
+        await until(() => late.got.length > 0, () => 'a publication of SQL');
+        assert.deepEqual(late.got, ['00ff']);
+        late.sdk.disconnect();
+      }
       if (durable) {
         // Also when the node reads them from the database again.
         await one.stop('SIGKILL');
@@ -165,6 +172,11 @@ describe('clients, hooks and consumers', () => {
     });
     assert.equal(refused.code, 4015, JSON.stringify(refused));
     sdk.disconnect();
+    const named = client(server, Json);
+    await new Promise((resolve) => named.once('connected', resolve).connect());
+    assert.equal((await server.api('subscribe', { user: '', channel: 'strict:a' })).error?.code, 4015);
+    assert.equal((await server.api('subscribe', { user: '', channel: 'loose:a' })).error, undefined);
+    named.disconnect();
     const binary = await listener(server, [Protobuf, 'websocket', false], 'strict:a');
     binary.sdk.disconnect();
   });

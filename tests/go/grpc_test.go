@@ -425,8 +425,8 @@ func TestABackendRefusesEndsLiesAndLacksMethods(t *testing.T) {
 			return message(field(1, field(1, `1`)), field(2, message(field(1, 403), field(2, "no"), field(3, 1)))), nil
 		case asked[11] == "end":
 			return message(field(2, field(1, 403)), field(3, message(field(1, 4501), field(2, "over")))), nil
-		case asked[11] == "lie":
-			return field(1, field(1, `{not JSON`)), nil
+		case asked[11] == "bytes":
+			return field(1, field(1, `{any bytes`)), nil
 		case asked[11] == "code":
 			return field(2, field(1, 7)), nil
 		case asked[11] == "huge":
@@ -460,7 +460,7 @@ func TestABackendRefusesEndsLiesAndLacksMethods(t *testing.T) {
 		t.Fatalf("%s: %v", method, err)
 		return "", 0
 	}
-	for method, expected := range map[string]uint32{"error": 403, "lie": 100, "code": 100, "huge": 100, "slow": 100, "garbage": 100, "empty": 0} {
+	for method, expected := range map[string]uint32{"error": 403, "bytes": 0, "code": 100, "huge": 100, "slow": 100, "garbage": 100, "empty": 0} {
 		if _, code := rpc(method); code != expected {
 			t.Fatalf("%s: %d instead of %d", method, code, expected)
 		}

@@ -8,6 +8,18 @@ use touchline_protocol::notation::{decode_base64, notation};
 #[derive(Debug)]
 pub struct Base64Payload(pub Box<RawValue>);
 
+/// Bytes that arrived as base64, as their notation: whether they are to be JSON, the format of a channel says.
+#[derive(Debug)]
+pub struct Base64Bytes(pub Box<RawValue>);
+
+impl<'de> Deserialize<'de> for Base64Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = decode_base64(&text).ok_or_else(|| de::Error::custom("not base64"))?;
+        serde_json::from_slice(&notation(&bytes)).map(Base64Bytes).map_err(de::Error::custom)
+    }
+}
+
 impl<'de> Deserialize<'de> for Base64Payload {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;

@@ -49,7 +49,9 @@ pub fn notation(bytes: &[u8]) -> Bytes {
 /// The base64 of the bytes that a payload is the notation of; `None` = it is another JSON value.
 pub fn base64_of(payload: &[u8]) -> Option<&str> {
     let text = payload.strip_prefix(BEGIN)?.strip_suffix(END)?;
-    let is_base64 = text.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='));
+    let digits = text.strip_suffix(b"==").or(text.strip_suffix(b"=")).unwrap_or(text);
+    let is_base64 = text.len().is_multiple_of(4)
+        && digits.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'));
     std::str::from_utf8(text).ok().filter(|_| is_base64)
 }
 

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::code::Error;
 use crate::data::checked_payload;
-use crate::notation::{base64_of, decode_base64, notation};
+use crate::notation::{base64_of, decode_base64, notation, spelled};
 
 /// The format of a channel's publications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,7 +52,10 @@ impl DataFormat {
         match (self, given) {
             (DataFormat::Binary, RawPayload::Bytes(bytes)) => Ok(notation(bytes)),
             (DataFormat::Json | DataFormat::JsonObject, given @ RawPayload::Bytes(_)) => self.check(given.json()?),
-            (_, RawPayload::Json(json)) => self.check(checked_payload(json)?),
+            (DataFormat::Binary, RawPayload::Json(json)) => {
+                Ok(spelled(json.get()).unwrap_or_else(|| notation(json.get().as_bytes())))
+            }
+            (DataFormat::Json | DataFormat::JsonObject, RawPayload::Json(json)) => self.check(checked_payload(json)?),
         }
     }
 }
@@ -143,6 +146,9 @@ mod tests {
             (JsonObject, RawPayload::Bytes(b"{}"), Some("{}")),
             (JsonObject, RawPayload::Bytes(b"1"), None),
             (Binary, json("1"), Some(r#"{"$b64":"MQ=="}"#)),
+            (Binary, json("[\n]"), Some(r#"{"$b64":"Wwpd"}"#)),
+            (Binary, json(r#"{"$b64":"A"}"#), Some(r#"{"$b64":"eyIkYjY0IjoiQSJ9"}"#)),
+            (Json, json(r#"{"$b64":"A"}"#), Some(r#"{"$b64":"A"}"#)),
             (Binary, json(r#"{"$b64":"/w"}"#), Some(r#"{"$b64":"/w=="}"#)),
             (Binary, RawPayload::Bytes(b"1"), Some(r#"{"$b64":"MQ=="}"#)),
             (Binary, RawPayload::Bytes(b""), Some(r#"{"$b64":""}"#)),

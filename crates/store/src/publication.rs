@@ -3,6 +3,10 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use touchline_protocol::data::checked_payload;
+use touchline_protocol::notation::base64_of;
 use touchline_protocol::stored::{StoredPayload, decode, encode_publication, exclusion};
 use touchline_protocol::stream::{ChannelName, Epoch, Offset, Retention, Runs, StreamPosition};
 
@@ -36,9 +40,31 @@ pub struct Append {
 /// The longest duration, milliseconds; longer ones are cut to it. The databases add durations to times in 63 bits.
 pub(crate) const DURATION_MAX_MS: u64 = i64::MAX as u64 / 4;
 
+/// A publication of the outbox with the notation of bytes in its one spelling: the database writes white space into
+/// JSON.
+fn spelled(object: &str) -> Cow<'_, str> {
+    #[derive(Deserialize)]
+    struct OutboxObject<'a> {
+        #[serde(borrow)]
+        data: &'a RawValue,
+        #[serde(borrow)]
+        tags: Option<&'a RawValue>,
+    }
+    if !object.starts_with("{\"data\":{\"$b64\"") {
+        return Cow::Borrowed(object);
+    }
+    let Ok(OutboxObject { data, tags }) = serde_json::from_str(object) else { return Cow::Borrowed(object) };
+    let Some(data) = checked_payload(data).ok().filter(|data| base64_of(data).is_some()) else {
+        return Cow::Borrowed(object);
+    };
+    let tags = tags.map_or_else(String::new, |tags| format!(",\"tags\":{tags}"));
+    format!("{{\"data\":{}{tags}}}", String::from_utf8_lossy(&data)).into()
+}
+
 impl Append {
     /// A publication that an application has put into the outbox: nothing waits for its result.
     pub(crate) fn from_outbox(channel: &str, data: &str, key: &str, retention: Retention, time_ms: u64) -> Self {
+        let data = spelled(data);
         let payload = encode_publication(time_ms, data.len(), |out| out.extend_from_slice(data.as_bytes()));
         Append {
             channel: channel.into(),

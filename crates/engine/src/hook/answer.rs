@@ -22,7 +22,7 @@ use super::call::HookKind;
 use super::outcome::{
     ConnectAnswer, HookError, HookOutcome, HookResult, PublishAnswer, RefreshAnswer, SubRefreshAnswer, SubscribeAnswer,
 };
-use crate::base64_text::Base64Payload;
+use crate::base64_text::{Base64Bytes, Base64Payload};
 use crate::caps::{Capabilities, Capability, CapsCache, CapsEntry};
 use crate::claims::{ConnectionClaims, EntryClaim, Overrides, SubscribeOptions, labels_of};
 
@@ -340,7 +340,7 @@ fn subscribe_of(json: SubscribeAnswerJson) -> Result<SubscribeAnswer, AnswerFaul
 #[serde(default)]
 struct PublishJson {
     data: Json,
-    b64data: Option<Base64Payload>,
+    b64data: Option<Base64Bytes>,
     #[serde(deserialize_with = "nullable")]
     skip_publish: bool,
     #[serde(deserialize_with = "nullable")]

@@ -12,7 +12,7 @@ use touchline_protocol::{Disconnect, Error, data};
 use super::context::Context;
 use super::counted::CountedUser;
 use super::heartbeat::Heartbeat;
-use super::refusal::{NO_NAMESPACE, TOKEN_EXPIRED};
+use super::refusal::{BINARY_CHANNEL, NO_NAMESPACE, TOKEN_EXPIRED};
 use super::registry;
 use super::rules::{DecisionRule, RuleLog};
 use super::server::ServerSubscription;
@@ -178,7 +178,8 @@ impl Session {
     /// Refuses a connect for claims that cannot be used: a token's is a mistake that its client cannot correct.
     fn refuse_claims(&mut self, error: Error, why: Disconnect, context: &mut Context<'_>) {
         match &self.phase {
-            Phase::Connecting(connecting) if connecting.is_of_hook => {
+            // The same token is good for a client of the other protocol.
+            Phase::Connecting(connecting) if connecting.is_of_hook || error == Error::BINARY_CHANNEL => {
                 let command = connecting.command;
                 self.refuse_connect(command, error, context);
             }
@@ -351,6 +352,7 @@ impl Session {
                     }
                     (Error::LIMIT_EXCEEDED, false) => "the token names more channels than client.channel_limit",
                     (Error::LIMIT_EXCEEDED, true) => "the backend names more channels than client.channel_limit",
+                    (Error::BINARY_CHANNEL, _) => BINARY_CHANNEL,
                     (_, false) => "the token names a channel that cannot be subscribed to",
                     (_, true) => "the backend names a channel that cannot be subscribed to",
                 };

@@ -18,7 +18,7 @@ use crate::request::{ClientPosition, Response};
 pub struct ServerSubscription {
     /// Shown to others as `chan_info`.
     pub info: Option<Bytes>,
-    /// JSON for the client; `None` = none.
+    /// A payload for the client; `None` = none.
     pub data: Option<Bytes>,
     /// Options other than the namespace's.
     pub overrides: Overrides,

@@ -65,14 +65,14 @@ pub(crate) struct SubscribeRequest<'a> {
     /// What others are shown of the subscription (`chan_info`).
     #[serde(borrow)]
     info: Option<&'a RawValue>,
-    /// The same as base64 of JSON.
+    /// The same as base64 of JSON or of other bytes.
     #[serde(deserialize_with = "nullable")]
     #[schemars(extend("contentEncoding" = "base64"))]
     b64info: String,
     /// What the client gets with the subscription.
     #[serde(borrow)]
     data: Option<&'a RawValue>,
-    /// The same as base64 of JSON.
+    /// The same as base64 of JSON or of other bytes.
     #[serde(deserialize_with = "nullable")]
     #[schemars(extend("contentEncoding" = "base64"))]
     b64data: String,
@@ -107,7 +107,8 @@ impl Operation for SubscribeOperation {
     const SUMMARY: &'static str = "Subscribes the connections of a user to a channel, or other connections";
     const EXAMPLE: &'static str = r#"{"user": "42", "channel": "news"}"#;
     const RESULT: &'static str = COMMAND_RESULT;
-    const ERRORS: &'static [Error] = &[Error::UNKNOWN_CHANNEL, Error::LIMIT_EXCEEDED, Error::TOO_MANY_REQUESTS];
+    const ERRORS: &'static [Error] =
+        &[Error::UNKNOWN_CHANNEL, Error::LIMIT_EXCEEDED, Error::TOO_MANY_REQUESTS, Error::BINARY_CHANNEL];
     const SCOPE: OperationScope = OperationScope::Broadcast;
     const IS_IDEMPOTENT: bool = true;
     const NUMBER: Option<usize> = Some(11);
