@@ -14,10 +14,14 @@ use super::nats::Nats;
 use super::registry::devices;
 use super::support::{TestServer, WebSocket, settings, token, until};
 
-/// All events by source and id; each has one content.
+/// All events by source and id; each has one content. Where a slow machine makes a node be lost twice before it knows of
+/// the first time, the end of its client is told once more, at another time (`What does not hold` of the guide).
 fn by_id(backend: &Backend) -> BTreeMap<(String, String), Value> {
     let mut known = BTreeMap::<(String, String), Value>::new();
-    for event in events(backend) {
+    for mut event in events(backend) {
+        if event["data"]["cause"] == "node_down" {
+            event["time"] = Value::Null;
+        }
         let id = (event["source"].to_string(), event["id"].as_str().expect("a text").to_owned());
         assert_eq!(known.entry(id).or_insert_with(|| event.clone()), &event, "an id has one content");
     }
