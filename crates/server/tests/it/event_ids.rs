@@ -14,8 +14,8 @@ use super::nats::Nats;
 use super::registry::devices;
 use super::support::{TestServer, WebSocket, settings, token, until};
 
-/// All events by source and id; each has one content. Where a slow machine makes a node be lost twice before it knows of
-/// the first time, the end of its client is told once more, at another time (`What does not hold` of the guide).
+/// All events by source and id; each has one content. Where a slow machine makes a node be lost twice before it knows
+/// of the first time, the end of its client is told once more, at another time (`What does not hold` of the guide).
 fn by_id(backend: &Backend) -> BTreeMap<(String, String), Value> {
     let mut known = BTreeMap::<(String, String), Value>::new();
     for mut event in events(backend) {
