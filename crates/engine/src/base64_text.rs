@@ -4,30 +4,35 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 use touchline_protocol::notation::{decode_base64, notation};
 
-/// A payload that arrived as base64: JSON, or the notation of other bytes.
+/// A payload that arrived as base64: JSON, or the notation of bytes that are not JSON.
 #[derive(Debug)]
 pub struct Base64Payload(pub Box<RawValue>);
 
-/// Bytes that arrived as base64, as their notation: whether they are to be JSON, the format of a channel says.
+/// The notation of bytes that arrived as base64, also where they are JSON: what they must be, the format of a channel
+/// says.
 #[derive(Debug)]
 pub struct Base64Bytes(pub Box<RawValue>);
 
-impl<'de> Deserialize<'de> for Base64Bytes {
+impl<'de> Deserialize<'de> for Base64Payload {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let bytes = decode_base64(&text).ok_or_else(|| de::Error::custom("not base64"))?;
-        serde_json::from_slice(&notation(&bytes)).map(Base64Bytes).map_err(de::Error::custom)
+        let bytes = decoded(deserializer)?;
+        match serde_json::from_slice::<&RawValue>(&bytes) {
+            Ok(json) => Ok(Base64Payload(json.to_owned())),
+            Err(_) => noted(&bytes).map(Base64Payload),
+        }
     }
 }
 
-impl<'de> Deserialize<'de> for Base64Payload {
+impl<'de> Deserialize<'de> for Base64Bytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let bytes = decode_base64(&text).ok_or_else(|| de::Error::custom("not base64"))?;
-        let value: &RawValue = match serde_json::from_slice(&bytes) {
-            Ok(value) => value,
-            Err(_) => return serde_json::from_slice(&notation(&bytes)).map(Base64Payload).map_err(de::Error::custom),
-        };
-        Ok(Base64Payload(value.to_owned()))
+        noted(&decoded(deserializer)?).map(Base64Bytes)
     }
+}
+
+fn decoded<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    decode_base64(&String::deserialize(deserializer)?).ok_or_else(|| de::Error::custom("not base64"))
+}
+
+fn noted<E: de::Error>(bytes: &[u8]) -> Result<Box<RawValue>, E> {
+    serde_json::from_slice(&notation(bytes)).map_err(E::custom)
 }

@@ -175,8 +175,8 @@ impl World {
         }
     }
 
-    /// Whoever tells the ends of a node's clients has not told them in this life of it before, and the node knows it
-    /// when it is seen again.
+    /// The node that tells the ends of another one's clients has not told them in this life before, and the other one
+    /// knows it when it is seen again.
     fn note_life(&mut self, by: &Arc<str>, node: &Arc<str>, is_up: bool, life: u32) {
         let known = self.ended.entry((Arc::clone(by), Arc::clone(node))).or_default();
         if !is_up {

@@ -38,7 +38,7 @@ impl DataFormat {
             (DataFormat::Json | DataFormat::JsonObject, Some(base64)) => {
                 let bytes = decode_base64(base64).ok_or(Error::BAD_REQUEST)?;
                 let json = RawPayload::Bytes(&bytes).json()?;
-                // JSON that is a notation again is no end of it.
+                // A notation of a notation is refused.
                 if base64_of(&json).is_some() { Err(Error::BAD_REQUEST) } else { self.check(json) }
             }
         }
@@ -118,6 +118,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawPayload<'a> {
         <&RawValue>::deserialize(deserializer).map(RawPayload::Json)
     }
 }
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -58,7 +58,11 @@ fn check_host(host: &str) -> Result<(), &'static str> {
     let name = host.strip_suffix('.').unwrap_or(host);
     let is_number = name.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
     let is_host = if is_number { host.parse::<Ipv4Addr>().is_ok() } else { name.split('.').all(is_label) };
-    if is_host && host.len() <= HOST_SIZE_MAX { Ok(()) } else { Err("has a host that is no name and no IP address") }
+    if is_host && host.len() <= HOST_SIZE_MAX {
+        Ok(())
+    } else {
+        Err("has a host that is neither a name nor an IP address")
+    }
 }
 
 /// Whether a path and a query have only characters that stand for themselves there (RFC 3986 section 3.3).

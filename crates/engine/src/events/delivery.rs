@@ -36,7 +36,7 @@ pub enum DeadReason {
     TooLarge,
     /// They have become older than `max_age`.
     TooOld,
-    /// What the database has of them is no event.
+    /// Their rows in the database are not events.
     Unreadable,
 }
 

@@ -130,20 +130,20 @@ impl Publication {
     /// The push for a client of this encoding, its payload as text; for Protobuf as the notation of bytes, if it or the
     /// one before is bytes.
     pub(super) fn changed_push(&self, change: Delta<'_>, kind: PushKind, encoding: Encoding) -> Bytes {
-        let before = if let Delta::From(before) = change { before.data() } else { &[] };
-        let are_bytes =
-            encoding == Encoding::Protobuf && [before, self.data()].iter().any(|it| base64_of(it).is_some());
-        if are_bytes {
+        let before = || if let Delta::From(before) = change { before.data() } else { &[] };
+        let is_bytes = |payload| base64_of(payload).is_some();
+        if encoding == Encoding::Protobuf && (is_bytes(self.data()) || is_bytes(before())) {
             return self.shared.forms.get(EncodingKey::Bytes(kind), || {
-                let (before, data) = (bytes_of(before), bytes_of(self.data()));
+                let (before, data) = (bytes_of(before()), bytes_of(self.data()));
                 let delta = shorter_change(change, &before, &data);
                 let payload = notation(delta.as_deref().unwrap_or(&data));
                 self.with_payload(delta.is_some(), |out| out.extend_from_slice(&payload))
             });
         }
         self.shared.forms.get(EncodingKey::Json(kind), || {
-            let delta = shorter_change(change, before, self.data());
-            let payload = delta.as_deref().unwrap_or(self.data());
+            let data = self.data();
+            let delta = shorter_change(change, before(), data);
+            let payload = delta.as_deref().unwrap_or(data);
             self.with_payload(delta.is_some(), |out| text(out, &String::from_utf8_lossy(payload)))
         })
     }

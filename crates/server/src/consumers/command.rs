@@ -234,7 +234,7 @@ impl AskedCommand {
     }
 }
 
-/// The text in a field; empty = it is not there, or is no text.
+/// The text in a field; empty = it is not there, or is not text.
 fn text_of(field: Option<&RawValue>) -> String {
     let text = field.and_then(|field| serde_json::from_str::<Option<String>>(field.get()).ok());
     text.flatten().unwrap_or_default()

@@ -261,11 +261,16 @@ impl EventMailbox {
     pub(crate) fn tell(&self, message: EventMessage) -> bool {
         let sent = self.try_send(message);
         if let Err(message) = &sent {
-            // The time first: who sees the count sees it too.
-            self.room.lost_since_ms.fetch_min(message.seen_ms().unwrap_or(u64::MAX), SeqCst);
-            self.room.lost.fetch_add(1, SeqCst);
+            self.lose(message);
         }
         sent.is_ok()
+    }
+
+    /// Counts a message as lost.
+    pub(crate) fn lose(&self, message: &EventMessage) {
+        // The time first: who sees the count sees it too.
+        self.room.lost_since_ms.fetch_min(message.seen_ms().unwrap_or(u64::MAX), SeqCst);
+        self.room.lost.fetch_add(1, SeqCst);
     }
 
     /// Sends a message.

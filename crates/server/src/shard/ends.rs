@@ -1,5 +1,6 @@
 //! Ends of clients that were told as connected, until the thread that tells them has room: nothing would ever correct
-//! one that is lost. There are never more than clients that were told.
+//! one that is lost. While some wait, no client is told as connected, so there are never more than the clients that were
+//! told when the first had to wait.
 
 use std::collections::VecDeque;
 
@@ -23,6 +24,11 @@ impl<T> UnsentEnds<T> {
         if let Err(end) = send(end) {
             self.0.push_back(end);
         }
+    }
+
+    /// Whether some wait.
+    pub(super) fn are_waiting(&self) -> bool {
+        !self.0.is_empty()
     }
 
     /// Sends what was kept, as far as there is room.

@@ -34,8 +34,14 @@ impl Shard {
             return;
         };
         let (life, is_again) = (self.telling.of(slot), false);
-        let incident = connected(connection, facts, (life, is_again));
-        let is_told = events.tell(EventMessage::Client(self.now_ms, incident));
+        let message = EventMessage::Client(self.now_ms, connected(connection, facts, (life, is_again)));
+        // A slot of the mailbox is for an end first: else ends could pile up while clients come and go.
+        let is_told = if self.unsent_ends.are_waiting() {
+            events.lose(&message);
+            false
+        } else {
+            events.tell(message)
+        };
         if let Some(connection) = self.connections.get_mut(slot) {
             connection.is_told = is_told;
         }
@@ -44,6 +50,9 @@ impl Shard {
     /// Tells some of the clients again that another node has told as gone. The name and the version that a client has
     /// named are not kept.
     pub(super) fn tell_again(&mut self) {
+        if self.unsent_ends.are_waiting() {
+            return;
+        }
         for _ in 0..TOLD_AGAIN_IN_TICK {
             let Some(slot) = self.telling.due(self.connections.slot_count()) else { return };
             let is_connected = |connection: &&Connection| connection.session.is_connected();

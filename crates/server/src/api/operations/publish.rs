@@ -39,7 +39,7 @@ impl<'a> GivenData<'a> {
     /// `data` counts, if both are there.
     ///
     /// # Errors
-    /// 107 when neither is there, and for what is no base64.
+    /// 107 when neither is there, or `b64data` is not base64.
     fn read(data: Option<RawPayload<'a>>, base64: &str) -> Result<Self, OperationError> {
         match data {
             Some(data) => Ok(GivenData::Plain(data)),

@@ -195,7 +195,7 @@ impl OutboxHub {
         unreadable
     }
 
-    /// Puts aside what is no event, so that it stands in nobody's way.
+    /// Puts rows that are not events aside, so that they do not block their lane.
     async fn put_aside(&self, lane: &OutboxLane, burials: &[Burial]) {
         if burials.is_empty() {
             return;

@@ -54,7 +54,8 @@ impl WishFilter {
         self.list.borrow().version
     }
 
-    /// From now on this is told. What was asked for before and is no more is told on, to nobody, until the next start.
+    /// From now on these wishes are told. A kind that is not wished any more is still noted until the next start, and
+    /// reaches no endpoint.
     pub(super) fn apply(&self, list: WishList) -> AskedAnew {
         self.set(list);
         let clients = if self.tells_clients.get() { self.clients.borrow_mut().drain().collect() } else { Vec::new() };
