@@ -39,6 +39,8 @@ struct Life {
     left_ms: [u64; KEYS],
     /// Whom it has ever met.
     met: BTreeSet<Arc<str>>,
+    /// The life in which it tells.
+    number: u32,
 }
 
 /// A message on its way.
@@ -66,10 +68,14 @@ struct World {
     told: Vec<Told>,
     /// The last life of each node, the second, that was ended by another, the first.
     ended: BTreeMap<(Arc<str>, Arc<str>), u32>,
+    /// The life in which each node, the second, told its clients again while it saw the first.
+    told_again: BTreeMap<(Arc<str>, Arc<str>), u32>,
     /// When the first has last heard the second.
     heard: BTreeMap<(Arc<str>, Arc<str>), u64>,
     /// How much was told when something was last doubted.
     doubted_at: Option<usize>,
+    /// Nodes are cut off in the worst moments.
+    cuts_off: bool,
     splits: u64,
     kills: u64,
     shows: bool,
@@ -86,8 +92,10 @@ impl World {
             messages: Vec::new(),
             told: Vec::new(),
             ended: BTreeMap::new(),
+            told_again: BTreeMap::new(),
             heard: BTreeMap::new(),
             doubted_at: None,
+            cuts_off: true,
             splits: 0,
             kills: 0,
             shows: std::env::var_os("TOUCHLINE_SIM_EVENTS").is_some(),
@@ -113,7 +121,7 @@ impl World {
         let others: Vec<_> = others.filter_map(|(life, _)| Some(Arc::clone(&life.as_ref()?.name))).collect();
         teller.joined(&others, self.now_ms);
         self.show(|| format!("{name} starts"));
-        self.lives[place] = Some(Life { name, teller, held: [false; KEYS], left_ms: [0; KEYS], met: BTreeSet::new() });
+        self.lives[place] = Some(Life { name, teller, held: [false; KEYS], left_ms: [0; KEYS], met: BTreeSet::new(), number: 1 });
     }
 
     fn kill(&mut self, place: usize) {
@@ -141,6 +149,8 @@ impl World {
         let now_ms = self.now_ms;
         let Some(life) = &mut self.lives[place] else { return };
         life.teller.advance(now_ms);
+        let now = life.teller.life();
+        let has_begun = std::mem::replace(&mut life.number, now) < now;
         let outputs: Vec<_> = life.teller.outputs().collect();
         let name = Arc::clone(&life.name);
         for output in outputs {
@@ -161,6 +171,9 @@ impl World {
                 }
             }
         }
+        if has_begun {
+            self.note_again(place);
+        }
     }
 
     fn carry(&mut self, from: usize, to: Option<Arc<str>>, message: &Bytes) {
@@ -175,17 +188,37 @@ impl World {
         }
     }
 
-    /// The node that tells the ends of another one's clients has not told them in this life before, and the other one
-    /// knows it when it is seen again.
+    /// The node that tells the ends of another one's clients has not told them in this life before. What the other one
+    /// told again in its sight ends in no earlier life.
     fn note_life(&mut self, by: &Arc<str>, node: &Arc<str>, is_up: bool, life: u32) {
-        let known = self.ended.entry((Arc::clone(by), Arc::clone(node))).or_default();
+        let both = (Arc::clone(by), Arc::clone(node));
         if !is_up {
+            let known = self.ended.entry(both.clone()).or_default();
             assert!(*known < life, "{by} has told the ends of life {life} of {node} before");
             *known = life;
+            let begun = self.told_again.get(&both).copied().unwrap_or(1);
+            assert!(begun <= life, "{by} tells the ends of life {life} of {node}, whose clients are of life {begun}");
         }
-        let of_node = self.lives.iter().flatten().find(|life| life.name == *node);
-        if let Some(of_node) = of_node.filter(|_| is_up) {
-            assert!(of_node.teller.life() > *known, "{node} does not know that its life {known} was ended by {by}");
+    }
+
+    /// Whether a node sees another one.
+    fn sees(&self, place: usize, other: usize) -> bool {
+        let (Some(life), Some(other)) = (&self.lives[place], &self.lives[other]) else { return false };
+        life.teller.sees(&other.name)
+    }
+
+    /// A node may tell its clients again; now and then it is cut off in this moment.
+    fn note_again(&mut self, place: usize) {
+        let Some(life) = &self.lives[place] else { return };
+        let (name, number) = (Arc::clone(&life.name), life.number);
+        let others = self.lives.iter().flatten().filter(|other| life.teller.sees(&other.name));
+        let both: Vec<_> = others.map(|other| ((Arc::clone(&other.name), Arc::clone(&name)), number)).collect();
+        self.told_again.extend(both);
+        self.show(|| format!("{name} begins its life {number}"));
+        if self.cuts_off && self.random.u8(0..3) == 0 {
+            self.messages.retain(|message| message.from != name && message.to != name);
+            self.sides = std::array::from_fn(|other| u8::from(other == place));
+            self.show(|| format!("{name} is cut off"));
         }
     }
 
@@ -274,7 +307,9 @@ impl World {
             let is_held = self.lives.iter().flatten().any(|life| life.held[index]);
             let last = generations.last().copied().unwrap_or_default();
             if (last % 2 == 1) != is_held {
-                let last_at = self.told.iter().rposition(|told| told.change.key == key(index)).unwrap_or_default();
+                // The highest word, which is the one that counts. Lower ones come later where its teller has died alone.
+                let is_last = |told: &Told| told.change.key == key(index) && told.change.generation == last;
+                let last_at = self.told.iter().rposition(is_last).unwrap_or_default();
                 let is_doubted = self.doubted_at.is_some_and(|at| at > last_at);
                 // Who has told it died, and all who had met it: nobody is left who could doubt it.
                 let by = self.told.get(last_at).map(|told| &told.by);
@@ -311,6 +346,7 @@ fn day(seed: u64) -> (u64, u64, bool) {
             world.start(place);
         }
     }
+    world.cuts_off = false;
     world.heal();
     world.pass(2 * CALM_MS);
     let excused = world.judge();
@@ -345,6 +381,26 @@ fn what_is_told_alternates_and_is_true_in_the_end_or_doubted() {
 }
 
 /// A node that is alone tells at once, and nothing of who comes back within the delay.
+/// So whatever happens from then on, they tell the ends of the clients in their new life.
+#[test]
+fn a_node_tells_its_clients_again_when_others_see_it_in_its_new_life() {
+    for seed in 0..50 {
+        let mut world = World::new(seed);
+        world.cuts_off = false;
+        world.pass(1_000);
+        world.sides = [0, 1, 1];
+        world.pass(1_000);
+        assert!(!world.sees(1, 0) && !world.sees(0, 1));
+        world.heal();
+        for _ in 0..100 {
+            world.pass(STEP_MS);
+            let is_again = world.lives[0].as_ref().is_some_and(|life| life.number > 1);
+            assert!(!is_again || (world.sees(1, 0) && world.sees(2, 0)), "seed {seed}");
+        }
+        assert!(world.lives[0].as_ref().is_some_and(|life| life.number == 2), "seed {seed}");
+    }
+}
+
 #[test]
 fn a_node_that_is_alone_tells_each_change_once() {
     let options = TellerOptions { delay_ms: DELAY_MS, timing: timing(), is_clustered: false };

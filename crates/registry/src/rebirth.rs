@@ -76,6 +76,15 @@ impl Replica {
         }
     }
 
+    /// Whether all nodes in sight have this node's entries in its present incarnation. Where none is in sight, it is
+    /// taken as known after the timeout: nobody is left who could take it for an earlier one.
+    pub fn is_known(&self, now_ms: u64) -> bool {
+        let is_alone = self.peers.is_empty();
+        !self.life.is_silent()
+            && self.peers.values().all(|peer| peer.is_live && peer.has_ours)
+            && (!is_alone || now_ms >= self.life.began_ms + self.settings.timing.timeout_ms)
+    }
+
     /// Another node tells whose entries it has.
     pub(crate) fn take_lives(&mut self, node: &str, lives: &[u8]) {
         let has_ours =

@@ -91,7 +91,9 @@ pub struct StateTeller {
     gone: BTreeMap<Arc<str>, GoneNode>,
     /// The lives of the nodes in sight that are in a later one than their first.
     lives: BTreeMap<Arc<str>, u32>,
-    /// The life of this node.
+    /// The life of this node that the others are told of.
+    noted_life: u32,
+    /// The life of this node that they know.
     life: u32,
     /// When a node came last while others were gone, Unix milliseconds; `None` = it has been judged.
     healed_ms: Option<u64>,
@@ -131,6 +133,7 @@ impl StateTeller {
             stopping: BTreeSet::new(),
             gone: BTreeMap::new(),
             lives: BTreeMap::new(),
+            noted_life: 1,
             life: 1,
             healed_ms: None,
             rescan: None,
@@ -252,8 +255,8 @@ impl StateTeller {
         now_ms >= self.quiet_until_ms && self.replica.as_ref().is_none_or(Replica::is_settled)
     }
 
-    /// The life in which this node tells: 1 at first, and one more each time that others have purged it, and so may
-    /// have told the ends of its clients. They know it before they see the node again.
+    /// The life in which this node tells: 1 at first, and higher each time that others have purged it, and so may have
+    /// told the ends of its clients. All nodes in sight know it by now: what they tell of this node is of this life.
     pub fn life(&self) -> u32 {
         self.life
     }
@@ -422,9 +425,12 @@ impl StateTeller {
     fn note_life(&mut self, now_ms: u64) {
         let Some(replica) = &mut self.replica else { return };
         let life = u32::try_from(replica.counters().reincarnations).unwrap_or(u32::MAX).saturating_add(1);
-        if life > self.life {
-            self.life = life;
+        if life > self.noted_life {
+            self.noted_life = life;
             let _ = replica.join(self.holder, LIFE, life.to_string().as_bytes(), now_ms);
+        }
+        if life > self.life && replica.is_known(now_ms) {
+            self.life = life;
         }
     }
 

@@ -137,7 +137,9 @@ fn a_total_and_overrides_replace_and_add() {
 fn connections_of_a_user_on_several_shards_share_a_rate() {
     let server = start(|settings| {
         settings.node.shards = 4;
-        settings.client.rate_limit.user_command = shared(3);
+        // It takes as many connects as chance wants until two shards have one.
+        let commands = shared(3);
+        settings.client.rate_limit.user_command = SharedCommandLimitSettings { connect: block(1_000), ..commands };
     });
     let mut by_shard = BTreeMap::new();
     until("two shards have one", || {
