@@ -91,7 +91,7 @@ impl Streams {
         let mut open = HashMap::new();
         for of_namespace in &settings.streams {
             let mut opened = stream::open(&context, &settings, &subjects, of_namespace, is_first).await?;
-            if stream::was_set_back(&opened, known).await? {
+            if stream::was_set_back(&context, &opened, known).await? {
                 stream::begin_run(&context, &subjects, &of_namespace.namespace, &opened).await?;
                 opened = stream::open(&context, &settings, &subjects, of_namespace, is_first).await?;
             }

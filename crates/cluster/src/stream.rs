@@ -7,9 +7,8 @@ use std::time::Duration;
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RawMessageErrorKind, Republish, StorageType, Stream};
 use async_nats::jetstream::{Context, ErrorCode};
-use touchline_protocol::stream::RunId;
-
-use touchline_protocol::stream::IDEMPOTENCY_KEY_TTL_MS;
+use tokio::time::{Instant, sleep};
+use touchline_protocol::stream::{IDEMPOTENCY_KEY_TTL_MS, RunId};
 
 use crate::errors::StreamError;
 use crate::incarnation::StreamIncarnation;
@@ -21,6 +20,11 @@ use crate::subject::Subjects;
 const DUPLICATES: Duration = Duration::from_millis(IDEMPOTENCY_KEY_TTL_MS);
 /// The format of streams that this version makes, and the highest that it uses.
 const FORMAT: u32 = 1;
+/// How long a stream with replicas may end before what this node knows: a new leader answers before it has taken in all
+/// that was acknowledged, and an old one that was cut off until it hears of the new one.
+const LEADER_SETTLES: Duration = Duration::from_secs(3);
+/// Between two looks at such a stream.
+const LEADER_RECHECK: Duration = Duration::from_millis(200);
 /// Bits of an epoch: so many are shown, as eight letters.
 const EPOCH_BITS: u32 = 40;
 
@@ -146,11 +150,13 @@ pub(crate) async fn open(
     Ok((stream, described))
 }
 
-/// Whether a stream that was just opened lacks what this node knew of it before.
+/// Whether a stream that was just opened lacks what this node knew of it before. A stream with replicas that ends too
+/// early is given [`LEADER_SETTLES`].
 ///
 /// # Errors
 /// NATS's reason.
 pub(crate) async fn was_set_back(
+    context: &Context,
     (stream, known): &(Stream, StreamDescription),
     marks: &Marks,
 ) -> Result<bool, StreamError> {
@@ -158,8 +164,16 @@ pub(crate) async fn was_set_back(
         return Ok(true);
     }
     let Some(mark) = marks.of(known.life) else { return Ok(false) };
-    if mark.is_lost_at(stream.cached_info().state.last_sequence) {
-        return Ok(true);
+    let Config { name, num_replicas, .. } = &stream.cached_info().config;
+    let mut last = stream.cached_info().state.last_sequence;
+    let settled = Instant::now() + LEADER_SETTLES;
+    while mark.is_lost_at(last) {
+        if *num_replicas <= 1 || Instant::now() >= settled {
+            return Ok(true);
+        }
+        sleep(LEADER_RECHECK).await;
+        let missed = |source| StreamError::Open { stream: name.clone(), source };
+        last = context.get_stream(name).await.map_err(missed)?.cached_info().state.last_sequence;
     }
     match stream.get_raw_message(mark.sequence()).await {
         Ok(found) => Ok(mark.is_replaced(Some(&found.payload))),

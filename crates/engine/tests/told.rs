@@ -121,7 +121,8 @@ impl World {
         let others: Vec<_> = others.filter_map(|(life, _)| Some(Arc::clone(&life.as_ref()?.name))).collect();
         teller.joined(&others, self.now_ms);
         self.show(|| format!("{name} starts"));
-        self.lives[place] = Some(Life { name, teller, held: [false; KEYS], left_ms: [0; KEYS], met: BTreeSet::new(), number: 1 });
+        self.lives[place] =
+            Some(Life { name, teller, held: [false; KEYS], left_ms: [0; KEYS], met: BTreeSet::new(), number: 1 });
     }
 
     fn kill(&mut self, place: usize) {
