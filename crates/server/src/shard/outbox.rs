@@ -289,17 +289,22 @@ impl Outbox {
 
     /// Counts the wanted frames as read once, and drops those without further readers.
     fn release(&mut self, now_us: u64) {
-        for index in 0..self.wanted.len() {
-            let frame = self.wanted[index];
-            let entry = self.entry(frame);
+        let Outbox { wanted, frames, base, finished_us, .. } = self;
+        let mut is_unread = false;
+        for frame in wanted.iter() {
+            let entry = &mut frames[frame.wrapping_sub(*base) as usize];
             debug_assert!(entry.readers > 0);
             entry.readers -= 1;
-            let age_us = now_us.saturating_sub(entry.accepted_us);
-            if entry.readers == 0 && entry.accepted_us > 0 && now_us > 0 {
-                self.finished_us.push(age_us);
+            if entry.readers == 0 {
+                is_unread = true;
+                if entry.accepted_us > 0 && now_us > 0 {
+                    finished_us.push(now_us.saturating_sub(entry.accepted_us));
+                }
             }
         }
-        self.drop_unread_frames();
+        if is_unread {
+            self.drop_unread_frames();
+        }
     }
 
     fn entry(&mut self, frame: u32) -> &mut SharedFrame {
