@@ -8,12 +8,13 @@
 //! spelling is brought to it where a payload enters ([`crate::data::checked_payload`]).
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
-use serde::Deserialize;
+use serde_json::value::RawValue;
 
 /// The member that holds the bytes.
 const MEMBER: &str = "\"$b64\"";
@@ -30,7 +31,11 @@ const URL_SAFE_DECODER: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, CONFIG);
 /// Decodes base64 with or without padding, with the standard alphabet (RFC 4648, section 4) or that for URLs (section
 /// 5); `None` if the text is not valid, or mixes the alphabets.
 pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    let text = text.trim_end_matches('=');
+    let digits = text.strip_suffix("==").or(text.strip_suffix('=')).unwrap_or(text);
+    if digits.len() < text.len() && !text.len().is_multiple_of(4) || digits.ends_with('=') {
+        return None;
+    }
+    let text = digits;
     let decoder = if text.contains(['-', '_']) { URL_SAFE_DECODER } else { STANDARD_DECODER };
     decoder.decode(text).ok()
 }
@@ -65,19 +70,15 @@ pub fn bytes_of(payload: &[u8]) -> Cow<'_, [u8]> {
 
 /// The notation of a JSON value that spells one; `None` = it is another value.
 pub(crate) fn spelled(json: &str) -> Option<Bytes> {
-    // Almost no payload gets behind this line.
-    let is_likely = json.strip_prefix('{').is_some_and(|rest| rest.trim_ascii_start().starts_with(MEMBER));
-    if !is_likely {
+    // Almost no payload gets behind this line. A name may be spelled with escapes.
+    let is_likely = |rest: &str| rest.starts_with(MEMBER) || rest.starts_with("\"\\") || rest.starts_with("\"$");
+    if !json.strip_prefix('{').is_some_and(|rest| is_likely(rest.trim_ascii_start())) {
         return None;
     }
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Notation<'a> {
-        #[serde(rename = "$b64", borrow)]
-        base64: Cow<'a, str>,
-    }
-    let Notation { base64 } = serde_json::from_str(json).ok()?;
-    decode_base64(&base64).map(|bytes| notation(&bytes))
+    // Of a member that is there twice the last one counts, as for most readers of JSON.
+    let members: BTreeMap<String, &RawValue> = serde_json::from_str(json).ok()?;
+    let base64 = members.get("$b64").filter(|_| members.len() == 1)?;
+    decode_base64(&serde_json::from_str::<String>(base64.get()).ok()?).map(|bytes| notation(&bytes))
 }
 
 #[cfg(test)]
@@ -105,6 +106,9 @@ mod tests {
             ("Zm9v!", None),
             ("Zm9v\n", None),
             ("Z=g", None),
+            ("Zg=", None),
+            ("====", None),
+            ("Zm9v====", None),
         ];
         for (text, expected) in cases {
             assert_eq!(decode_base64(text).as_deref(), *expected, "{text}");
@@ -114,8 +118,15 @@ mod tests {
     #[test]
     fn a_notation_has_one_spelling() {
         let taken = |text: &str| checked_payload(&RawValue::from_string(text.to_owned()).expect("the case is JSON"));
-        for text in [r#"{"$b64":"AP8="}"#, r#"{ "$b64" : "AP8" }"#, r#"{"$b64":"AP8"}"#, "{\n\"$b64\":\"\\u0041P8=\"}"]
-        {
+        for text in [
+            r#"{"$b64":"AP8="}"#,
+            r#"{ "$b64" : "AP8" }"#,
+            r#"{"$b64":"AP8"}"#,
+            "{\n\"$b64\":\"\\u0041P8=\"}",
+            r#"{"\u0024b64":"AP8="}"#,
+            r#"{"$\u0062\u0036\u0034":"AP8="}"#,
+            r#"{"$b64":"AAEC","$b64":"AP8="}"#,
+        ] {
             assert_eq!(taken(text).as_deref(), Ok(br#"{"$b64":"AP8="}"#.as_slice()), "{text}");
         }
         for text in [

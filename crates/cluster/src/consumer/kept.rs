@@ -54,25 +54,36 @@ impl KeptMessages {
 
     /// Acknowledges what is done, and keeps the rest; `outcomes`: one for each of [`KeptMessages::all`]. `pause`: how
     /// long none of the rest is due.
+    ///
+    /// # Errors
+    /// The first acknowledgement that fails. Its message and all behind it are kept, to be given back.
     pub(super) async fn settle(&mut self, outcomes: Vec<MessageOutcome>, pause: Duration) -> Result<(), PullFailure> {
         let count = self.messages.len();
+        let mut failure = None;
         let mut kept = Vec::new();
         for (message, outcome) in std::mem::take(&mut self.messages).into_iter().zip(outcomes) {
             let acknowledged = match outcome {
-                MessageOutcome::Done => message.1.ack().await,
-                MessageOutcome::DoneForCertain => message.1.double_ack().await,
                 MessageOutcome::Kept => {
                     kept.push(message);
                     continue;
                 }
+                _ if failure.is_some() => {
+                    kept.push(message);
+                    continue;
+                }
+                MessageOutcome::Done => message.1.ack().await,
+                MessageOutcome::DoneForCertain => message.1.double_ack().await,
             };
-            acknowledged.map_err(|error| PullFailure::of("acknowledging a message", error))?;
+            if let Err(error) = acknowledged {
+                failure = Some(PullFailure::of("acknowledging a message", error));
+                kept.push(message);
+            }
         }
         // What has waited for one that is done now does not wait for its time.
         let pause = if kept.len() < count { Duration::ZERO } else { pause };
         self.due = (!kept.is_empty()).then(|| Instant::now() + pause);
         self.messages = kept;
-        Ok(())
+        failure.map_or(Ok(()), Err)
     }
 
     /// Waits until one is due; without any for ever.

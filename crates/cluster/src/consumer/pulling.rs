@@ -4,12 +4,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use async_nats::ServerAddr;
 use async_nats::jetstream;
 use async_nats::jetstream::consumer::pull::Stream as Messages;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
 use async_nats::jetstream::context::ConsumerInfoErrorKind;
 use async_nats::jetstream::stream::Stream;
+use async_nats::{Client, ServerAddr};
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval};
@@ -30,6 +30,8 @@ const PULLED_MAX: usize = 100;
 const PULLED_SIZE_MAX: usize = 65 * 1024 * 1024;
 /// So often within the time for an acknowledgement JetStream hears that a message is under way.
 const SIGNS_OF_PROGRESS: u32 = 3;
+/// How long giving messages back may take.
+const GIVE_BACK_TIME_MAX: Duration = Duration::from_secs(1);
 /// Between two counts of what waits.
 const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -69,7 +71,7 @@ impl Puller {
             opened = self.open() => opened?,
             _ = stop.wait_for(|is_over| *is_over) => return Ok(()),
         };
-        let (stream, consumer, mut messages) = opened;
+        let (client, stream, consumer, mut messages) = opened;
         self.handler.report(StreamReport::Working);
         let ack_wait = Some(consumer.cached_info().config.ack_wait).filter(|wait| !wait.is_zero());
         let mut progress = tokio::time::interval(ack_wait.unwrap_or(ACK_WAIT) / SIGNS_OF_PROGRESS);
@@ -92,16 +94,22 @@ impl Puller {
                 Err(failure) = &mut counting => break Err(failure),
             }
         };
+        // What was pulled in advance goes back too: left alone, it would come behind what is newer.
+        while let Some(Some(Ok(message))) = messages.next().now_or_never() {
+            kept.take(message);
+        }
         kept.give_back().await;
+        // What NATS does not take in this time it delivers again after a while.
+        let _ = tokio::time::timeout(GIVE_BACK_TIME_MAX, client.flush()).await;
         ended
     }
 
-    async fn open(&self) -> Result<(Stream, PullConsumer, Messages), PullFailure> {
+    async fn open(&self) -> Result<(Client, Stream, PullConsumer, Messages), PullFailure> {
         let StreamConsumerOptions { stream: name, durable, .. } = &self.options;
         let options = connecting::options(&self.options).map_err(|error| PullFailure(error.to_string()))?;
         let client = options.connect(self.servers.clone()).await;
         let client = client.map_err(|error| PullFailure::of("connecting to NATS", error))?;
-        let context = jetstream::new(client);
+        let context = jetstream::new(client.clone());
         let stream = context.get_stream(name).await;
         let stream = stream.map_err(|error| PullFailure::of(&format!("opening the stream {name}"), error))?;
         let consumer: PullConsumer = if self.options.is_existing {
@@ -123,7 +131,7 @@ impl Puller {
             .messages()
             .await;
         let messages = messages.map_err(|error| PullFailure::of("pulling messages", error))?;
-        Ok((stream, consumer, messages))
+        Ok((client, stream, consumer, messages))
     }
 
     /// The configuration of the consumer. Where one begins can't be changed, so that of one that is there is kept.
@@ -196,7 +204,8 @@ impl Puller {
             let oldest =
                 if waiting == 0 { Duration::ZERO } else { self.oldest(stream, info.ack_floor.stream_sequence).await };
             let floor = info.ack_floor.stream_sequence;
-            self.handler.report(StreamReport::Lag { waiting, oldest, floor });
+            let unsettled = info.num_ack_pending as u64;
+            self.handler.report(StreamReport::Lag { waiting, oldest, floor, unsettled });
             tokio::time::sleep(COUNT_INTERVAL).await;
         }
     }

@@ -87,6 +87,8 @@ pub enum StreamReport {
         oldest: Duration,
         /// The number up to which all messages are acknowledged.
         floor: u64,
+        /// Messages behind it that were delivered and are not acknowledged, on all nodes.
+        unsettled: u64,
     },
 }
 

@@ -75,6 +75,10 @@ pub fn event_faults(settings: &Settings) -> Vec<String> {
     faults
 }
 
+/// The longest name of a channel that durable events can tell of, bytes: an index of PostgreSQL takes 2,704 bytes, with
+/// the node and the kind.
+const DURABLE_CHANNEL_LENGTH_MAX: usize = 2_000;
+
 /// What is told of a key has one count, so it is told at one time to all backends.
 fn one_delay(events: &[NamedEvents], faults: &mut Vec<String>) {
     let is_of_state = |word: &String| {
@@ -113,7 +117,9 @@ impl EventsChecker<'_> {
                 self.fault("endpoint", "nats: needs a subject without * and >");
             }
             if !settings.cluster.is_on() {
-                self.fault("endpoint", "nats: needs [cluster], which has the addresses of the NATS servers");
+                let text =
+                    "nats: needs [cluster] with engine = \"nats\" and nats_url, the addresses of the NATS servers";
+                self.fault("endpoint", text);
             }
             return;
         }
@@ -189,6 +195,12 @@ impl EventsChecker<'_> {
     fn durable(&mut self, settings: &Settings, options: &EventsSettings) {
         if options.durable && settings.cluster.is_on() && !settings.store.primary.is_shared() {
             self.fault("durable", "the nodes of a cluster share no SQLite file: set store.primary.url to PostgreSQL");
+        }
+        if options.durable && settings.channel.max_length > DURABLE_CHANNEL_LENGTH_MAX {
+            let text = format!(
+                "needs a channel.max_length of {DURABLE_CHANNEL_LENGTH_MAX} or less: names are keys of the database"
+            );
+            self.fault("durable", &text);
         }
     }
 }

@@ -30,6 +30,19 @@ pub enum EventValue {
     Json(Bytes),
     /// JSON that an event which is too large goes without.
     Optional(Bytes),
+    /// Not written itself: some of the data was left out before.
+    Truncated,
+}
+
+impl EventValue {
+    /// Bytes that it holds.
+    fn size(&self) -> usize {
+        match self {
+            EventValue::Text(text) => text.len(),
+            EventValue::Json(json) | EventValue::Optional(json) => json.len(),
+            EventValue::Number(_) | EventValue::Time(_) | EventValue::Truncated => 0,
+        }
+    }
 }
 
 /// An event before it is written.
@@ -185,6 +198,29 @@ impl EventDraft {
         })
     }
 
+    /// The draft as it may wait. With more than `size_max` bytes of data it loses its optional data, and keeps
+    /// [`EVENT_TEXT_SIZE_MAX`] bytes of each text.
+    pub fn kept(mut self, size_max: usize) -> Self {
+        if self.fields.iter().map(|(_, value)| value.size()).sum::<usize>() <= size_max {
+            return self;
+        }
+        let count = self.fields.len();
+        self.fields.retain(|(_, value)| !matches!(value, EventValue::Optional(_)));
+        let mut is_truncated = self.fields.len() < count;
+        for (_, value) in &mut self.fields {
+            if let EventValue::Text(text) = value
+                && text.len() > EVENT_TEXT_SIZE_MAX
+            {
+                *text = text[..text.floor_char_boundary(EVENT_TEXT_SIZE_MAX)].into();
+                is_truncated = true;
+            }
+        }
+        if is_truncated {
+            self.fields.push(("truncated", EventValue::Truncated));
+        }
+        self
+    }
+
     fn since_ms(&self) -> u64 {
         let since = self.fields.iter().find_map(|(name, value)| match value {
             EventValue::Time(unix_ms) if *name == "since" => Some(*unix_ms),
@@ -215,7 +251,7 @@ impl EventDraft {
                 EventValue::Time(unix_ms) => drop(data.text(name, &rfc3339(*unix_ms))),
                 EventValue::Json(json) => drop(data.raw(name, Some(json))),
                 EventValue::Optional(json) if form == EventForm::Whole => drop(data.raw(name, Some(json))),
-                EventValue::Optional(_) => is_truncated = true,
+                EventValue::Optional(_) | EventValue::Truncated => is_truncated = true,
             }
         }
         data.flag("truncated", is_truncated);
@@ -272,6 +308,24 @@ mod tests {
         let mut endless = draft(1);
         endless.subject = "x".repeat(EVENT_SIZE_MAX);
         assert_eq!(endless.write(&sources), None);
+    }
+
+    #[test]
+    fn a_draft_that_waits_is_cut_once_it_is_too_large() {
+        let sources = EventSources::new("c", "n");
+        let mut long = draft(10);
+        long.fields.push(("name", EventValue::Text("é".repeat(EVENT_TEXT_SIZE_MAX).into())));
+        let whole = long.clone().kept(1_000).write(&sources).expect("it is small");
+        assert_eq!(whole, long.write(&sources).expect("it is small"), "it may be as large as that");
+        let cut = long.kept(100).write(&sources).expect("it is small");
+        let json: serde_json::Value = serde_json::from_slice(&cut.body).expect("JSON");
+        assert_eq!(
+            (json["data"]["name"].as_str().map(str::len), &json["data"]["meta"]),
+            (Some(256), &serde_json::Value::Null)
+        );
+        assert_eq!(json["data"]["truncated"], true);
+        let plain = draft(0).kept(0).write(&sources).expect("it is small");
+        assert!(plain.body.ends_with(br#""reason":"normal","truncated":true}}"#), "{plain:?}");
     }
 
     #[test]

@@ -96,7 +96,7 @@ pub struct StateTeller {
     /// The life of this node that they know.
     life: u32,
     /// When a node came last while others were gone, Unix milliseconds; `None` = it has been judged.
-    healed_ms: Option<u64>,
+    changed_ms: Option<u64>,
     /// Nothing is told before, Unix milliseconds.
     quiet_until_ms: u64,
     /// All keys from this one on are to be looked at, because the nodes in sight have changed.
@@ -135,7 +135,7 @@ impl StateTeller {
             lives: BTreeMap::new(),
             noted_life: 1,
             life: 1,
-            healed_ms: None,
+            changed_ms: None,
             rescan: None,
             is_new: true,
             outputs: Vec::new(),
@@ -393,8 +393,8 @@ impl StateTeller {
     fn judge_losses(&mut self, now_ms: u64) {
         let timing = &self.options.timing;
         let window_ms = timing.timeout_ms + QUIET_HEARTBEATS * timing.heartbeat_ms;
-        if self.healed_ms.is_some_and(|healed_ms| now_ms >= healed_ms.saturating_add(window_ms)) {
-            self.healed_ms = None;
+        if self.changed_ms.is_some_and(|changed_ms| now_ms >= changed_ms.saturating_add(window_ms)) {
+            self.changed_ms = None;
             self.gone.retain(|_, gone| now_ms < gone.gone_ms.saturating_add(GONE_KEPT_MS));
             if let Some(heard_ms) = self.gone.values().map(|gone| gone.heard_ms).min() {
                 self.outputs.push(TellerOutput::Doubt { why: "node_lost", since_ms: Some(heard_ms) });
@@ -440,7 +440,7 @@ impl StateTeller {
         self.awaited.remove(&node);
         if is_up {
             if !self.gone.is_empty() {
-                self.healed_ms = Some(now_ms);
+                self.changed_ms = Some(now_ms);
             }
             self.gone.remove(&node);
             self.nodes.insert(node);
@@ -449,6 +449,8 @@ impl StateTeller {
             self.remembering.remove(&node);
             if !self.stopping.remove(&node) {
                 self.gone.insert(node, GoneNode { gone_ms: now_ms, heard_ms });
+                // What it had told may never have left it.
+                self.changed_ms = Some(now_ms);
             }
         }
         if self.awaited.is_empty() {

@@ -233,6 +233,11 @@ impl<C, E: Clone> LedgerBook<C, E> {
         std::mem::take(&mut self.dropped)
     }
 
+    /// Notes that wait.
+    pub fn waiting(&self) -> usize {
+        self.notes.len()
+    }
+
     /// Keys, clients and notes that are in memory.
     pub fn len(&self) -> usize {
         let waiting = self.life.as_ref().map_or(0, |life| life.changes.len());

@@ -54,7 +54,7 @@ impl Targets<'_> {
     /// Checks the fields.
     ///
     /// # Errors
-    /// 107 with the field at fault.
+    /// 107 with the field at fault; `user` if none says whom the command is for.
     pub(in crate::api) fn check(&self) -> Result<CheckedTargets, OperationError> {
         let Targets { user, users, client, session, rate } = *self;
         plain("user", user)?;
@@ -70,7 +70,8 @@ impl Targets<'_> {
         let users = match (user, users) {
             (Some(user), _) => Some(vec![user.to_owned()]),
             (None, Some(users)) => Some(users.to_vec()),
-            (None, None) if client.is_empty() && session.is_empty() => Some(vec![String::new()]),
+            // An id that a caller forgot must not stand for everybody without one.
+            (None, None) if client.is_empty() && session.is_empty() => return Err(OperationError::bad("user")),
             (None, None) => None,
         };
         let users = users.map(|mut users| {

@@ -1,7 +1,7 @@
 //! What a row or a message asks for: a method of the server API and its payload. Pure.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -37,8 +37,8 @@ pub(super) struct AskedCall {
     pub(super) params: Bytes,
     key: KeyState,
     scope: CommandScope,
-    /// Empty = it names no user.
-    user: String,
+    /// The connections that it is for, as one text.
+    targets: String,
 }
 
 /// Whether an operation has an idempotency key.
@@ -78,7 +78,9 @@ impl AskedCall {
         if matches!(self.operation, PUBLISH | BROADCAST | HISTORY_REMOVE) {
             return channels.iter().map(|channel| format!("channel {channel}")).collect();
         }
-        let of = |channel: &str| format!("user {:?} {channel}", self.user);
+        // One that was never carried out is made good by a later one of its kind for the same connections alone.
+        let kind = if self.operation == "unsubscribe" { "subscribe" } else { self.operation };
+        let of = |channel: &str| format!("{kind} {} {channel}", self.targets);
         if channels.is_empty() { vec![of("")] } else { channels.iter().map(|channel| of(channel)).collect() }
     }
 
@@ -152,6 +154,12 @@ impl AskedCommand {
             channels: Option<&'a RawValue>,
             #[serde(borrow, default)]
             user: Option<&'a RawValue>,
+            #[serde(borrow, default)]
+            users: Option<&'a RawValue>,
+            #[serde(borrow, default)]
+            client: Option<&'a RawValue>,
+            #[serde(borrow, default)]
+            session: Option<&'a RawValue>,
             /// A null counts as written.
             #[serde(borrow, default, deserialize_with = "written")]
             idempotency_key: Option<&'a RawValue>,
@@ -183,8 +191,11 @@ impl AskedCommand {
             _ if channel.is_empty() => CommandScope::Everything,
             _ => CommandScope::Channels(vec![channel.clone()]),
         };
-        let user = text_of(fields.user);
-        let call = AskedCall { operation, params: Bytes::from(payload.into_owned()), key, scope, user };
+        let mut users: BTreeSet<String> =
+            fields.users.and_then(|list| serde_json::from_str(list.get()).ok()).unwrap_or_default();
+        users.extend(Some(text_of(fields.user)).filter(|user| !user.is_empty()));
+        let targets = format!("{:?}", (users, text_of(fields.client), text_of(fields.session)));
+        let call = AskedCall { operation, params: Bytes::from(payload.into_owned()), key, scope, targets };
         Ok(if operation == PUBLISH { AskedCommand::Publish { channel, call } } else { AskedCommand::Other(call) })
     }
 
@@ -226,7 +237,7 @@ impl AskedCommand {
         let params = Bytes::from(format!("{{\"data\":{{\"$b64\":\"{data}\"}},{}", &rest.to_string()[1..]));
         let key = if key.is_some() { KeyState::Set } else { KeyState::Absent };
         let scope = CommandScope::Channels(channels.iter().map(|channel| (*channel).to_owned()).collect());
-        let call = |operation| AskedCall { operation, params, key, scope, user: String::new() };
+        let call = |operation| AskedCall { operation, params, key, scope, targets: String::new() };
         match channels.as_slice() {
             [channel] => AskedCommand::Publish { channel: (*channel).to_owned(), call: call(PUBLISH) },
             _ => AskedCommand::Other(call(BROADCAST)),

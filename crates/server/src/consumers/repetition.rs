@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use super::command::AskedCall;
 
-/// Channels, and users with their channels, of which a node knows which message it has carried out last. Those with the
-/// lowest numbers are forgotten beyond it.
+/// Channels, and connections with what was done to them, of which a node knows which message it has carried out last.
+/// Those with the lowest numbers are forgotten beyond it.
 const MARKS_MAX: usize = 100_000;
 
 /// A place in the stream: when a message was stored, and its number. A stream that was made anew counts from 1 again,
@@ -75,7 +75,12 @@ mod tests {
             ("unsubscribe", r#"{"user":"1","channel":"a"}"#, 7),
             ("unsubscribe", r#"{"user":"1","channel":"b"}"#, 0),
             ("disconnect", r#"{"user":"1"}"#, 0),
-            ("refresh", r#"{"user":"2"}"#, 8),
+            ("disconnect", r#"{"user":"2"}"#, 8),
+            ("disconnect", r#"{"users":["2"]}"#, 8),
+            ("disconnect", r#"{"users":["2","3"]}"#, 0),
+            ("disconnect", r#"{"user":"2","client":"c"}"#, 0),
+            ("disconnect", r#"{"client":"c"}"#, 0),
+            ("refresh", r#"{"user":"2"}"#, 0),
             ("publish", r#"{"channel":"a"}"#, 0),
         ] {
             let call = call(method, payload);

@@ -21,6 +21,9 @@ use crate::node::Node;
 /// Largest payload of a message, bytes: that of a row.
 const MESSAGE_SIZE_MAX: usize = 10 * 1024 * 1024;
 
+/// How long messages may be without an outcome before that is told: JetStream has delivered them twice by then.
+const STANDSTILL: Duration = Duration::from_secs(60);
+
 /// Carries out the messages of one consumer.
 pub(super) struct StreamCommands {
     node: Arc<Node>,
@@ -35,6 +38,16 @@ pub(super) struct StreamCommands {
 struct MessagesState {
     retried: RetriedHeads,
     marks: RepetitionMarks,
+    standstill: Option<Standstill>,
+}
+
+/// Messages that were delivered and have no outcome.
+#[derive(Debug, Clone, Copy)]
+struct Standstill {
+    /// The number up to which all messages are acknowledged.
+    at: u64,
+    since: Instant,
+    is_told: bool,
 }
 
 /// What a command that is carried out changes, and whether its repetition could undo what comes behind it.
@@ -99,6 +112,35 @@ impl StreamCommands {
         HandledMessages { outcomes, pause: state.retried.pause(now) }
     }
 
+    /// Tells that messages are delivered and have no outcome: the client of NATS hands over none whose headers are
+    /// malformed, and says nothing of it.
+    fn tell_standstill(&self, floor: u64, unsettled: u64) {
+        let mut state = self.state();
+        let stands = unsettled > 0 && state.retried.told().is_none();
+        match state.standstill {
+            Some(Standstill { at, since, is_told: false }) if stands && at == floor => {
+                if since.elapsed() >= STANDSTILL {
+                    state.standstill = Some(Standstill { at, since, is_told: true });
+                    self.told.failing(
+                        None,
+                        &format!(
+                            "messages behind number {floor} are delivered again and again, and none has an outcome: \
+                             another node tries them again, or their headers cannot be read; look at the first one \
+                             with `nats stream get`"
+                        ),
+                    );
+                }
+            }
+            Some(Standstill { at, .. }) if stands && at == floor => {}
+            before => {
+                state.standstill = stands.then(|| Standstill { at: floor, since: Instant::now(), is_told: false });
+                if before.is_some_and(|before| before.is_told) {
+                    self.told.working(None);
+                }
+            }
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, MessagesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -160,10 +202,11 @@ impl MessageHandler for StreamCommands {
                 self.told.retrying(None, None);
             }
             StreamReport::Working => self.told.working(None),
-            StreamReport::Lag { waiting, oldest, floor } => {
+            StreamReport::Lag { waiting, oldest, floor, unsettled } => {
                 self.told.metrics.waiting.store(waiting, Relaxed);
                 self.told.metrics.oldest_ms.store(oldest.as_millis() as u64, Relaxed);
                 self.state().marks.forget(floor);
+                self.tell_standstill(floor, unsettled);
             }
         }
     }

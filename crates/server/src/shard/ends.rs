@@ -1,6 +1,6 @@
 //! Ends of clients that were told as connected, until the thread that tells them has room: nothing would ever correct
-//! one that is lost. While some wait, no client is told as connected, so there are never more than the clients that were
-//! told when the first had to wait.
+//! one that is lost. While some wait, no client is told as connected, so there are never more than the clients that
+//! were told when the first had to wait.
 
 use std::collections::VecDeque;
 

@@ -267,6 +267,13 @@ fn what_a_command_cannot_be_for_is_refused_with_its_field() {
         let nulls = json!({"channel": "news", "data": 1, "user": "nobody", "users": null, "client": null,
             "session": null, "rate": null});
         assert!(server.api(operation, nulls)["error"].is_null(), "{operation}");
+        for nobody in
+            [json!({}), json!({"user": null}), json!({"client": ""}), json!({"session": ""}), json!({"usr": "ann"})]
+        {
+            let mut body = json!({"channel": "news", "data": 1});
+            body.as_object_mut().expect("an object").extend(nobody.as_object().expect("an object").clone());
+            assert_eq!(server.api(operation, body)["error"]["field"], "user", "{operation} {nobody}");
+        }
     }
     for (field, value) in [("scope", json!("a")), ("name", json!("a")), ("group", json!("a")), ("store_for", json!(1))]
     {

@@ -219,7 +219,7 @@ fn errors_stand_in_the_answer_with_their_numbers() {
     }
     // What is no JSON: `data` is 2 of a publish, into a channel of JSON, and 7 of a subscribe, which takes any bytes.
     for (operation, bytes, is_refused) in
-        [("publish", &b"\x0a\x01a\x12\x01{"[..], true), ("subscribe", b"\x0a\x01a\x3a\x01{", false)]
+        [("publish", &b"\x0a\x01a\x12\x01{"[..], true), ("subscribe", b"\x0a\x01a\x12\x01u\x3a\x01{", false)]
     {
         let method = method_of(operation);
         let path = format!("/{}/{}", method.parent_service().full_name(), method.name());

@@ -136,7 +136,10 @@ fn remedy(error: &tokio_postgres::Error) -> &'static str {
         "28P01" => "; set the user and the password in the URL of the database",
         "28000" => "; let pg_hba.conf of the server admit this user from this machine",
         "3D000" => "; make the database (createdb)",
-        "42501" => "; let this user make schemas (GRANT CREATE ON DATABASE)",
+        "42501" => {
+            "; grant this user what is denied: the database itself to make schemas (GRANT CREATE ON DATABASE), a \
+             consumer's table (SELECT, DELETE), or its table of dead rows (INSERT)"
+        }
         "53300" => "; raise max_connections of the server, or lower pool_size",
         "53100" => "; make room on the disk of the server",
         "25006" => "; the server is a standby: name the one that is written to",

@@ -27,6 +27,14 @@ impl SqliteLedger {
             for lane in &wanted {
                 see.execute(params![lane.endpoint, lane.lane, ledger.now_ms(), SEEN_MS])?;
             }
+            // Also those that an earlier description asks for: events are put into them.
+            let list = WishList { version: 0, wishes: wishes(rows)? };
+            let is_wanted = |endpoint: &str| wanted.iter().any(|wanted| wanted.endpoint == endpoint);
+            for (endpoint, lane) in list.lanes(EventRoute { word: None, namespace: None, place: 0 }) {
+                if is_wanted(endpoint) {
+                    see.execute(params![endpoint, lane, ledger.now_ms(), SEEN_MS])?;
+                }
+            }
             let mut lanes = all_lanes(rows)?;
             lanes.retain(|lane| wanted.iter().any(|wanted| wanted.endpoint == lane.endpoint));
             let mut share = LedgerShare::default();

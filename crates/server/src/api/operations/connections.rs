@@ -44,7 +44,7 @@ macro_rules! targets {
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["channel"]), transform = nullable_fields)]
 pub(crate) struct SubscribeRequest<'a> {
-    /// The user; empty = the anonymous user. Absent beside `client` or `session`: whoever the user is; else anonymous.
+    /// The user; empty = the anonymous user. Absent beside `client` or `session`: whoever the user is.
     user: Option<String>,
     /// Several users, 1,000 at most, in place of `user`.
     #[schemars(extend("items" = {"type": "string"}, "minItems" = 1, "maxItems" = USERS_MAX))]
@@ -53,10 +53,10 @@ pub(crate) struct SubscribeRequest<'a> {
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1))]
     channel: String,
-    /// Only this connection, by its client id; empty = all.
+    /// Only this connection, by its client id; empty = none is named.
     #[serde(deserialize_with = "nullable")]
     client: String,
-    /// Only this connection, by its session; empty = all.
+    /// Only this connection, by its session; empty = none is named.
     #[serde(deserialize_with = "nullable")]
     session: String,
     /// Connections a second on each node; absent = at once. With it the answer comes before the work is done.
@@ -152,7 +152,7 @@ impl Operation for SubscribeOperation {
 #[serde(expecting = "an object")]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct UnsubscribeRequest {
-    /// The user; empty = the anonymous user. Absent beside `client` or `session`: whoever the user is; else anonymous.
+    /// The user; empty = the anonymous user. Absent beside `client` or `session`: whoever the user is.
     user: Option<String>,
     /// Several users, 1,000 at most, in place of `user`.
     #[schemars(extend("items" = {"type": "string"}, "minItems" = 1, "maxItems" = USERS_MAX))]
@@ -160,10 +160,10 @@ pub(crate) struct UnsubscribeRequest {
     /// The channel; empty = all.
     #[serde(deserialize_with = "nullable")]
     channel: String,
-    /// Only this connection, by its client id; empty = all.
+    /// Only this connection, by its client id; empty = none is named.
     #[serde(deserialize_with = "nullable")]
     client: String,
-    /// Only this connection, by its session; empty = all.
+    /// Only this connection, by its session; empty = none is named.
     #[serde(deserialize_with = "nullable")]
     session: String,
     /// Connections a second on each node; absent = at once. With it the answer comes before the work is done.
@@ -213,15 +213,15 @@ impl Operation for UnsubscribeOperation {
 #[serde(expecting = "an object")]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct DisconnectRequest {
-    /// The user; empty = the anonymous user. Absent beside `client` or `session`: whoever the user is; else anonymous.
+    /// The user; empty = the anonymous user. Absent beside `client` or `session`: whoever the user is.
     user: Option<String>,
     /// Several users, 1,000 at most, in place of `user`.
     #[schemars(extend("items" = {"type": "string"}, "minItems" = 1, "maxItems" = USERS_MAX))]
     users: Option<Vec<String>>,
-    /// Only this connection, by its client id; empty = all.
+    /// Only this connection, by its client id; empty = none is named.
     #[serde(deserialize_with = "nullable")]
     client: String,
-    /// Only this connection, by its session; empty = all.
+    /// Only this connection, by its session; empty = none is named.
     #[serde(deserialize_with = "nullable")]
     session: String,
     /// Connections a second on each node; absent = at once. With it the answer comes before the work is done.
@@ -337,15 +337,15 @@ impl Operation for ClientUserOperation {
 #[serde(expecting = "an object")]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct RefreshRequest<'a> {
-    /// The user; empty = the anonymous user. Absent beside `client` or `session`: whoever the user is; else anonymous.
+    /// The user; empty = the anonymous user. Absent beside `client` or `session`: whoever the user is.
     user: Option<String>,
     /// Several users, 1,000 at most, in place of `user`.
     #[schemars(extend("items" = {"type": "string"}, "minItems" = 1, "maxItems" = USERS_MAX))]
     users: Option<Vec<String>>,
-    /// Only this connection, by its client id; empty = all.
+    /// Only this connection, by its client id; empty = none is named.
     #[serde(deserialize_with = "nullable")]
     client: String,
-    /// Only this connection, by its session; empty = all.
+    /// Only this connection, by its session; empty = none is named.
     #[serde(deserialize_with = "nullable")]
     session: String,
     /// Connections a second on each node; absent = at once. With it the answer comes before the work is done.

@@ -33,10 +33,10 @@ struct ToConnections {
     /// Several users, 1,000 at most, in place of `user`.
     #[schemars(extend("items" = {"type": "string"}, "minItems" = 1, "maxItems" = USERS_MAX))]
     users: Option<Vec<String>>,
-    /// Only this connection, by its client id; empty = all.
+    /// Only this connection, by its client id; empty = none is named.
     #[serde(deserialize_with = "nullable")]
     client: String,
-    /// Only this connection, by its session; empty = all.
+    /// Only this connection, by its session; empty = none is named.
     #[serde(deserialize_with = "nullable")]
     session: String,
     /// Connections a second on each node; absent = at once. With it the answer comes before the work is done.
@@ -71,12 +71,14 @@ struct ToName<'a> {
 /// Reads what is for connections; None = the message is for a name or a group.
 ///
 /// # Errors
-/// 107 with the field that is of another type, or with `rate` where nothing says for which connections it is.
+/// 107 with the field that is of another type, with `rate` where nothing says for which connections it is, or with
+/// `user` where nothing says for whom it is.
 fn to_connections(params: &str) -> Result<Option<ToConnections>, OperationError> {
     let read: Result<ToConnections, _> = object(params.as_bytes());
     match read {
         Ok(to) if to.targets().is_any() => Ok(Some(to)),
         Ok(to) if to.rate.is_some() => Err(OperationError::bad("rate")),
+        Ok(_) if is_for_nobody(params) => Err(OperationError::bad("user")),
         Ok(_) => Ok(None),
         Err(_) => {
             let members: BTreeMap<&str, &RawValue> = serde_json::from_str(params).unwrap_or_default();
@@ -88,6 +90,12 @@ fn to_connections(params: &str) -> Result<Option<ToConnections>, OperationError>
             Err(OperationError { field, ..Error::BAD_REQUEST.into() })
         }
     }
+}
+
+/// Whether nothing names a name or a group either.
+fn is_for_nobody(params: &str) -> bool {
+    object::<ToName<'_>>(params.as_bytes())
+        .is_ok_and(|to| to.scope.is_empty() && to.name.is_empty() && to.group.is_empty())
 }
 
 /// What became of a message.

@@ -21,6 +21,10 @@ use super::wishes::{AskedAnew, WishFilter};
 const BATCH: usize = 1_000;
 /// Changes that wait for the database, besides what the node holds.
 const WAITING_MAX: usize = 100_000;
+/// Bytes of data that a change holds while it waits, and that are kept of a connected client.
+const CHANGE_SIZE_MAX: usize = 4 * 1_024;
+/// So many changes wait with all of it; those that come behind keep short texts only.
+const WAITING_WHOLE_MAX: usize = 1_000;
 /// How long changes wait for others of their batch.
 const GATHER: Duration = Duration::from_millis(20);
 /// How long a node is in the ledger after it was last heard, by the clock of the database.
@@ -112,7 +116,7 @@ impl Journal {
 
     /// A client has connected.
     pub(super) fn connect(&self, draft: EventDraft) {
-        let Some(draft) = self.filter.connected(draft) else { return };
+        let Some(draft) = self.filter.connected(self.kept(draft)) else { return };
         self.book.borrow_mut().connect(draft.subject.as_str().into(), draft);
         self.filled.notify_one();
     }
@@ -123,6 +127,7 @@ impl Journal {
         if self.filter.disconnected(&client) {
             return;
         }
+        let draft = self.kept(draft);
         self.book.borrow_mut().disconnect(&client, SeenEvent { draft, channel: None });
         self.filled.notify_one();
     }
@@ -132,8 +137,15 @@ impl Journal {
         if !self.filter.is_told(draft.kind, channel) {
             return;
         }
+        let draft = self.kept(draft);
         self.book.borrow_mut().tell(SeenEvent { draft, channel: channel.map(Into::into) });
         self.filled.notify_one();
+    }
+
+    /// A draft as it may wait here.
+    fn kept(&self, draft: EventDraft) -> EventDraft {
+        let is_calm = self.book.borrow().waiting() < WAITING_WHOLE_MAX;
+        draft.kept(if is_calm { CHANGE_SIZE_MAX } else { 0 })
     }
 
     /// Whether this node holds a key has changed.

@@ -164,8 +164,9 @@ impl OutboxHub {
             let row = event.id;
             match written(event) {
                 Ok(event) => {
-                    size += event.body.len();
-                    is_full = size > BATCH_SIZE_MAX && !batch.is_empty();
+                    // The comma or the bracket in front of it, and the last bracket.
+                    size += event.body.len() + 1;
+                    is_full = size >= BATCH_SIZE_MAX && !batch.is_empty();
                     if is_full {
                         break;
                     }

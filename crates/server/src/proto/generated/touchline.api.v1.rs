@@ -567,11 +567,11 @@ pub struct SendRequest {
     #[prost(string, repeated, tag = "7")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub users: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Only this connection, by its client id; empty = all.
+    /// Only this connection, by its client id; empty = none is named.
     #[prost(string, tag = "8")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub client: ::prost::alloc::string::String,
-    /// Only this connection, by its session; empty = all.
+    /// Only this connection, by its session; empty = none is named.
     #[prost(string, tag = "9")]
     #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
     pub session: ::prost::alloc::string::String,

@@ -168,8 +168,11 @@ BEGIN
     IF NOT EXISTS (SELECT FROM touchline.event_node own WHERE own.node = me AND own.incarnation = life AND own.lease_until_ms > now_ms) THEN
         RETURN;
     END IF;
+    -- Also those that another node's description asks for: events are put into them, whether or not that node lives.
     INSERT INTO touchline.event_lane (endpoint, lane, node, incarnation, seen_ms)
-        SELECT item.endpoint, item.lane, '', 0, now_ms FROM unnest(endpoints, lanes) AS item (endpoint, lane) ON CONFLICT DO NOTHING;
+        SELECT item.endpoint, item.lane, '', 0, now_ms FROM unnest(endpoints, lanes) AS item (endpoint, lane)
+        UNION SELECT wish.name, number, '', 0, now_ms FROM touchline.event_endpoint wish, generate_series(0, wish.lanes - 1) AS number
+        WHERE wish.name = ANY (endpoints) ORDER BY 1, 2 ON CONFLICT DO NOTHING;
     UPDATE touchline.event_lane known SET seen_ms = now_ms WHERE (known.endpoint, known.lane) IN (
         SELECT old.endpoint, old.lane FROM touchline.event_lane old
         WHERE old.endpoint = ANY (endpoints) AND old.seen_ms < now_ms - 3600000 FOR UPDATE SKIP LOCKED);
