@@ -308,7 +308,7 @@ impl World {
             let is_held = self.lives.iter().flatten().any(|life| life.held[index]);
             let last = generations.last().copied().unwrap_or_default();
             if (last % 2 == 1) != is_held {
-                // The highest word, which is the one that counts. Lower ones come later where its teller has died alone.
+                // The highest word, which is the one that counts. Lower ones come later where its teller died alone.
                 let is_last = |told: &Told| told.change.key == key(index) && told.change.generation == last;
                 let last_at = self.told.iter().rposition(is_last).unwrap_or_default();
                 let is_doubted = self.doubted_at.is_some_and(|at| at > last_at);
