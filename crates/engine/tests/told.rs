@@ -402,6 +402,20 @@ fn a_node_tells_its_clients_again_when_others_see_it_in_its_new_life() {
     }
 }
 
+/// What it told last may never have left it.
+#[test]
+fn a_node_that_dies_is_a_reason_to_doubt_for_those_that_are_left() {
+    let mut world = World::new(1);
+    world.cuts_off = false;
+    world.pass(1_000);
+    world.toggle(1, 0);
+    world.pass(CALM_MS);
+    assert!(!world.told.is_empty() && world.doubted_at < Some(world.told.len()));
+    world.kill(2);
+    world.pass(CALM_MS);
+    assert_eq!(world.doubted_at, Some(world.told.len()));
+}
+
 #[test]
 fn a_node_that_is_alone_tells_each_change_once() {
     let options = TellerOptions { delay_ms: DELAY_MS, timing: timing(), is_clustered: false };
