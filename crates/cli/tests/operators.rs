@@ -269,7 +269,7 @@ fn a_schema_goes_only_when_asked_in_earnest_and_while_nobody_uses_it() {
     assert!(said.contains("rows would go") && said.contains("give --yes"), "{said}");
     assert!(place.good(&["migrate", "status"]).lines().all(|line| line.contains("  made ")));
     // The channel directory and the inbox, and what came after them.
-    for table in ["event_endpoint", "user_seen", "event_outbox", "fact", "inbox_message"] {
+    for table in ["reaction", "event_endpoint", "user_seen", "event_outbox", "fact", "inbox_message"] {
         let said = text(&place.run(&["migrate", "down", "--yes"]).stderr);
         assert!(said.contains(&format!("touchline: {table}: 0 rows go")), "{said}");
     }

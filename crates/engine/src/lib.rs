@@ -77,6 +77,7 @@ mod idempotency;
 pub mod ledger;
 pub mod limit;
 mod namespace;
+pub mod reactions;
 pub mod request;
 pub mod session;
 mod settings;

@@ -18,6 +18,7 @@ use touchline_engine::limit::{
     AddressKey, CommandCharge, LimitLayer, LimitOutcome, LimitVerdict, LimitedCommand, OnLimit, RateLimitSettings,
     RateLimits, SharedLimits, Sharer,
 };
+use touchline_engine::reactions::ReactionBoard;
 use touchline_engine::request::{ChannelRequest, Publish};
 use touchline_engine::session::{Room, SessionSettings, SessionSigner, Ticket, TransportMode, Weight};
 use touchline_engine::tracker::{TrackLimits, Tracker};
@@ -198,6 +199,7 @@ impl World {
                 node: &self.node,
                 hub: &mut self.hub,
                 tracker: &mut Tracker::default(),
+                reactions: &mut ReactionBoard::new(Arc::clone(&self.node.namespaces), 1, HashSeed::repeatable(1)),
                 room: Room { bytes: room, is_scarce: false },
                 effects: &mut effects,
             },

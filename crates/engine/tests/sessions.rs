@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use touchline_engine::bans::Bans;
+use touchline_engine::reactions::ReactionBoard;
 use touchline_engine::request::ChannelEvent;
 use touchline_engine::session::{Room, SessionSettings, SessionSigner, Ticket, TransportMode};
 use touchline_engine::tracker::{TrackLimits, Tracker};
@@ -159,6 +160,7 @@ impl World {
                 node,
                 hub,
                 tracker: &mut Tracker::default(),
+                reactions: &mut ReactionBoard::new(Arc::clone(&node.namespaces), 1, HashSeed::repeatable(1)),
                 room: Room::ANY,
                 effects: &mut effects,
             },

@@ -37,6 +37,12 @@ pub(crate) enum LabCommand {
     /// The bare loop that asks it: reads commands from standard input.
     #[command(hide = true)]
     HookCaller,
+    /// The bare loop that counts reactions: reads commands from standard input.
+    #[command(hide = true)]
+    ReactionFloor,
+    /// A crowd that reacts: reads commands from standard input.
+    #[command(hide = true)]
+    ReactionCrowd,
     /// A registry node: reads commands from standard input.
     #[command(hide = true)]
     RegistryNode,
@@ -88,6 +94,9 @@ pub(crate) enum Scenario {
     Hooks(HooksOptions),
     /// Lifecycle events: a fan-out beside clients that come and go, with events and without; and how many arrive.
     Events(EventsOptions),
+    /// Reactions of a crowd: what one costs beside a bare loop that counts them, that none is lost, and a fan-out beside
+    /// them.
+    Reactions(ReactionsOptions),
     /// A killed node of a cluster is back, and so are its clients, with all that they missed.
     Restart(Restart),
     /// Publications on one of three servers joined by NATS to subscribers of each, beside one server alone.
@@ -334,6 +343,29 @@ pub(crate) struct EventsOptions {
     /// Only how many durable events arrive, by a PostgreSQL of its own.
     #[arg(long)]
     pub(crate) durable: bool,
+}
+
+/// Reactions.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ReactionsOptions {
+    /// Clients that react, and watch the totals.
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    pub(crate) senders: usize,
+    /// Reactions a second, of all of them.
+    #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
+    pub(crate) rate: u64,
+    /// Seconds for which they react.
+    #[arg(long, default_value_t = 5)]
+    pub(crate) seconds: u64,
+    /// Pairs of a bare loop and a server.
+    #[arg(long, value_name = "COUNT", default_value_t = 4)]
+    pub(crate) pairs: usize,
+    /// Subscribers of the fan-out.
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    pub(crate) subscribers: usize,
+    /// Publications of each fan-out, ten a second.
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub(crate) messages: usize,
 }
 
 /// Hooks.

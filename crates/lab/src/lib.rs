@@ -50,6 +50,7 @@ mod part;
 mod postgres;
 mod process;
 mod publisher;
+mod reaction_parts;
 mod registry_node;
 mod report;
 mod scenario;
@@ -78,6 +79,8 @@ pub fn run(arguments: LabArguments) -> Result<ExitCode> {
         arguments::LabCommand::FloorServer => floor::serve().map(|()| ExitCode::SUCCESS),
         arguments::LabCommand::HookBackend => hook_parts::serve().map(|()| ExitCode::SUCCESS),
         arguments::LabCommand::HookCaller => hook_parts::run().map(|()| ExitCode::SUCCESS),
+        arguments::LabCommand::ReactionFloor => reaction_parts::serve_floor().map(|()| ExitCode::SUCCESS),
+        arguments::LabCommand::ReactionCrowd => reaction_parts::run_crowd().map(|()| ExitCode::SUCCESS),
         arguments::LabCommand::RegistryNode => registry_node::run().map(|()| ExitCode::SUCCESS),
         arguments::LabCommand::Scenario(scenario) => scenario::run(&scenario, &arguments.options),
     }

@@ -15,6 +15,7 @@ use crate::certificate::SelfSignedCertificate;
 use crate::nats::Nats;
 use crate::process::ChildProcess;
 use crate::publisher::PublishClient;
+use crate::reaction_parts::OPTIONS;
 use crate::socket::LabStream;
 use crate::transport::ClientTransport;
 use crate::wire::Dialect;
@@ -107,6 +108,8 @@ struct Setup<'a> {
     /// The port of gRPC.
     grpc: Option<SocketAddr>,
     events: Option<&'a EventsSetup<'a>>,
+    /// How often reactions are told; None = there are none.
+    reactions: Option<&'a str>,
 }
 
 /// What a backend is asked about.
@@ -253,6 +256,14 @@ impl ServerUnderTest {
     pub(crate) fn start_with_events(options: &Options, events: Option<&EventsSetup<'_>>) -> Result<Self> {
         let postgres = events.and_then(|events| events.postgres);
         ServerUnderTest::launch(options, &Setup { events, postgres, ..Setup::default() })
+    }
+
+    /// A fresh server whose channels `match:…` have reactions, which it tells this often.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(crate) fn start_counting(options: &Options, tick: &str) -> Result<Self> {
+        ServerUnderTest::launch(options, &Setup { reactions: Some(tick), ..Setup::default() })
     }
 
     /// As many fresh servers, joined by NATS.
@@ -445,6 +456,16 @@ fn configured(address: SocketAddr, setup: &Setup<'_>) -> serde_json::Value {
     }
     if let Some(hook) = setup.hook {
         hook.configure(&mut all);
+    }
+    if let Some(tick) = setup.reactions {
+        let mut counting = all["channel"]["namespaces"][0].clone();
+        counting["name"] = json!("match");
+        (counting["reactions"], counting["reactions_rate"]) = (json!(OPTIONS), json!(1_000));
+        all["channel"]["namespaces"]
+            .as_array_mut()
+            .into_iter()
+            .for_each(|namespaces| namespaces.push(counting.clone()));
+        all["reactions"] = json!({"tick": tick});
     }
     if let Some(EventsSetup { backend, types, postgres }) = setup.events {
         let secret = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";

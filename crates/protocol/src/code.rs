@@ -157,6 +157,9 @@ errors! {
     /// The channel's publications are bytes, and the client speaks JSON.
     BINARY_CHANNEL = 4015, "binary channel", false, 400, 9,
         "Use the Protobuf protocol, or set `binary_as_base64` for the namespace.";
+    /// The channel's reactions are closed.
+    REACTIONS_CLOSED = 4016, "reactions are closed", false, 409, 9,
+        "Nothing is counted any more. Open them again with `reaction_open`, which begins at zero.";
 }
 
 /// Why the server ended a connection; on a WebSocket it is the close code and reason.

@@ -1,9 +1,12 @@
 //! Tries an action of a client: says which rules a session asks, and lets a session decide. No other part of a node
 //! runs, and no backend is asked.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use touchline_config::{ClientUser, Settings, TlsSettings};
 use touchline_engine::hook::{DEFAULT_PROXY, HookCall};
+use touchline_engine::reactions::ReactionBoard;
 use touchline_engine::request::{Response, Subscribed};
 use touchline_engine::session::{
     ChannelAction, ExplainedAction, ExplainedStep, Room, ServerSubscription, SessionSettings, StepVerdict, Ticket,
@@ -53,6 +56,7 @@ struct ActionTrial {
     session: Session,
     hub: Hub,
     tracker: Tracker,
+    reactions: ReactionBoard,
     now_ms: u64,
     /// A certificate or a trusted proxy may name the user.
     names_users: bool,
@@ -73,7 +77,8 @@ pub fn try_action(
     let hash_seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
     let session = Session::new([0; 16], TransportMode::Duplex, client.is_local, now_ms, &node.client);
     let (hub, tracker, names_users) = (Hub::new(hash_seed), Tracker::default(), names_users(settings));
-    let mut trial = ActionTrial { node, session, hub, tracker, now_ms, names_users };
+    let reactions = ReactionBoard::new(Arc::clone(&node.namespaces), 0, hash_seed);
+    let mut trial = ActionTrial { node, session, hub, tracker, reactions, now_ms, names_users };
     let mut steps = Vec::new();
     let verdict = trial.decide(client, action, &mut steps);
     let backend = match &verdict {
@@ -178,6 +183,7 @@ impl ActionTrial {
             node: &self.node,
             hub: &mut self.hub,
             tracker: &mut self.tracker,
+            reactions: &mut self.reactions,
             room: Room::ANY,
             effects: &mut effects,
         };

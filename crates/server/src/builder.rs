@@ -26,11 +26,13 @@ use crate::net::origin::Origins;
 use crate::net::port::{Port, PortRole};
 use crate::node::{Node, NodeHandles};
 use crate::preparation::{Ports, prepare, proxies_of, user_field};
+use crate::reactions::ReactionsStart;
 use crate::runtime::clock::Clock;
 use crate::runtime::event_mailbox::EventMailbox;
 use crate::runtime::event_metrics::EventMetrics;
 use crate::runtime::hook_mailbox::HookMailbox;
 use crate::runtime::limit_tables::LimitTables;
+use crate::runtime::reaction_mailbox::ReactionMailbox;
 use crate::runtime::reply_to::ReplyTo;
 use crate::runtime::shard_handle::ShardHandle;
 use crate::runtime::signer::HmacSigner;
@@ -117,6 +119,7 @@ impl Server {
         let (cluster, joining) = nats::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
         let kept_fields = KeptFields { forwarded: endpoints.forwarded_names(), user: user_field(&settings)? };
         let (hooks, worker) = hooks_of(&settings, endpoints).unzip();
+        let (reactions, reaction_messages) = ReactionMailbox::new();
         let handles = NodeHandles {
             shards: shard_handles,
             registry,
@@ -126,6 +129,7 @@ impl Server {
             origins,
             hooks,
             events,
+            reactions,
             kept_fields,
             limits,
             access,
@@ -143,6 +147,11 @@ impl Server {
             renewal,
             worker,
             teller: teller.map(|teller| EventsStart { primary: databases, ..teller }),
+            keeper: ReactionsStart {
+                messages: reaction_messages,
+                incarnation: random_number()?,
+                seed: random::hash_seed().ok_or_else(StartError::no_random_numbers)?,
+            },
             consumers,
             services: &ApiServices,
             fetcher,

@@ -78,6 +78,7 @@ mod outbound;
 mod preparation;
 #[cfg(feature = "grpc")]
 mod proto;
+mod reactions;
 mod registry;
 mod runtime;
 mod server;

@@ -42,6 +42,7 @@ use crate::runtime::limit_tables::LimitTables;
 use crate::runtime::mailbox::{ClientCommand, Inspection, Message};
 use crate::runtime::memory;
 use crate::runtime::metrics::{NodeCollector, ShardMetrics};
+use crate::runtime::reaction_mailbox::ReactionMailbox;
 use crate::runtime::refusals::{RefusalLine, RefusalLog};
 use crate::runtime::registry_mailbox::{Probe, RegistryMessage, RegistryMetrics, route};
 use crate::runtime::reply_to::ReplyTo;
@@ -59,6 +60,7 @@ pub(crate) struct NodeHandles {
     pub(crate) origins: Origins,
     pub(crate) hooks: Option<HookMailbox>,
     pub(crate) events: Option<EventMailbox>,
+    pub(crate) reactions: ReactionMailbox,
     pub(crate) kept_fields: KeptFields,
     pub(crate) limits: Option<Arc<LimitTables>>,
     pub(crate) access: AccessControl,
@@ -109,6 +111,8 @@ pub(crate) struct Node {
     pub(crate) hooks: Option<HookMailbox>,
     /// The mailbox of the thread that tells what happens; None = nothing is told.
     pub(crate) events: Option<EventMailbox>,
+    /// The mailbox of the thread that keeps the totals of reactions.
+    pub(crate) reactions: ReactionMailbox,
     /// Header fields of clients' requests that backends are sent.
     pub(crate) kept_fields: KeptFields,
     /// The consumers that run, in the order of the settings.
@@ -157,7 +161,7 @@ impl Node {
     ) -> Self {
         let draining = watch::Sender::new(false);
         let NodeHandles { shards, registry, cluster, signer, proxies, origins, .. } = handles;
-        let NodeHandles { hooks, events, kept_fields, limits, access, seen, .. } = handles;
+        let NodeHandles { hooks, events, reactions, kept_fields, limits, access, seen, .. } = handles;
         let buffer_max_size =
             if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         let buffer_slice = buffer_max_size / shards.len().max(1);
@@ -183,6 +187,7 @@ impl Node {
             registry_metrics: Mutex::default(),
             hooks,
             events,
+            reactions,
             kept_fields,
             access,
             cluster,
@@ -428,6 +433,15 @@ impl Node {
             && let Some((shard, slot)) = route(owner, self.shards.len())
         {
             self.send(shard, Message::Client { owner, slot, command: ClientCommand::Commands(commands) });
+        }
+    }
+
+    /// Counts a reaction of the client of this node that `session` proves, in the same way.
+    pub(crate) fn react(&self, session: &str, request: Bytes) {
+        if let Some(owner) = self.signer.open(session)
+            && let Some((shard, slot)) = route(owner, self.shards.len())
+        {
+            self.send(shard, Message::Client { owner, slot, command: ClientCommand::React(request) });
         }
     }
 

@@ -22,6 +22,7 @@ use crate::events::{self, EventsStart};
 use crate::handle::ServerHandle;
 use crate::hooks::{self, WorkerStart};
 use crate::node::Node;
+use crate::reactions::{self, ReactionsStart};
 use crate::registry::actor;
 use crate::runtime::event_mailbox::EventMessage;
 use crate::runtime::hook_mailbox::HookMessage;
@@ -50,6 +51,8 @@ pub struct Server {
     pub(crate) worker: Option<WorkerStart>,
     /// What the thread that tells what happens begins with; None = nothing is told.
     pub(crate) teller: Option<EventsStart>,
+    /// What the thread that keeps the totals of reactions begins with.
+    pub(crate) keeper: ReactionsStart,
     /// The consumers that are switched on.
     pub(crate) consumers: Vec<PreparedConsumer>,
     pub(crate) shards: Vec<ShardParts>,
@@ -112,6 +115,7 @@ impl Server {
             renewal,
             worker,
             teller,
+            keeper,
             consumers,
             services,
             addresses,
@@ -132,6 +136,8 @@ impl Server {
         let worker = worker.map_err(|source| StartError::System { what: "a thread", source })?;
         let teller = teller.map(|teller| events::start(Arc::clone(&node), teller)).transpose();
         let teller = teller.map_err(|source| StartError::System { what: "a thread", source })?;
+        let keeper = reactions::start(Arc::clone(&node), keeper);
+        let keeper = keeper.map_err(|source| StartError::System { what: "a thread", source })?;
         let mut threads = Vec::with_capacity(shards.len());
         for (id, parts) in shards.into_iter().enumerate() {
             let node = Arc::clone(&node);
@@ -154,6 +160,7 @@ impl Server {
             registry_actor: Some(registry_actor),
             worker,
             teller,
+            keeper: Some(keeper),
             consumers,
             _fetcher: fetcher,
             addresses,
@@ -171,6 +178,8 @@ pub struct Running {
     worker: Option<JoinHandle<()>>,
     /// The thread that tells what happens.
     teller: Option<JoinHandle<()>>,
+    /// The thread that keeps the totals of reactions.
+    keeper: Option<JoinHandle<()>>,
     /// The thread that reads tables and streams; None = no consumer is switched on.
     consumers: Option<RunningConsumers>,
     /// The thread that fetches keys, which ends with this; None = there are none to fetch.
@@ -242,6 +251,10 @@ impl Running {
         if let (Some(events), Some(teller)) = (&self.node.events, self.teller.take()) {
             events.command(EventMessage::Stop);
             let _ = teller.join();
+        }
+        if let Some(keeper) = self.keeper.take() {
+            self.node.reactions.stop();
+            let _ = keeper.join();
         }
         self.node.send_to_registry(RegistryMessage::Stop);
         if let Some(registry_actor) = self.registry_actor.take() {

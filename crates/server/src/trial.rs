@@ -8,6 +8,7 @@ use serde_json::json;
 use touchline_config::{Settings, StatsSettings};
 use touchline_engine::bans::Bans;
 use touchline_engine::directory::Directory;
+use touchline_engine::reactions::ReactionBoard;
 use touchline_engine::session::{self, Room, SessionSigner, TransportMode};
 use touchline_engine::tracker::{TrackLimits, Tracker};
 use touchline_engine::{ClientSettings, ConnectionId, Context, Effects, Hub, Namespaces, RefusalReport, Session};
@@ -109,6 +110,7 @@ fn try_token(
     };
     let mut effects = Effects::default();
     let (mut hub, mut tracker) = (Hub::new(hash_seed), Tracker::default());
+    let mut reactions = ReactionBoard::new(Arc::clone(&node.namespaces), 0, hash_seed);
     let mut context = Context {
         now_ms,
         now_us: 0,
@@ -118,6 +120,7 @@ fn try_token(
         node: &node,
         hub: &mut hub,
         tracker: &mut tracker,
+        reactions: &mut reactions,
         room: Room::ANY,
         effects: &mut effects,
     };

@@ -12,6 +12,7 @@ use crate::events::{EventSink, StoreEvent};
 use crate::inbox::{InboxMessage, OnQueued};
 use crate::metrics::StoreMetrics;
 use crate::publication::{Append, OnAppended, StoredHistory};
+use crate::reactions::{OnReactions, ReactionPlace, ReactionRow};
 use crate::refusal::StoreRefusal;
 use crate::row_appends::RowAppends;
 use crate::runs::KnownRuns;
@@ -55,6 +56,11 @@ pub(crate) enum WriteRequest {
         rows: Vec<SeenUser>,
         done: OnDone,
     },
+    /// Writes totals of reactions.
+    KeepReactions {
+        rows: Vec<ReactionRow>,
+        done: OnDone,
+    },
     /// Begins a new run if `lost` is still the current one. Offsets of the channel from `first` on are of the new run.
     BeginRun {
         channel: ChannelName,
@@ -80,6 +86,12 @@ pub(crate) enum ReadRequest {
         after_s: u64,
         done: OnSeen,
     },
+    /// Totals of reactions behind a place.
+    Reactions {
+        after: ReactionPlace,
+        limit: usize,
+        done: OnReactions,
+    },
 }
 
 /// The result of a [`ReadRequest`].
@@ -89,6 +101,7 @@ pub(crate) enum ReadResult {
     Search(Result<Vec<SearchResult>, StoreRefusal>),
     InboxMessages(Vec<(u64, Bytes)>),
     Seen(Vec<SeenUser>),
+    Reactions(Vec<ReactionRow>),
 }
 
 impl ReadRequest {
@@ -110,6 +123,7 @@ impl ReadRequest {
                 events(StoreEvent::InboxMessages { scope, name, messages: Some(messages) })
             }
             (ReadRequest::Seen { done, .. }, ReadResult::Seen(seen)) => done(Ok(seen)),
+            (ReadRequest::Reactions { done, .. }, ReadResult::Reactions(rows)) => done(Ok(rows)),
             (read, _) => read.refuse(events, StoreRefusal::Failed),
         }
         None
@@ -126,6 +140,7 @@ impl ReadRequest {
                 events(StoreEvent::InboxMessages { scope, name, messages: None })
             }
             ReadRequest::Seen { done, .. } => done(Err(refusal)),
+            ReadRequest::Reactions { done, .. } => done(Err(refusal)),
         }
     }
 }
@@ -224,6 +239,7 @@ impl Committed {
                 | WriteRequest::Describe { done, .. }
                 | WriteRequest::Forget { done, .. }
                 | WriteRequest::NoteSeen { done, .. }
+                | WriteRequest::KeepReactions { done, .. }
                 | WriteRequest::DiscardMessages { done, .. },
                 _,
             ) => Committed::Plain(done),
@@ -298,6 +314,7 @@ impl WriteRequest {
             | WriteRequest::Forget { done, .. }
             | WriteRequest::ChangeFact { done, .. }
             | WriteRequest::NoteSeen { done, .. }
+            | WriteRequest::KeepReactions { done, .. }
             | WriteRequest::DiscardMessages { done, .. } => {
                 done(Err(refusal));
             }

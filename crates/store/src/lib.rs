@@ -38,6 +38,7 @@
 //!         notifier: String::new(),
 //!         has_facts: false,
 //!         seen_expires_s: 0,
+//!         reactions_expire_ms: 0,
 //!         retention: Arc::new(|_| None),
 //!     },
 //!     |_event| (),
@@ -92,6 +93,7 @@ mod panics;
 mod postgres;
 mod primary;
 mod publication;
+mod reactions;
 mod refusal;
 mod row_appends;
 mod rows;
@@ -115,6 +117,7 @@ pub use panics::Panicked;
 pub use postgres::PostgresError;
 pub use primary::Store;
 pub use publication::{Append, KeptPublication, OnAppended, StoredHistory};
+pub use reactions::{OnReactions, ReactionPlace, ReactionRow};
 pub use refusal::StoreRefusal;
 pub use row_appends::{OnRowsAppended, RowAppends, RowsRefusal};
 pub use rows::NewerRow;

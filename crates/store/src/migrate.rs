@@ -71,6 +71,12 @@ pub static PRIMARY: Database = Database {
             up: include_str!("migrations/primary/sqlite_6_up.sql"),
             down: include_str!("migrations/primary/sqlite_6_down.sql"),
         },
+        Migration {
+            version: 7,
+            title: "totals of reactions",
+            up: include_str!("migrations/primary/sqlite_7_up.sql"),
+            down: include_str!("migrations/primary/sqlite_7_down.sql"),
+        },
     ],
     postgres: &[
         Migration {
@@ -108,6 +114,12 @@ pub static PRIMARY: Database = Database {
             title: "endpoints of lifecycle events",
             up: include_str!("migrations/primary/postgres_6_up.sql"),
             down: include_str!("migrations/primary/postgres_6_down.sql"),
+        },
+        Migration {
+            version: 7,
+            title: "totals of reactions",
+            up: include_str!("migrations/primary/postgres_7_up.sql"),
+            down: include_str!("migrations/primary/postgres_7_down.sql"),
         },
     ],
 };

@@ -14,6 +14,7 @@ use crate::inbox::{InboxMessage, OnQueued};
 use crate::metrics::StoreMetrics;
 use crate::postgres::{PostgresAddress, PostgresPrimary};
 use crate::publication::{Append, DURATION_MAX_MS};
+use crate::reactions::{OnReactions, ReactionPlace, ReactionRow};
 use crate::refusal::StoreRefusal;
 use crate::row_appends::{RowAppends, RowsRefusal};
 use crate::seen::{OnSeen, SeenUser};
@@ -157,6 +158,16 @@ impl Store {
     /// When these users were connected last, without those that were not after `after_s`, Unix seconds.
     pub fn seen(&self, users: Vec<Box<str>>, after_s: u64, done: OnSeen) {
         self.read(ReadRequest::Seen { users, after_s, done });
+    }
+
+    /// Writes totals of reactions, each in the place of what the same start of a node has said of its channel before.
+    pub fn keep_reactions(&self, rows: Vec<ReactionRow>, done: OnDone) {
+        self.write(WriteRequest::KeepReactions { rows, done });
+    }
+
+    /// Reads totals of reactions of all nodes behind a place, at most `limit`.
+    pub fn reactions(&self, after: ReactionPlace, limit: usize, done: OnReactions) {
+        self.read(ReadRequest::Reactions { after, limit, done });
     }
 
     /// Begins a new run if the current run is `lost`. The caller knows of a

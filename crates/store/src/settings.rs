@@ -111,6 +111,8 @@ pub struct PrimaryOptions {
     pub has_facts: bool,
     /// How long it is kept when users were connected last, seconds; 0 = nothing of it is written here or deleted.
     pub seen_expires_s: u64,
+    /// Totals of reactions are deleted when nothing in their channel has changed for so long, milliseconds; 0 = never.
+    pub reactions_expire_ms: u64,
 }
 
 #[cfg(test)]

@@ -514,6 +514,9 @@ fn schemas_go_up_and_down_by_hand_and_a_newer_one_is_refused() {
     says("up", "primary   3  made      shared facts");
     says("up", "primary   5  made      when users were connected last");
     says("up", "primary   6  made      endpoints of lifecycle events");
+    says("up", "primary   7  made      totals of reactions");
+    says("down", "touchline: reaction: 0 rows would go");
+    says("down --yes", "primary   7  not made  totals of reactions");
     says("down", "touchline: event_endpoint: 0 rows would go");
     says("down --yes", "primary   6  not made  endpoints of lifecycle events");
     says("down", "touchline: user_seen: 0 rows would go");

@@ -30,6 +30,7 @@ const FLOORS: &[&str] = &[
     "backend",
     "registry",
     "hooks",
+    "reactions",
     "events",
     "transport",
     "shard",

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use touchline_engine::reactions::check_options;
 use touchline_engine::{ChannelOptions, ClientSettings};
 
 use super::names::{is_field_name, is_namespace_name};
@@ -206,7 +207,7 @@ fn channels(settings: &Settings, findings: &mut Vec<Finding>) {
     }
     if settings.cluster.is_on() && settings.store.primary.url.starts_with("sqlite:") && settings.needs_primary() {
         let text = "store.primary.url: the nodes of a cluster can't share a SQLite file, \
-                    so durable namespaces, \
+                    so durable namespaces and reactions, \
                     inboxes, the directory and user_status.use_primary need PostgreSQL there";
         findings.push(Finding::error(text, None));
     }
@@ -246,6 +247,7 @@ fn options(path: &str, options: &ChannelOptions, history_meta_ttl: std::time::Du
     if options.durable && !options.has_history() {
         findings.push(Finding::error(format!("{path}.durable: needs history_size and history_ttl"), None));
     }
+    reactions(path, options, findings);
     let mut warn = |text: &str| findings.push(Finding::warning(format!("{path}: {text}"), None));
     if options.force_push_join_leave && !options.join_leave {
         warn("force_push_join_leave does nothing without join_leave");
@@ -274,5 +276,15 @@ fn options(path: &str, options: &ChannelOptions, history_meta_ttl: std::time::Du
     let meta_ttl = if options.history_meta_ttl.is_zero() { history_meta_ttl } else { options.history_meta_ttl };
     if options.has_history() && options.history_ttl > meta_ttl {
         findings.push(Finding::error(format!("{path}.history_ttl: must not be longer than history_meta_ttl"), None));
+    }
+}
+
+fn reactions(path: &str, options: &ChannelOptions, findings: &mut Vec<Finding>) {
+    if let Some(fault) = check_options(options.reactions.iter().map(String::as_str)) {
+        findings.push(Finding::error(format!("{path}.reactions: {fault}"), None));
+    }
+    if !options.reactions.is_empty() && !options.can_have_reactions() {
+        let text = "{path}.reactions: they are published as JSON, and publication_data_format is binary";
+        findings.push(Finding::error(text.replace("{path}", path), None));
     }
 }

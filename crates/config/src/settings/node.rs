@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use touchline_engine::hook::{HooksSettings, NamedProxy, RpcSettings};
+use touchline_engine::reactions::ReactionSettings;
 use touchline_engine::{ChannelSettings, ClientSettings, settings};
 
 use super::cluster::ClusterSettings;
@@ -72,6 +73,8 @@ settings! {
         plain consumers: Vec<NamedConsumer> = Vec::new();
         /// Bans: who is not let in, whatever else permits it.
         section security: SecuritySettings = SecuritySettings::default();
+        /// Reactions of a crowd.
+        section reactions: ReactionSettings = ReactionSettings::default();
         /// When users were connected last.
         section user_status: UserStatusSettings = UserStatusSettings::default();
         /// The cluster: how nodes find each other.
@@ -95,12 +98,12 @@ settings! {
 
 impl Settings {
     /// Whether a setting needs the primary database: a durable namespace, the directory of channels, an inbox, bans,
-    /// durable events, or when users were connected last.
+    /// durable events or reactions, or when users were connected last.
     pub fn needs_primary(&self) -> bool {
         let channel = &self.channel;
         let mut options =
             channel.namespaces.iter().map(|namespace| &namespace.options).chain([&channel.without_namespace]);
-        options.any(|options| options.durable)
+        options.any(|options| options.durable || options.reactions_durable)
             || self.store.directory
             || self.stores_messages()
             || self.security.use_primary

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use touchline_protocol::Publication;
-use touchline_protocol::publication::EncodedPush;
+use touchline_protocol::publication::{Content, EncodedPush};
 use touchline_protocol::stream::{ChannelName, Offset};
 
 use super::table::{Channel, Channels};
@@ -15,12 +16,32 @@ impl Channels {
         self.outgoing.drain(..)
     }
 
+    /// Shows reactions, JSON, to all subscribers of a channel.
+    pub fn show_reactions(&mut self, name: &ChannelName, data: Bytes) {
+        if let Some(channel) = self.table.get_mut(name) {
+            deliver_publication(&mut self.outgoing, channel, Arc::new(unstored(name, data)));
+        }
+    }
+
+    /// Sets what those are shown who subscribe from now on, JSON; `None` = nothing.
+    pub fn set_reactions(&mut self, name: &ChannelName, data: Option<Bytes>) {
+        match data {
+            Some(data) => drop(self.reactions.insert(name.clone(), Arc::new(unstored(name, data)))),
+            None => drop(self.reactions.swap_remove(name)),
+        }
+    }
+
     pub(super) fn announce(&mut self, name: &ChannelName, push: Arc<EncodedPush>) -> Response {
         if let Some(channel) = self.table.get(name) {
             deliver(&mut self.outgoing, channel, ChannelEvent::Membership(push));
         }
         Response::Done
     }
+}
+
+/// A publication that is in no log.
+fn unstored(name: &ChannelName, data: Bytes) -> Publication {
+    Publication::encode(name, &Content { data, ..Content::default() }, None)
 }
 
 /// Delivers a publication to all subscribers, with the previous one if some of them may want deltas only. A publication

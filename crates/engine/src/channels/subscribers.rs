@@ -81,6 +81,9 @@ impl Channels {
                 missed.retain(|publication| !publication.is_expired(now_ms));
             }
         }
+        if !self.reactions.is_empty() {
+            subscribed.reactions = self.reactions.get(name).cloned();
+        }
         if is_first && let Some(held) = &mut self.held {
             held.note(StateKey::Channel(name.clone()), true);
         }

@@ -86,6 +86,8 @@ pub struct Channels {
     pub(super) forgotten_peaks: Option<IndexMap<ChannelName, u32, SipState>>,
     /// Channels that have got their first subscriber or lost their last; `None` = they are not noted.
     pub(super) held: Option<HeldChanges>,
+    /// What was last shown of the reactions of channels, also of those that nobody is subscribed to.
+    pub(super) reactions: IndexMap<ChannelName, Arc<Publication>, SipState>,
 }
 
 impl Channels {
@@ -106,6 +108,7 @@ impl Channels {
             backends: Backends::default(),
             forgotten_peaks: None,
             held: None,
+            reactions: IndexMap::with_hasher(hash_seed.sip()),
         }
     }
 

@@ -46,6 +46,12 @@ settings! {
         key publication_data_format: DataFormat = DataFormat::Json;
         /// Clients that speak JSON may subscribe to `binary` publications too, which they get as `{"$b64": "AAEC"}`.
         own binary_as_base64: bool = false;
+        /// What subscribers may react with: up to 32 options of up to 64 bytes, counted for all of them together.
+        own reactions: Vec<String> = &[];
+        /// Reactions a second of one connection; a burst of five seconds' worth may come at once.
+        own reactions_rate: u32 = 20, ValueKind::Integer(1, 1_000_000);
+        /// The totals of reactions are in `store.primary` each second, and there after a crash.
+        own reactions_durable: bool = false;
         /// Delta formats that subscribers may ask for: `fossil`. They get publications as changes to the one before.
         key allowed_delta_types: Vec<String> = &[];
         /// Subscribers may ask for publications with certain tags only.
@@ -101,6 +107,11 @@ impl ChannelOptions {
     /// Whether a client with this encoding can be given the publications.
     pub fn is_readable_by(&self, encoding: Encoding) -> bool {
         self.publication_data_format != DataFormat::Binary || self.binary_as_base64 || encoding == Encoding::Protobuf
+    }
+
+    /// Whether reactions can be published in the channel: they are JSON.
+    pub fn can_have_reactions(&self) -> bool {
+        self.publication_data_format != DataFormat::Binary
     }
 
     /// How much of its log a channel with these options keeps.

@@ -40,6 +40,14 @@ impl Response {
         }
     }
 
+    /// The reactions that a new subscriber gets behind the reply; `None` = there are none.
+    pub fn reactions(&self) -> Option<Arc<Publication>> {
+        match self {
+            Response::Subscribed(subscribed) => subscribed.reactions.clone(),
+            _ => None,
+        }
+    }
+
     /// Whether it holds publications that were recovered.
     pub(crate) fn has_recovered(&self) -> bool {
         matches!(self, Response::Subscribed(Subscribed { recovered: Some(Some(missed)), .. }) if !missed.is_empty())
@@ -88,6 +96,8 @@ pub struct Subscribed {
     /// The client's position is ahead of the log: the log backend was queried for it, now or a moment ago. That costs a
     /// unit of work.
     pub is_denied: bool,
+    /// The reactions of the channel, which the subscriber gets behind the reply; `None` = there are none.
+    pub reactions: Option<Arc<Publication>>,
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ impl Session {
         match operation {
             Some(CommandKind::Connect(request)) => self.connect(id, request, context),
             _ if !self.is_connected() => context.disconnect(Disconnect::BAD_REQUEST),
-            Some(CommandKind::Send) => context.disconnect(Disconnect::NOT_AVAILABLE),
+            Some(CommandKind::Send(request)) => self.sent(&request, context),
             _ if id == 0 => self.pong(context),
             Some(CommandKind::Subscribe(request)) => self.subscribe(id, request, context),
             Some(CommandKind::Unsubscribe(request)) => self.unsubscribe(id, &request.channel, context),

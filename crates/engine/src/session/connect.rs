@@ -442,11 +442,9 @@ impl Session {
         let first_ms = interval_ms / 2 + context.random % (interval_ms / 2).max(1);
         self.heartbeat = Heartbeat::due(context.now_ms.saturating_add(first_ms));
         let client = self.client_id();
-        let signature = if self.transport == TransportMode::Emulated {
-            context.node.signer.sign(self.owner())
-        } else {
-            String::new()
-        };
+        // They send by requests of their own: commands, or reactions.
+        let is_apart = matches!(self.transport, TransportMode::Emulated | TransportMode::OneWay);
+        let signature = if is_apart { context.node.signer.sign(self.owner()) } else { String::new() };
         let result = ConnectResult {
             client: &client,
             version: context.node.version,
@@ -456,7 +454,7 @@ impl Session {
             ping_s: context.ping_interval.as_secs().max(1),
             pong: self.transport.answers_pings(),
             session: &signature,
-            node: if self.transport == TransportMode::Emulated { &context.node.id } else { "" },
+            node: if is_apart { &context.node.id } else { "" },
             time_ms: if settings.connect_include_server_time { context.now_ms } else { 0 },
         };
         context.effects.messages.reply(connecting.command, &Reply::Connect(result));

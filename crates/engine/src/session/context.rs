@@ -18,6 +18,7 @@ use crate::hook::RpcSettings;
 use crate::hub::Hub;
 use crate::limit::RateLimits;
 use crate::namespace::Namespaces;
+use crate::reactions::ReactionBoard;
 use crate::request::{ChannelRequest, ConnectionId};
 use crate::settings::ClientSettings;
 use crate::tracker::{TrackLimits, Tracker};
@@ -93,6 +94,8 @@ pub struct Context<'a> {
     pub hub: &'a mut Hub,
     /// The reports of the clients of the session's shard.
     pub tracker: &'a mut Tracker,
+    /// The reactions of the clients of the session's shard.
+    pub reactions: &'a mut ReactionBoard,
     /// How much the connection may be sent now.
     pub room: Room,
     /// The effects that the shard carries out.

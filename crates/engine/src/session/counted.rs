@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::flow::Deferred;
 use super::hook_state::HookState;
 use super::limit_state::LimitState;
+use crate::reactions::ReactionRate;
 
 /// Counts the connections of each user on all shards of a node.
 pub trait UserCounter {
@@ -29,6 +30,8 @@ pub(super) struct RareState {
     pub(super) hooks: Option<Box<HookState>>,
     /// What rates need; `None` = none is switched on that needs something of this session yet.
     pub(super) limits: Option<Box<LimitState>>,
+    /// What the client has used of its rate of reactions.
+    pub(super) reactions: ReactionRate,
 }
 
 /// A connection that is counted until this is dropped, so that its end is counted exactly once.

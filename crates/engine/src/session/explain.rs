@@ -252,7 +252,7 @@ impl Session {
         let subject = StepSubject { method, data, ..StepSubject::of(self) };
         let mut noted = Noted::new();
         let verdict = match MethodOwner::of(method) {
-            MethodOwner::Tracker => {
+            MethodOwner::Tracker | MethodOwner::Reactions => {
                 noted.note(DecisionRule::OwnMethod, RuleSays::Allows);
                 StepVerdict::Allowed
             }

@@ -475,7 +475,7 @@ fn channel_of<'c>(operation: &'c CommandKind<'_>) -> Option<&'c str> {
         CommandKind::Unsubscribe(request) | CommandKind::Presence(request) | CommandKind::PresenceStats(request) => {
             Some(&request.channel)
         }
-        CommandKind::Connect(_) | CommandKind::Send | CommandKind::Rpc(_) | CommandKind::Refresh(_) => None,
+        CommandKind::Connect(_) | CommandKind::Send(_) | CommandKind::Rpc(_) | CommandKind::Refresh(_) => None,
     }
 }
 

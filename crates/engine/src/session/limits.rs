@@ -338,8 +338,8 @@ fn limited<'c>(operation: &'c CommandKind<'_>, context: &Context<'_>) -> Option<
         CommandKind::SubRefresh(request) => (LimitedCommand::SubRefresh, &*request.channel),
         CommandKind::Rpc(request) => return Some((LimitedCommand::Rpc, &*request.method)),
         CommandKind::Refresh(_) => return Some((LimitedCommand::Refresh, "")),
-        // A session connects once, and `send` ends it.
-        CommandKind::Connect(_) | CommandKind::Send => return None,
+        // A session connects once, and reactions have rates of their own.
+        CommandKind::Connect(_) | CommandKind::Send(_) => return None,
     };
     Some((command, context.node.namespaces.namespace_of(channel)))
 }

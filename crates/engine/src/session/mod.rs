@@ -26,6 +26,7 @@ mod limits;
 mod lines;
 mod permission;
 mod pings;
+mod reactions;
 mod refresh;
 mod refusal;
 mod registry;

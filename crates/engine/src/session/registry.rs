@@ -14,6 +14,7 @@ use super::ticket::{ReplyKind, Ticket};
 use super::weight::Weight;
 use crate::claims::EntryClaim;
 use crate::directory::{self, DirectoryRequest, Registration, RegistryMethod, Requester, Scopes};
+use crate::reactions::REACTIONS_ADD;
 use crate::request::Response;
 
 /// Who answers a method.
@@ -22,6 +23,8 @@ pub(super) enum MethodOwner {
     Registry(Option<RegistryMethod>),
     /// What clients report about themselves.
     Tracker,
+    /// The reactions of the channels.
+    Reactions,
     /// A backend, if the namespace of the method has one.
     Backend,
 }
@@ -30,6 +33,7 @@ impl MethodOwner {
     pub(super) fn of(method: &str) -> Self {
         match RegistryMethod::from_rpc(method) {
             _ if method == "stats.track" => MethodOwner::Tracker,
+            _ if method == REACTIONS_ADD => MethodOwner::Reactions,
             Some(method) => MethodOwner::Registry(method),
             None => MethodOwner::Backend,
         }
@@ -45,6 +49,7 @@ impl Session {
     pub(super) fn rpc(&mut self, command: u32, rpc: &RpcCommand<'_>, context: &mut Context<'_>) {
         let method = match MethodOwner::of(&rpc.method) {
             MethodOwner::Tracker => return self.track(command, rpc, context),
+            MethodOwner::Reactions => return self.rpc_reaction(command, rpc, context),
             MethodOwner::Backend => return self.rpc_of_backend(command, rpc, context),
             MethodOwner::Registry(method) => method,
         };
@@ -245,7 +250,7 @@ pub(super) fn find_rpc_backend<'c>(
 const NO_RPC_NAMESPACE: &str = "the namespace of the method is not in rpc.namespaces";
 /// The cause of a refusal of an RPC that nobody answers.
 const NO_RPC: &str =
-    "no RPC has this name (registry.…, reply, inbox.ack, stats.track), and proxy_enabled is off for it";
+    "no RPC has this name (registry.…, reply, inbox.ack, stats.track, reactions.add), and proxy_enabled is off for it";
 
 /// The cause of a refusal by the registry, if the configuration or the token is the cause.
 pub(super) fn cause_of(error: Error) -> Option<&'static str> {

@@ -342,7 +342,9 @@ impl Session {
         debug_assert!(subscription.membership.is_none(), "a home replies once");
         // The client's last publication is the base of the next delta, unless a later one has expired.
         let last = subscribed.recovered.as_ref().and_then(Option::as_ref).and_then(|missed| missed.last());
-        let has_last = last.is_some_and(|last| last.offset == subscribed.position.offset);
+        let has_last = last.is_some_and(|last| last.offset == subscribed.position.offset)
+            // They come behind it, and are the client's last then.
+            && subscribed.reactions.is_none();
         let options = DeliveryOptions {
             membership_events: subscription.wants_membership_events,
             delta: subscription.is_delta.then_some(has_last),

@@ -11,6 +11,7 @@ mod heartbeat;
 mod hooks;
 mod lines;
 mod permissions;
+mod reactions;
 mod refusals;
 mod registry;
 mod server_side;

@@ -21,6 +21,7 @@ use serde_json::Value;
 use touchline_engine::bans::Bans;
 use touchline_engine::directory::{Directory, DirectoryEffect, ScopeOptions, message_push, numbered};
 use touchline_engine::hook::{HookCall, HookOutcome};
+use touchline_engine::reactions::ReactionBoard;
 use touchline_engine::request::{ChannelEvent, Publish};
 use touchline_engine::session::{RefusalReport, Room, SessionSettings, Ticket, TransportMode, UserCounter};
 use touchline_engine::tracker::{TrackLimits, Tracker};
@@ -98,6 +99,7 @@ pub(crate) struct Story {
     pub(crate) room: Room,
     pub(crate) random: u64,
     pub(crate) tracker: Tracker,
+    pub(crate) reactions: ReactionBoard,
     /// Every request to a home, with its channel.
     pub(crate) requests: Vec<(ChannelName, String)>,
     /// Every request to the directory.
@@ -155,8 +157,10 @@ impl Story {
             line_idle: settings.line_idle,
         };
         let channels = Channels::new(Arc::clone(&node.namespaces), 1, 1, HashSeed::repeatable(7));
+        let reactions = ReactionBoard::new(Arc::clone(&node.namespaces), 10, HashSeed::repeatable(7));
         Story {
             node,
+            reactions,
             is_slow: false,
             room: Room::ANY,
             random: 0,
@@ -390,6 +394,7 @@ impl Story {
                 node: &self.node,
                 hub: &mut self.hub,
                 tracker: &mut self.tracker,
+                reactions: &mut self.reactions,
                 room: self.room,
                 effects: &mut effects,
             },

@@ -109,6 +109,7 @@ fn fill(database: &LabDatabase, reopen: &Reopen) -> Result<()> {
         notifier: String::new(),
         has_facts: false,
         seen_expires_s: 0,
+        reactions_expire_ms: 0,
         retention: Arc::new(|_| None),
     };
     let store = Store::open(&settings, |_| {})?;

@@ -15,6 +15,7 @@ mod hooks;
 mod ladder;
 mod noisy;
 mod publish;
+mod reactions;
 mod recovery;
 mod registry;
 mod restart;
@@ -90,6 +91,7 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Statistics(statistics) => statistics::statistics(statistics, options, results)?,
             Scenario::Hooks(arguments) => hooks::hooks(arguments, options, results)?,
             Scenario::Events(arguments) => events::events(arguments, options, results)?,
+            Scenario::Reactions(arguments) => reactions::reactions(arguments, options, results)?,
             Scenario::Restart(restart) => restart::restart(restart, options, results)?,
             Scenario::Who(who) => who::who(who, options, results)?,
             Scenario::Across(across) => across::across(across, options, results)?,

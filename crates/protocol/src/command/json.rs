@@ -61,7 +61,7 @@ impl<'de> Visitor<'de> for CommandReader {
                 JsonMember::Connect => {
                     map.next_value::<Option<Object<_>>>()?.map(|request| CommandKind::Connect(request.0))
                 }
-                JsonMember::Send => map.next_value::<Option<IgnoredAny>>()?.map(|_| CommandKind::Send),
+                JsonMember::Send => map.next_value::<Option<Object<_>>>()?.map(|request| CommandKind::Send(request.0)),
                 JsonMember::Subscribe => {
                     map.next_value::<Option<Object<_>>>()?.map(|request| CommandKind::Subscribe(request.0))
                 }

@@ -11,5 +11,5 @@ mod types;
 pub use reader::Commands;
 pub use types::{
     ChannelCommand, Command, CommandKind, ConnectCommand, FLAG_REJECT_UNRECOVERED, HistoryCommand, PublishCommand,
-    RefreshCommand, RpcCommand, Since, SubRefreshCommand, SubscribeCommand,
+    RefreshCommand, RpcCommand, SendCommand, Since, SubRefreshCommand, SubscribeCommand,
 };

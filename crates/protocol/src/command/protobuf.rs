@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::types::{
     ChannelCommand, Command, CommandKind, ConnectCommand, HistoryCommand, PublishCommand, RefreshCommand, RpcCommand,
-    Since, SubRefreshCommand, SubscribeCommand,
+    SendCommand, Since, SubRefreshCommand, SubscribeCommand,
 };
 use crate::filter;
 use crate::payload::RawPayload;
@@ -41,7 +41,7 @@ fn command(message: &[u8]) -> Result<Command<'_>, Malformed> {
             8 => CommandKind::Presence(channel(value.bytes()?)?),
             9 => CommandKind::PresenceStats(channel(value.bytes()?)?),
             10 => CommandKind::History(history(value.bytes()?)?),
-            12 => value.bytes().map(|_| CommandKind::Send)?,
+            12 => CommandKind::Send(send(value.bytes()?)?),
             13 => CommandKind::Rpc(rpc(value.bytes()?)?),
             14 => CommandKind::Refresh(refresh(value.bytes()?)?),
             15 => CommandKind::SubRefresh(sub_refresh(value.bytes()?)?),
@@ -115,6 +115,17 @@ fn subscribe(message: &[u8]) -> Result<SubscribeCommand<'_>, Malformed> {
             14 => request.flag = value.number()? as i64,
             15 => request.kind = value.number()? as i32,
             _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(request)
+}
+
+fn send(message: &[u8]) -> Result<SendCommand<'_>, Malformed> {
+    let mut request = SendCommand::default();
+    fields(message, |tag, value| {
+        if tag == 1 {
+            request.data = payload(value.bytes()?);
         }
         Ok(())
     })?;

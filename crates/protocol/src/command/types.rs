@@ -25,8 +25,8 @@ pub struct Command<'a> {
 pub enum CommandKind<'a> {
     /// Opens the session.
     Connect(ConnectCommand<'a>),
-    /// An asynchronous message without a reply. What it holds is not read.
-    Send,
+    /// An asynchronous message without a reply.
+    Send(SendCommand<'a>),
     /// Subscribes to a channel.
     Subscribe(SubscribeCommand<'a>),
     /// Ends a subscription.
@@ -52,7 +52,7 @@ impl CommandKind<'_> {
     fn rank(&self) -> u8 {
         match self {
             CommandKind::Connect(_) => 0,
-            CommandKind::Send => 1,
+            CommandKind::Send(_) => 1,
             CommandKind::Subscribe(_) => 2,
             CommandKind::Unsubscribe(_) => 3,
             CommandKind::Publish(_) => 4,
@@ -235,6 +235,15 @@ pub struct RpcCommand<'a> {
     /// Its name.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub method: Cow<'a, str>,
+}
+
+/// Says something that is not answered.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct SendCommand<'a> {
+    /// What it says.
+    #[serde(borrow)]
+    pub data: Option<RawPayload<'a>>,
 }
 
 /// Shows a new connection token.

@@ -66,7 +66,7 @@ fn name_of(command: &Command<'_>) -> &'static str {
     match &command.operation {
         None => "unheard_of",
         Some(CommandKind::Connect(_)) => "connect",
-        Some(CommandKind::Send) => "send",
+        Some(CommandKind::Send(_)) => "send",
         Some(CommandKind::Subscribe(_)) => "subscribe",
         Some(CommandKind::Unsubscribe(_)) => "unsubscribe",
         Some(CommandKind::Publish(_)) => "publish",

@@ -20,7 +20,7 @@ use crate::protobuf::{both, proto};
 fn kind_of_command(operation: &CommandKind<'_>) -> &'static str {
     match operation {
         CommandKind::Connect(_) => "connect",
-        CommandKind::Send => "send",
+        CommandKind::Send(_) => "send",
         CommandKind::Subscribe(_) => "subscribe",
         CommandKind::Unsubscribe(_) => "unsubscribe",
         CommandKind::Publish(_) => "publish",

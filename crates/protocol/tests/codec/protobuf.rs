@@ -283,7 +283,7 @@ fn what_is_broken_is_refused_or_read_as_others_read_it() {
                 (theirs.publish.map(|p| p.channel), theirs.subscribe.map(|s| (s.channel, s.offset)));
             match ours.operation {
                 // They hide what comes behind them.
-                Some(CommandKind::Connect(_) | CommandKind::Send) => {}
+                Some(CommandKind::Connect(_) | CommandKind::Send(_)) => {}
                 Some(CommandKind::Subscribe(ours)) => {
                     assert_eq!(subscribe, Some((ours.channel.into_owned(), ours.offset.0)))
                 }

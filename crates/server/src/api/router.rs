@@ -17,7 +17,7 @@ use crate::runtime::mailbox::Inspection;
 use crate::transport::handshake;
 use crate::transport::http::body::RequestBody;
 use crate::transport::http::respond::{self, HttpResponse, JSON};
-use crate::transport::http::{Origin, Routed, Router, emulation, stream, upgrade};
+use crate::transport::http::{Origin, Routed, Router, emulation, reactions, stream, upgrade};
 use hyper::header::{ACCEPT, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode, Version};
 
@@ -103,6 +103,9 @@ async fn plain(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
     let path = request.uri().path();
     if (settings.http_stream.enabled || settings.sse.enabled) && path == settings.emulation.handler_prefix {
         return emulation::answer(node, origin.remote, request).await;
+    }
+    if path == reactions::PATH {
+        return reactions::answer(node, origin.remote, request).await;
     }
     let is_read = is_read(&request);
     match settings.pages.iter().find(|page| page.path == path) {

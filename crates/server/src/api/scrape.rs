@@ -24,6 +24,7 @@ use crate::runtime::limit_metrics::{LimitCollector, LimitMetrics, TableSizes};
 use crate::runtime::metrics::{
     ClusterStatus, NodeCollector, RegistryCollector, ShardMetrics, StatsCollector, StoreCollector,
 };
+use crate::runtime::reaction_mailbox::ReactionCollector;
 use crate::runtime::registry_mailbox::RegistryMetrics;
 use crate::runtime::seen_users::{SeenCollector, SeenUsers};
 
@@ -39,6 +40,7 @@ pub(super) struct Scrape {
     hooks: Option<HookCollector>,
     /// None = nothing is told.
     events: Option<EventCollector>,
+    reactions: ReactionCollector,
     callers: CallerCollector,
     key_sets: KeySetCollector,
     bans: BanCollector,
@@ -70,6 +72,7 @@ impl Scrape {
                 .as_ref()
                 .map(|hooks| HookCollector { metrics: Arc::clone(&hooks.metrics), outstanding: hooks.outstanding() }),
             events: node.events.as_ref().map(|events| EventCollector(Arc::clone(&events.metrics))),
+            reactions: ReactionCollector(Arc::clone(&node.reactions.metrics)),
             callers: CallerCollector(
                 node.access.api.callers().map(|caller| (caller.name.clone(), caller.requests.load(Relaxed))).collect(),
             ),
@@ -107,6 +110,7 @@ impl Scrape {
             stats: Some(StatsCollector(Arc::default())),
             hooks: Some(HookCollector { metrics: Arc::new(hooks), outstanding: 0 }),
             events: Some(EventCollector(Arc::new(EventMetrics::of(["endpoint".to_owned()])))),
+            reactions: ReactionCollector(Arc::default()),
             callers: CallerCollector(vec![("default".to_owned(), 0)]),
             key_sets: KeySetCollector([("client.token".to_owned(), KeySetFigures::default())].into()),
             bans: BanCollector::nothing(),
@@ -135,6 +139,7 @@ impl Scrape {
         if let Some(hooks) = self.hooks {
             registry.register_collector(Box::new(hooks));
         }
+        registry.register_collector(Box::new(self.reactions));
         if let Some(events) = self.events {
             registry.register_collector(Box::new(events));
         }

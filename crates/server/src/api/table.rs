@@ -30,6 +30,9 @@ use super::operations::history::{HistoryOperation, HistoryRemoveOperation};
 use super::operations::info::InfoOperation;
 use super::operations::presence::{PresenceOperation, PresenceStatsOperation};
 use super::operations::publish::{BroadcastOperation, PublishOperation};
+use super::operations::reactions::{
+    ReactionOpenOperation, ReactionsAddOperation, ReactionsCloseOperation, ReactionsGetOperation,
+};
 use super::operations::registry::{
     CallOperation, ChangesOperation, CountOperation, GroupsOperation, JoinOperation, LeaveOperation, LookupOperation,
     MemberOperation, MembersOperation, MultiCallOperation, NamesOperation, RegisterOperation, UnregisterOperation,
@@ -225,6 +228,10 @@ operations! {
     ChannelsOperation boxed,
     #[cfg(test)]
     LaterInfoOperation boxed,
+    ReactionOpenOperation boxed,
+    ReactionsAddOperation boxed,
+    ReactionsGetOperation boxed,
+    ReactionsCloseOperation boxed,
     InfoOperation boxed,
     RegisterOperation boxed,
     UnregisterOperation boxed,
@@ -301,8 +308,10 @@ const GROUPS: &[(&str, &[&str])] = &[
             "stats_top",
             "stats_events",
             "events_dead",
+            "reactions_get",
         ],
     ),
+    ("@reactions", &["reaction_open", "reactions_add", "reactions_get", "reactions_close"]),
     (
         "@connections",
         &["subscribe", "unsubscribe", "disconnect", "refresh", "client_user", "connections", "get_user_status"],

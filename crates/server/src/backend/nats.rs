@@ -14,6 +14,7 @@ use super::facts::{self, FactBackend};
 use crate::node::Node;
 use crate::runtime::event_mailbox::EventMessage;
 use crate::runtime::mailbox::Message;
+use crate::runtime::reaction_mailbox::ReactionMessage;
 use crate::runtime::registry_mailbox::RegistryMessage;
 use crate::runtime::reply_to::ReplyTo;
 use crate::start_error::StartError;
@@ -32,7 +33,8 @@ pub(crate) fn join(
         return Ok(None);
     }
     let own = (!settings.events.is_empty()).then(|| EVENTS_SCOPE.to_owned());
-    let scopes = directory.scope_names().map(|name| name.to_string()).chain(own).collect();
+    let scopes = directory.scope_names().map(|name| name.to_string()).chain(own);
+    let scopes = scopes.chain([REACTIONS_SCOPE.to_owned()]).collect();
     Ok(Some(join_cluster(joining(settings, id, started_ms, scopes)?)?))
 }
 
@@ -69,8 +71,12 @@ pub(crate) fn joining(
 
 /// The scope of the threads that tell what happens. A scope of the configuration cannot have this name.
 pub(crate) const EVENTS_SCOPE: &str = "$events";
+/// The scope of the threads that keep the totals of reactions.
+pub(crate) const REACTIONS_SCOPE: &str = "$reactions";
 /// The first byte of a message with a client's commands; those of directories are JSON.
 const EMULATED: u8 = b'E';
+/// The first byte of a message with a client's reaction.
+const REACTED: u8 = b'R';
 
 /// The result of [`emulate`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,9 +96,23 @@ pub(crate) fn emulate(node: &Node, session: &str, to: &str, commands: Bytes) -> 
         node.run_commands(session, commands);
         return Emulated::Done;
     }
+    forward(node, to, EMULATED, (session, &commands))
+}
+
+/// Counts a reaction of the client that `session` proves, in the same way.
+pub(crate) fn react(node: &Node, session: &str, to: &str, request: Bytes) -> Emulated {
+    if to == node.id {
+        node.react(session, request);
+        return Emulated::Done;
+    }
+    forward(node, to, REACTED, (session, &request))
+}
+
+/// Sends what a client has sent to the node that it is connected to.
+fn forward(node: &Node, to: &str, kind: u8, (session, what): (&str, &[u8])) -> Emulated {
     // Any client may send this, so it must not go out to nodes that do not exist.
     let Some(cluster) = node.cluster.as_ref().filter(|_| node.knows_peer(to)) else { return Emulated::NoNode };
-    let message = emulated(session, &commands);
+    let message = [&[kind], session.as_bytes(), b"\n", what].concat();
     if message.len() > cluster.message_max() {
         return Emulated::TooLarge;
     }
@@ -100,14 +120,9 @@ pub(crate) fn emulate(node: &Node, session: &str, to: &str, commands: Bytes) -> 
     Emulated::Done
 }
 
-/// A message with commands for a client of another node. `session`: its signed client id.
-fn emulated(session: &str, commands: &[u8]) -> Vec<u8> {
-    [&[EMULATED], session.as_bytes(), b"\n", commands].concat()
-}
-
-/// The signed client id and the commands of such a message; None = it is malformed.
-fn read_emulated(message: &[u8]) -> Option<(&str, &[u8])> {
-    let rest = message.strip_prefix(&[EMULATED])?;
+/// The signed client id and what its client has sent, of such a message; None = it is malformed.
+fn read_forwarded(message: &[u8]) -> Option<(&str, &[u8])> {
+    let (_, rest) = message.split_first()?;
     let end = rest.iter().position(|byte| *byte == b'\n')?;
     Some((std::str::from_utf8(&rest[..end]).ok()?, &rest[end + 1..]))
 }
@@ -125,6 +140,7 @@ pub(crate) fn handle(node: &Node, event: ClusterEvent) {
     match event {
         ClusterEvent::Joined(nodes) => {
             tell_teller(node, || EventMessage::Joined(nodes.clone()));
+            drop(node.reactions.try_send(ReactionMessage::Joined));
             node.set_version_conflict(None);
             node.is_settled.store(false, Relaxed);
             node.send_to_registry(RegistryMessage::Joined(nodes));
@@ -155,12 +171,20 @@ pub(crate) fn handle(node: &Node, event: ClusterEvent) {
         ClusterEvent::ScopeMessage { scope, message } if *scope == *EVENTS_SCOPE => {
             drop(node.events.as_ref().map(|events| events.try_send(EventMessage::Scope(message))));
         }
+        ClusterEvent::ScopeMessage { scope, message } if *scope == *REACTIONS_SCOPE => {
+            drop(node.reactions.try_send(ReactionMessage::Scope(message)));
+        }
         ClusterEvent::ScopeMessage { scope, message } => {
             node.send_to_registry(RegistryMessage::ScopeMessage { scope, message })
         }
         ClusterEvent::DirectoryMessage { message, .. } if message.first() == Some(&EMULATED) => {
-            if let Some((session, commands)) = read_emulated(&message) {
+            if let Some((session, commands)) = read_forwarded(&message) {
                 node.run_commands(session, message.slice_ref(commands));
+            }
+        }
+        ClusterEvent::DirectoryMessage { message, .. } if message.first() == Some(&REACTED) => {
+            if let Some((session, request)) = read_forwarded(&message) {
+                node.react(session, message.slice_ref(request));
             }
         }
         ClusterEvent::DirectoryMessage { from, message } => {

@@ -27,6 +27,9 @@ use crate::runtime::reply_to::ReplyTo;
 use crate::start_error::StartError;
 use crate::tls::read_pem;
 
+/// Rows of reactions outlive the totals in memory by this, milliseconds: nodes forget at slightly different times.
+const REACTIONS_EXPIRE_LATER_MS: u64 = 120_000;
+
 /// The settings of the primary database. None = nothing needs it.
 ///
 /// # Errors
@@ -48,6 +51,8 @@ pub(crate) fn opening(
         notifier: id.to_owned(),
         retention: retention_of(Arc::clone(namespaces)),
         has_facts: FactBackend::of(settings) == FactBackend::Primary,
+        // They are read when a node starts, and forgotten there by the same time.
+        reactions_expire_ms: millis(settings.reactions.ttl) + REACTIONS_EXPIRE_LATER_MS,
         seen_expires_s: match &settings.user_status {
             status if status.enabled => status.expire_interval.as_secs().max(1),
             _ => 0,

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use touchline_engine::directory::DirectoryRequest;
 use touchline_engine::hook::HookOutcome;
+use touchline_engine::reactions::OpenReactions;
 use touchline_engine::request::{BackendEvent, ChannelRequest};
 use touchline_engine::session::{ServerSubscription, Ticket};
 use touchline_engine::{ConnectionId, Delivery, Response, ShardId};
@@ -72,6 +73,10 @@ pub(crate) enum Message {
     Client { owner: OwnerId, slot: u32, command: ClientCommand },
     /// One push for many clients, each with its slot; clients that are gone do not get it.
     PushMany { clients: Vec<(OwnerId, u32)>, push: Arc<EncodedPush> },
+    /// What is open in a channel has changed; None = what its namespace says.
+    ReactionsOpen(ChannelName, Option<Box<OpenReactions>>),
+    /// The reactions of channels that are at home here have changed.
+    ShowReactions(Vec<ShownReactions>),
     /// Other nodes have told the clients of this one as gone: tell them again, in this life of the node.
     TellAgain(u32),
     /// A question of the server API about the shard as a whole.
@@ -100,6 +105,16 @@ pub(crate) struct AdoptedConnection {
     pub(crate) user: Option<String>,
 }
 
+/// The reactions of a channel.
+#[derive(Debug)]
+pub(crate) struct ShownReactions {
+    pub(crate) channel: ChannelName,
+    /// For subscribers, JSON; None = nothing new.
+    pub(crate) news: Option<Bytes>,
+    /// For those who subscribe from now on, JSON; None = there are none any more.
+    pub(crate) state: Option<Bytes>,
+}
+
 /// A command for one client.
 pub(crate) enum ClientCommand {
     /// Push a message, JSON.
@@ -108,6 +123,8 @@ pub(crate) enum ClientCommand {
     Call { call: u64, message: Bytes },
     /// Run commands that the client has sent by another request (`/emulation`).
     Commands(Bytes),
+    /// Count a reaction that the client has sent by another request (`/reactions`), JSON.
+    React(Bytes),
     /// End its connection.
     Disconnect(Disconnect),
     /// Tell its user.

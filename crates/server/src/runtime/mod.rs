@@ -25,6 +25,7 @@ pub(crate) mod process;
 pub(crate) mod programs;
 pub(crate) mod random;
 pub(crate) mod rate_limiter;
+pub(crate) mod reaction_mailbox;
 pub(crate) mod refusals;
 pub(crate) mod registry_mailbox;
 pub(crate) mod reply_to;

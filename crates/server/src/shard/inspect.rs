@@ -19,11 +19,12 @@ impl Shard {
             ClientCommand::Directory { reply_to, .. } if !is_there => {
                 self.node.reply(reply_to, Response::Refused(Error::NOT_REGISTERED))
             }
-            ClientCommand::Commands(_) | ClientCommand::TellUser(_) if !is_there => {}
+            ClientCommand::Commands(_) | ClientCommand::React(_) | ClientCommand::TellUser(_) if !is_there => {}
             _ if !is_there => self.node.send_to_registry(RegistryMessage::OwnerGone(owner)),
             ClientCommand::Push(message) => self.push(slot, &message),
             ClientCommand::Call { call, message } => self.push(slot, &numbered(call, &message)),
             ClientCommand::Commands(commands) => self.receive_commands(slot, &commands),
+            ClientCommand::React(request) => self.receive_reaction(slot, &request),
             ClientCommand::Disconnect(why) => self.disconnect(slot, why),
             ClientCommand::TellUser(reply) => {
                 if let Some(connection) = self.connections.get(slot) {

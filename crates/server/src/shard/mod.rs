@@ -29,6 +29,7 @@ mod outbox;
 mod pause;
 mod probe;
 mod queue;
+mod reactions;
 mod read;
 mod room;
 mod seen;

@@ -82,7 +82,11 @@ impl Shard {
     pub(super) fn give_reply(&mut self, slot: u32, ticket: Ticket, response: Response) {
         let work = response.work() as usize;
         let before = self.connections.get(slot).map_or(0, |connection| connection.buffered);
+        let reactions = response.reactions();
         self.decide(slot, OutputKind::Answer, |session, context| session.handle_reply(ticket, response, context));
+        if let Some(reactions) = reactions {
+            self.note_reactions(slot, ticket, &reactions);
+        }
         if work > 0 {
             self.charge(slot, work, 0);
         }

@@ -365,6 +365,7 @@ impl Shard {
             node: &self.node.session,
             hub: &mut self.hub,
             tracker: &mut self.tracker,
+            reactions: &mut self.reactions,
             room: Room { bytes, is_scarce },
             effects: &mut self.effects,
         };

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use touchline_engine::events::TellingLives;
+use touchline_engine::reactions::ReactionBoard;
 use touchline_engine::tracker::Tracker;
 use touchline_engine::wheel::Wheel;
 use touchline_engine::{Channels, Effects, Hub, ShardId};
@@ -21,6 +22,7 @@ use super::connections::Connections;
 use super::ends::UnsentEnds;
 use super::minute_stats::{Audience, MinuteStats};
 use super::outbox::Outbox;
+use super::reactions::UnsentReactions;
 use super::services::Services;
 use super::stepwise::StepwiseWork;
 use super::unauthenticated::Unauthenticated;
@@ -97,6 +99,9 @@ pub(crate) struct Shard {
     pub(super) scratch: Vec<u8>,
     pub(super) effects: Effects,
     pub(super) tracker: Tracker,
+    /// What the clients have reacted with since the last tick.
+    pub(super) reactions: ReactionBoard,
+    pub(super) unsent_reactions: UnsentReactions,
     /// The minute statistics; None = they are switched off.
     pub(super) minute_stats: Option<Box<MinuteStats>>,
     pub(super) seen_sweep: SeenSweep,
@@ -141,6 +146,12 @@ pub(super) struct BanSweep {
     pub(super) is_wanted: bool,
     /// Before this time no other one begins, Unix milliseconds.
     pub(super) not_before_ms: u64,
+}
+
+/// The board of a shard on which nothing is counted yet.
+fn reaction_board(node: &Node, hash_seed: HashSeed) -> ReactionBoard {
+    let namespaces = Arc::clone(&node.session.namespaces);
+    ReactionBoard::new(namespaces, node.settings.reactions.channel_limit, hash_seed)
 }
 
 /// The channels of a shard that has none yet, as the settings want them.
@@ -225,6 +236,8 @@ impl Shard {
             scratch: vec![0; SCRATCH_SIZE],
             effects: Effects::default(),
             tracker: Tracker::default(),
+            reactions: reaction_board(&node, hash_seed),
+            unsent_reactions: UnsentReactions::default(),
             minute_stats,
             seen_sweep: SeenSweep::default(),
             random: fastrand::Rng::with_seed(random),

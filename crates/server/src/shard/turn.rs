@@ -74,6 +74,7 @@ impl Runnable for Shard {
     }
 
     fn finish(mut self: Box<Self>) {
+        self.send_reactions();
         let now_ms = self.now_ms;
         if let Some((minute_stats, mut audience)) = self.minute_stats() {
             minute_stats.finish(now_ms, &mut audience);
@@ -234,6 +235,8 @@ impl Shard {
                 self.guarded(slot, |shard, slot| shard.run_client_command(owner, slot, command))
             }
             Message::PushMany { clients, push } => deliver::push_many(self, &clients, &push),
+            Message::ReactionsOpen(channel, open) => self.set_open_reactions(channel, open.map(|open| *open)),
+            Message::ShowReactions(shown) => self.show_reactions(shown),
             Message::TellAgain(life) => self.telling.begin(life),
             Message::Inspect(inspection) => self.inspect(inspection),
             Message::Probe(done) => self.probe(done),
@@ -277,6 +280,7 @@ impl Shard {
         }
         self.due = due;
         self.drop_overdue();
+        self.send_reactions();
         self.tell_held();
         self.tell_again();
         self.channels.expire(self.now_ms);

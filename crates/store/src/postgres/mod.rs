@@ -13,6 +13,7 @@ mod ledger_lanes;
 mod ledger_link;
 mod listener;
 mod parts;
+mod reactions;
 mod reader;
 mod row_appends;
 mod seen;

@@ -5,7 +5,7 @@ use tokio_postgres::{Client, Row, Statement};
 use touchline_protocol::stream::{Epoch, Offset, RunId, StreamPosition};
 
 use super::failure::{PostgresError, refusal_of};
-use super::{directory, facts, inbox, seen};
+use super::{directory, facts, inbox, reactions, seen};
 use crate::batch::{HistoryLoad, WriteRequest, WriteResult};
 use crate::metrics::StoreMetrics;
 use crate::publication::Append;
@@ -140,6 +140,7 @@ impl Items<'_> {
                 return facts::change(client, change).await.map(WriteResult::FactChanged);
             }
             WriteRequest::NoteSeen { rows, .. } => seen::note(client, rows).await?,
+            WriteRequest::KeepReactions { rows, .. } => reactions::keep(client, rows).await?,
             // A run begins before the transaction does, and rows of outboxes have transactions of their own.
             WriteRequest::Append(_)
             | WriteRequest::AppendRows(_)
@@ -190,6 +191,7 @@ fn lock_rank(write: &WriteRequest) -> (u8, &str, &str) {
         // All of them take one lock.
         WriteRequest::ChangeFact { .. } => (3, "", ""),
         WriteRequest::NoteSeen { .. } => (3, "seen", ""),
+        WriteRequest::KeepReactions { .. } => (3, "reactions", ""),
         WriteRequest::Make(HistoryLoad { channel, .. }) | WriteRequest::Remove { channel, .. } => (4, channel, ""),
         WriteRequest::Append(append) => (5, &append.channel, ""),
     }

@@ -13,7 +13,7 @@ use touchline_protocol::stream::{Epoch, Offset, Run, RunId, RunStart, Runs};
 use super::address::PostgresAddress;
 use super::connection::{PostgresClient, with_timeout};
 use super::failure::PostgresError;
-use super::{directory, inbox, lease, seen};
+use super::{directory, inbox, lease, reactions, seen};
 use crate::batch::{HistoryLoad, ReadRequest, ReadResult, WriteRequest};
 use crate::events::EventSink;
 use crate::metrics::StoreMetrics;
@@ -120,6 +120,9 @@ impl PostgresReader {
             ReadRequest::Search(search, _) => ReadResult::Search(directory::search(client, search).await?),
             ReadRequest::InboxMessages { scope, name, behind, limit } => {
                 ReadResult::InboxMessages(inbox::read(client, scope, name, *behind, *limit).await?)
+            }
+            ReadRequest::Reactions { after, limit, .. } => {
+                ReadResult::Reactions(reactions::read(client, after, *limit).await?)
             }
             ReadRequest::Seen { users, after_s, .. } => ReadResult::Seen(seen::read(client, users, *after_s).await?),
         })

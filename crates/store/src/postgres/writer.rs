@@ -17,7 +17,7 @@ use super::connection::{PostgresClient, with_timeout};
 use super::failure::PostgresError;
 use super::lease::Lease;
 use super::parts::Items;
-use super::{facts, inbox, reader, seen};
+use super::{facts, inbox, reactions, reader, seen};
 use crate::batch::{Committed, WriteRequest, WriteResult};
 use crate::clock::now_ms;
 use crate::events::{EventSink, StoreEvent};
@@ -61,6 +61,8 @@ pub(super) struct PostgresWriter {
     commit_size: usize,
     /// See [`PrimaryOptions::seen_expires_s`].
     seen_expires_s: u64,
+    /// See [`PrimaryOptions::reactions_expire_ms`].
+    reactions_expire_ms: u64,
     pub(super) notifier: String,
     retention: RetentionOf,
     /// Notified when an application has put publications into the outbox.
@@ -91,6 +93,7 @@ impl PostgresWriter {
             commit_delay: settings.store.commit_delay,
             commit_size: settings.store.commit_size.max(1),
             seen_expires_s: settings.seen_expires_s,
+            reactions_expire_ms: settings.reactions_expire_ms,
             notifier: settings.notifier.clone(),
             retention: RetentionOf::clone(&settings.retention),
             outbox_filled: Arc::default(),
@@ -366,7 +369,7 @@ impl PostgresWriter {
             // committed, so this node reads it afterwards.
             self.begin_run(RunId::default(), None).await?;
         }
-        let seen_expires_s = self.seen_expires_s;
+        let (seen_expires_s, reactions_expire_ms) = (self.seen_expires_s, self.reactions_expire_ms);
         let (PostgresClient { client }, _) = self.link().await?;
         if was_failing {
             client.execute("UPDATE touchline.migration SET title = title WHERE version = 1", &[]).await?;
@@ -378,11 +381,15 @@ impl PostgresWriter {
             0 => 0,
             kept_s => seen::expire(client, (now_ms() / 1_000).saturating_sub(kept_s), TRIM_STEP_ROWS).await?,
         };
+        let reactions = match reactions_expire_ms {
+            0 => 0,
+            kept_ms => reactions::expire(client, now_ms().saturating_sub(kept_ms), TRIM_STEP_ROWS).await?,
+        };
         let count = expired.len() as u64;
         self.metrics.inbox_messages_expired.fetch_add(count, Relaxed);
         if count > 0 {
             (self.events)(StoreEvent::MessagesExpired(expired));
         }
-        Ok(has_more || [count, facts, seen].contains(&TRIM_STEP_ROWS))
+        Ok(has_more || [count, facts, seen, reactions].contains(&TRIM_STEP_ROWS))
     }
 }

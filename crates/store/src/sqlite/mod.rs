@@ -13,6 +13,7 @@ mod ledger_lanes;
 mod log;
 mod parameters;
 pub(crate) mod queue;
+mod reactions;
 mod reader;
 mod seen;
 mod writer;

@@ -11,7 +11,7 @@ use touchline_protocol::stream::{Epoch, Offset, RunStart, Runs};
 use super::connection::connect;
 use super::failure::{note_damage, unreadable};
 use super::queue::next;
-use super::{directory, inbox, seen};
+use super::{directory, inbox, reactions, seen};
 use crate::batch::{HistoryLoad, ReadRequest, ReadResult, WriteRequest};
 use crate::clock::now_ms;
 use crate::events::EventSink;
@@ -81,6 +81,9 @@ impl SqliteReader {
             ReadRequest::Search(search, _) => ReadResult::Search(directory::search(connection, search)?),
             ReadRequest::InboxMessages { scope, name, behind, limit } => {
                 ReadResult::InboxMessages(inbox::read(connection, scope, name, *behind, *limit, now_ms())?)
+            }
+            ReadRequest::Reactions { after, limit, .. } => {
+                ReadResult::Reactions(reactions::read(connection, after, *limit)?)
             }
             ReadRequest::Seen { users, after_s, .. } => ReadResult::Seen(seen::read(connection, users, *after_s)?),
         })

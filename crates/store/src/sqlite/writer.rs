@@ -13,7 +13,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::channel_rows::{ChannelRows, TRIM_STEP_ROWS};
 use super::connection::connect;
 use super::failure::{note_damage, refusal_of, unreadable};
-use super::{directory, facts, inbox, reader, seen};
+use super::{directory, facts, inbox, reactions, reader, seen};
 use crate::batch::{Committed, WriteRequest, WriteResult};
 use crate::clock::now_ms;
 use crate::events::{EventSink, StoreEvent};
@@ -37,6 +37,8 @@ pub(super) struct SqliteWriter {
     commit_size: usize,
     /// See [`PrimaryOptions::seen_expires_s`].
     seen_expires_s: u64,
+    /// See [`PrimaryOptions::reactions_expire_ms`].
+    reactions_expire_ms: u64,
     events: EventSink,
     metrics: Arc<StoreMetrics>,
     /// The log has become too long.
@@ -66,6 +68,7 @@ impl SqliteWriter {
             commit_delay,
             commit_size,
             seen_expires_s: settings.seen_expires_s,
+            reactions_expire_ms: settings.reactions_expire_ms,
             events,
             metrics,
             is_log_long,
@@ -250,6 +253,10 @@ impl SqliteWriter {
                     seen::note(connection, rows)?;
                     WriteResult::Nothing
                 }
+                WriteRequest::KeepReactions { rows, .. } => {
+                    reactions::keep(connection, rows)?;
+                    WriteResult::Nothing
+                }
                 // No other process writes to the file, so the run does not change.
                 // No outbox is in this file.
                 WriteRequest::AppendRows(_) | WriteRequest::BeginRun { .. } | WriteRequest::Close => {
@@ -295,6 +302,10 @@ impl SqliteWriter {
             0 => 0,
             kept_s => seen::expire(&transaction, (now_ms() / 1_000).saturating_sub(kept_s), TRIM_STEP_ROWS)?,
         };
+        let reactions = match self.reactions_expire_ms {
+            0 => 0,
+            kept_ms => reactions::expire(&transaction, now_ms().saturating_sub(kept_ms), TRIM_STEP_ROWS)?,
+        };
         if was_failing {
             transaction.execute("UPDATE touchline_migration SET title = title WHERE version = 1", [])?;
         }
@@ -304,7 +315,7 @@ impl SqliteWriter {
         if count > 0 {
             (self.events)(StoreEvent::MessagesExpired(expired));
         }
-        Ok(has_more || [count, facts, seen].contains(&TRIM_STEP_ROWS))
+        Ok(has_more || [count, facts, seen, reactions].contains(&TRIM_STEP_ROWS))
     }
 
     /// Empties the log if it has become too long; publishers wait for it.

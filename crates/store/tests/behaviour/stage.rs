@@ -72,6 +72,7 @@ pub(crate) fn settings(url: &str) -> PrimaryOptions {
         notifier: String::new(),
         has_facts: false,
         seen_expires_s: 0,
+        reactions_expire_ms: 0,
         retention: Arc::new(|_| None),
     }
 }

@@ -13,6 +13,7 @@ pub(super) mod history;
 pub(super) mod info;
 pub(super) mod presence;
 pub(super) mod publish;
+pub(super) mod reactions;
 pub(super) mod registry;
 pub(super) mod rpc;
 pub(super) mod send;

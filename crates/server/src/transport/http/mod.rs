@@ -9,6 +9,7 @@ mod frames;
 mod gauge;
 mod http1;
 mod http2;
+pub(crate) mod reactions;
 pub(crate) mod respond;
 mod rewind;
 mod routed;

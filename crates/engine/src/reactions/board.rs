@@ -1,0 +1,194 @@
+//! What a shard counts between two tellings: reactions of its clients, and those that were refused.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use touchline_protocol::stream::ChannelName;
+use touchline_registry::{FoldState, HashSeed};
+
+use super::opening::{OpenReactions, RoundId};
+use crate::namespace::Namespaces;
+
+/// Why a reaction is not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReactionRefusal {
+    /// It is malformed, or there is no such option.
+    Invalid,
+    /// The client is not subscribed to the channel.
+    NotSubscribed,
+    /// The channel has no reactions.
+    NotOpen,
+    /// The channel's reactions are closed.
+    Closed,
+    /// The connection has reacted too often.
+    Rate,
+    /// The shard has no room for one channel more.
+    Limit,
+}
+
+impl ReactionRefusal {
+    /// Every reason and its name in metrics.
+    pub const ALL: [(ReactionRefusal, &'static str); 6] = [
+        (ReactionRefusal::Invalid, "invalid"),
+        (ReactionRefusal::NotSubscribed, "not_subscribed"),
+        (ReactionRefusal::NotOpen, "not_open"),
+        (ReactionRefusal::Closed, "closed"),
+        (ReactionRefusal::Rate, "rate"),
+        (ReactionRefusal::Limit, "limit"),
+    ];
+}
+
+/// Messages that were refused, by reason, in the order of [`ReactionRefusal::ALL`].
+pub type ReactionRefusals = [u64; ReactionRefusal::ALL.len()];
+
+/// What a shard has counted in one round of one channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CountedReactions {
+    /// The channel.
+    pub channel: ChannelName,
+    /// The round in which they were accepted.
+    pub round: RoundId,
+    /// The options of the round.
+    pub options: Arc<[Box<str>]>,
+    /// How many of each option, in their order.
+    pub counts: Box<[u64]>,
+}
+
+/// What is open in a channel, and what was counted there since the board was last emptied.
+#[derive(Debug)]
+struct Counting {
+    open: Arc<OpenReactions>,
+    counts: Box<[u64]>,
+}
+
+/// The reactions of a shard's clients.
+#[derive(Debug)]
+pub struct ReactionBoard {
+    namespaces: Arc<Namespaces>,
+    /// What was opened or closed otherwise than by the namespace.
+    told: HashMap<ChannelName, Arc<OpenReactions>, FoldState>,
+    /// What the namespaces open, by namespace.
+    standing: HashMap<Box<str>, Arc<OpenReactions>, FoldState>,
+    counting: HashMap<ChannelName, Counting, FoldState>,
+    /// Channels in `counting` at most.
+    limit: usize,
+    refusals: ReactionRefusals,
+    accepted: u64,
+}
+
+impl ReactionBoard {
+    /// An empty board. `limit`: channels that are counted between two calls of [`ReactionBoard::take`]. `seed`: of the
+    /// hashes of channels, which clients choose.
+    pub fn new(namespaces: Arc<Namespaces>, limit: usize, seed: HashSeed) -> Self {
+        let hasher = seed.fold();
+        ReactionBoard {
+            namespaces,
+            told: HashMap::with_hasher(hasher),
+            standing: HashMap::with_hasher(hasher),
+            counting: HashMap::with_hasher(hasher),
+            limit,
+            refusals: ReactionRefusals::default(),
+            accepted: 0,
+        }
+    }
+
+    /// What is open in a channel from now on; `None` = what its namespace says. What was counted before stays in its
+    /// round.
+    pub fn set_open(&mut self, channel: ChannelName, open: Option<OpenReactions>, counted: &mut Vec<CountedReactions>) {
+        if let Some((name, counting)) = self.counting.remove_entry(&channel) {
+            counted.extend(counting.finish(name));
+        }
+        match open {
+            Some(open) => drop(self.told.insert(channel, Arc::new(open))),
+            None => drop(self.told.remove(&channel)),
+        }
+    }
+
+    /// What is open in a channel.
+    ///
+    /// # Errors
+    /// [`ReactionRefusal::NotOpen`], [`ReactionRefusal::Closed`].
+    pub fn open(&mut self, channel: &str, now_ms: u64) -> Result<Arc<OpenReactions>, ReactionRefusal> {
+        let open = match self.counting.get(channel) {
+            Some(counting) => Arc::clone(&counting.open),
+            None => self.find_open(channel)?,
+        };
+        if open.is_closed_at(now_ms) { Err(ReactionRefusal::Closed) } else { Ok(open) }
+    }
+
+    fn find_open(&mut self, channel: &str) -> Result<Arc<OpenReactions>, ReactionRefusal> {
+        if let Some(told) = self.told.get(channel) {
+            return Ok(Arc::clone(told));
+        }
+        let namespace = self.namespaces.namespace_of(channel);
+        if let Some(standing) = self.standing.get(namespace) {
+            return Ok(Arc::clone(standing));
+        }
+        let options = self.namespaces.resolve(channel).map_err(|_| ReactionRefusal::NotOpen)?;
+        if options.reactions.is_empty() {
+            return Err(ReactionRefusal::NotOpen);
+        }
+        let standing = Arc::new(OpenReactions {
+            round: RoundId::default(),
+            options: options.reactions.iter().map(|option| option.as_str().into()).collect(),
+            rate: options.reactions_rate,
+            closes_at_ms: 0,
+            is_closed: false,
+        });
+        self.standing.insert(namespace.into(), Arc::clone(&standing));
+        Ok(standing)
+    }
+
+    /// Counts `n` reactions with the option of this number, which must be one of those that are open.
+    ///
+    /// # Errors
+    /// [`ReactionRefusal::Limit`]: too many channels are counted.
+    pub fn add(
+        &mut self,
+        channel: &ChannelName,
+        open: Arc<OpenReactions>,
+        option: usize,
+        n: u64,
+    ) -> Result<(), ReactionRefusal> {
+        if let Some(count) = self.counting.get_mut(channel).and_then(|counting| counting.counts.get_mut(option)) {
+            *count = count.saturating_add(n);
+        } else {
+            if self.counting.len() >= self.limit {
+                return Err(ReactionRefusal::Limit);
+            }
+            let mut counts: Box<[u64]> = vec![0; open.options.len()].into();
+            counts[option] = n;
+            self.counting.insert(channel.clone(), Counting { open, counts });
+        }
+        self.accepted += n;
+        Ok(())
+    }
+
+    /// Notes that a message was refused.
+    pub fn refuse(&mut self, why: ReactionRefusal) {
+        self.refusals[why as usize] += 1;
+    }
+
+    /// Whether something was counted or refused since the board was last emptied.
+    pub fn has_news(&self) -> bool {
+        self.accepted > 0 || self.refusals.iter().any(|count| *count > 0)
+    }
+
+    /// What was counted since the last call.
+    pub fn take(&mut self) -> Vec<CountedReactions> {
+        self.counting.drain().filter_map(|(channel, counting)| counting.finish(channel)).collect()
+    }
+
+    /// How many reactions were accepted, and messages refused, since the last call.
+    pub fn take_figures(&mut self) -> (u64, ReactionRefusals) {
+        (std::mem::take(&mut self.accepted), std::mem::take(&mut self.refusals))
+    }
+}
+
+impl Counting {
+    fn finish(self, channel: ChannelName) -> Option<CountedReactions> {
+        let is_any = self.counts.iter().any(|count| *count > 0);
+        let (round, options) = (self.open.round.clone(), Arc::clone(&self.open.options));
+        is_any.then_some(CountedReactions { channel, round, options, counts: self.counts })
+    }
+}

@@ -1,0 +1,618 @@
+//! The totals of a node: what it has counted, and what it knows of other nodes.
+//!
+//! A contributor numbers its changes. Each tick a book tells the others what it has changed since the last one, from
+//! which change to which, so a book that has missed some asks for them. Every few seconds books compare hashes of what
+//! they know of each contributor; where these differ, a book asks for all, and any other that knows the contributor can
+//! answer. So what was lost is found, and what a dead node has told to anybody stays.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::BuildHasher as _;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use indexmap::{IndexMap, IndexSet};
+use touchline_protocol::stream::ChannelName;
+use touchline_registry::{HashSeed, SipState};
+
+use super::link::{Knowledge, LinkBody, LinkMessage, MalformedReactions, deltas};
+use super::opening::{OPTIONS_MAX, OpenReactions, Opening, RoundId};
+use super::records::{Contributor, ReactionRecord};
+use super::state::ReactionState;
+use super::tally::Tally;
+
+/// How often a book compares what it knows with others, milliseconds.
+const COMPARE_MS: u64 = 5_000;
+/// How long a closed channel waits for what other nodes have counted before it is published for the last time,
+/// milliseconds: a turn of their shards, a tick of theirs and ours, and the way.
+const CLOSE_WAIT_MS: u64 = 1_000;
+/// A node forgets what it has counted itself so much later than others do, so that it does not begin at zero where
+/// somebody still knows more, milliseconds.
+const FORGET_AFTER_OTHERS_MS: u64 = 60_000;
+/// Comparisons that are left out at most before a book asks again for what an answer has not changed.
+const PATIENCE_MAX: u32 = 12;
+/// Doubts that are remembered.
+const DOUBTS_MAX: usize = 65_536;
+/// Contributors of a channel, dead ones included.
+const CONTRIBUTORS_MAX: usize = 4_096;
+
+/// The limits of a book.
+#[derive(Debug, Clone, Copy)]
+pub struct BookLimits {
+    /// Channels that it holds.
+    pub channels: usize,
+    /// A channel is forgotten when nothing has changed in it for so long, milliseconds.
+    pub ttl_ms: u64,
+    /// The shortest time between two tellings, milliseconds; at least 1.
+    pub tick_ms: u64,
+}
+
+/// Why a book does not do what it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReactionFault {
+    /// The book holds as many channels as it may, or the channel has as many options.
+    LimitExceeded,
+    /// Nothing is open there.
+    NotOpen,
+    /// They are closed.
+    Closed,
+}
+
+/// What a book wants done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BookOutput {
+    /// Send this to the book of a node; `None` = of all others.
+    Send(Option<Arc<str>>, Bytes),
+    /// The state of this channel has changed: show it to those who subscribe from now on, and if totals have changed (the
+    /// flag) to all subscribers.
+    Show(ChannelName, bool),
+    /// Tell the shards what is open in this channel.
+    Announce(ChannelName),
+    /// This channel was closed at this time, Unix milliseconds, and what the nodes have counted has arrived: if it is
+    /// this node's turn ([`finish_turn`]), publish it for the last time. It comes at each tick until that is done.
+    Finish(ChannelName, u64),
+}
+
+/// What a node knew of a contributor when it noticed that another node knows it otherwise.
+#[derive(Debug, Clone, Copy)]
+struct Doubt {
+    digest: u64,
+    /// Comparisons that are left out before it asks again.
+    left_out: u32,
+    /// How many were left out the last time.
+    patience: u32,
+}
+
+/// The totals that a node knows.
+#[derive(Debug)]
+pub struct ReactionBook {
+    node: Arc<str>,
+    me: Contributor,
+    /// The number of this node's last change that was told.
+    head: u64,
+    tallies: IndexMap<ChannelName, Tally, SipState>,
+    /// The last change of each other contributor that this node has seen.
+    seen: BTreeMap<Contributor, u64>,
+    /// Channels in which this node has changed something since the last tick.
+    changed: IndexSet<ChannelName, SipState>,
+    /// Channels whose state has changed since they were last shown, and whether their totals have.
+    shown_next: IndexMap<ChannelName, bool, SipState>,
+    /// When channels close by themselves.
+    closings: BTreeSet<(u64, ChannelName)>,
+    /// Channels that are closed and not known to be published.
+    unfinished: BTreeSet<ChannelName>,
+    /// Nodes and contributors that they know otherwise, with what this node knew when it last noticed that.
+    doubted: BTreeMap<(Arc<str>, Contributor), Doubt>,
+    /// Of the hashes that books compare: the same in all of them.
+    digester: SipState,
+    /// Contributors that were asked for since the last tick.
+    asked: BTreeSet<Contributor>,
+    limits: BookLimits,
+    next_tick_ms: u64,
+    compare_at_ms: u64,
+    forget_at_ms: u64,
+    /// Records of other nodes for which there was no room.
+    dropped: u64,
+    outputs: Vec<BookOutput>,
+}
+
+impl ReactionBook {
+    /// An empty book. `incarnation`: a number that no earlier process of this node had. `seed`: of the hashes of
+    /// channels, which clients choose.
+    pub fn new(node: &str, incarnation: u64, limits: BookLimits, seed: HashSeed, now_ms: u64) -> Self {
+        let hasher = seed.sip();
+        ReactionBook {
+            node: node.into(),
+            me: Contributor::new(node, incarnation),
+            head: 0,
+            tallies: IndexMap::with_hasher(hasher),
+            seen: BTreeMap::new(),
+            changed: IndexSet::with_hasher(hasher),
+            shown_next: IndexMap::with_hasher(hasher),
+            closings: BTreeSet::new(),
+            unfinished: BTreeSet::new(),
+            doubted: BTreeMap::new(),
+            digester: HashSeed::repeatable(0).sip(),
+            asked: BTreeSet::new(),
+            limits,
+            next_tick_ms: now_ms,
+            compare_at_ms: now_ms.saturating_add(COMPARE_MS),
+            forget_at_ms: now_ms,
+            dropped: 0,
+            outputs: Vec::new(),
+        }
+    }
+
+    /// This incarnation of the node.
+    pub fn contributor(&self) -> &Contributor {
+        &self.me
+    }
+
+    /// Channels that it holds.
+    pub fn len(&self) -> usize {
+        self.tallies.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.tallies.is_empty()
+    }
+
+    /// Records of other nodes for which there was no room.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// What is to be done since the last call.
+    pub fn outputs(&mut self) -> std::vec::Drain<'_, BookOutput> {
+        self.outputs.drain(..)
+    }
+
+    /// Counts reactions of this node's clients. What was accepted in another round than the present one is too late:
+    /// [`ReactionFault::NotOpen`].
+    ///
+    /// # Errors
+    /// [`ReactionFault`]. Nothing is counted then.
+    pub fn add<'o>(
+        &mut self,
+        channel: &ChannelName,
+        round: &RoundId,
+        counts: &[(&'o str, u64)],
+        now_ms: u64,
+    ) -> Result<(), ReactionFault> {
+        let me = self.me.clone();
+        if self.tallies.get(channel).map(Tally::round).unwrap_or_default() != *round {
+            return Err(ReactionFault::NotOpen);
+        }
+        let tally = self.tally(channel)?;
+        if tally.options_beside(&me, counts.iter().map(|(option, _)| *option)) > 2 * OPTIONS_MAX
+            || !tally.has_heard(&me) && tally.contributors() >= CONTRIBUTORS_MAX
+        {
+            return Err(ReactionFault::LimitExceeded);
+        }
+        tally.add(&me, counts.iter().copied(), now_ms);
+        self.changed.insert(channel.clone());
+        self.shown_next.insert(channel.clone(), true);
+        Ok(())
+    }
+
+    /// Opens a channel anew, unless the same is open already. Returns when it was opened, Unix milliseconds.
+    ///
+    /// # Errors
+    /// [`ReactionFault::LimitExceeded`].
+    pub fn open(
+        &mut self,
+        channel: &ChannelName,
+        options: Box<[Box<str>]>,
+        (rate, closes_at_ms): (u32, u64),
+        now_ms: u64,
+    ) -> Result<u64, ReactionFault> {
+        let (node, me) = (Arc::clone(&self.node), self.me.clone());
+        let tally = self.tally(channel)?;
+        let before = tally.round();
+        if let Some(opening) = tally.opening.as_ref().filter(|_| tally.closed_ms == 0)
+            && (&opening.options, opening.rate, opening.closes_at_ms) == (&options, rate, closes_at_ms)
+        {
+            return Ok(opening.round.opened_ms);
+        }
+        let opened_ms = now_ms.max(before.opened_ms.saturating_add(1));
+        let round = RoundId { opened_ms, opener: (&*node).into() };
+        tally.begin(Arc::new(Opening { round, options, rate, closes_at_ms }));
+        tally.note_change(&me, 0, now_ms);
+        self.changed.insert(channel.clone());
+        self.shown_next.insert(channel.clone(), true);
+        self.note_round(channel);
+        Ok(opened_ms)
+    }
+
+    /// Closes a channel, also one that its namespace has opened. Returns whether it was open.
+    ///
+    /// # Errors
+    /// [`ReactionFault`]. `is_standing`: the namespace has reactions.
+    pub fn close(&mut self, channel: &ChannelName, is_standing: bool, now_ms: u64) -> Result<bool, ReactionFault> {
+        if !is_standing && !self.tallies.contains_key(channel) {
+            return Err(ReactionFault::NotOpen);
+        }
+        let me = self.me.clone();
+        let tally = self.tally(channel)?;
+        if tally.opening.is_none() && !is_standing {
+            return Err(ReactionFault::NotOpen);
+        }
+        if tally.closed_ms > 0 {
+            return Ok(false);
+        }
+        tally.close(now_ms);
+        tally.note_change(&me, 0, now_ms);
+        self.changed.insert(channel.clone());
+        self.note_closed(channel);
+        Ok(true)
+    }
+
+    /// The closing publication of a channel is out.
+    pub fn finished(&mut self, channel: &ChannelName, now_ms: u64) {
+        let me = self.me.clone();
+        if let Some(tally) = self.tallies.get_mut(channel)
+            && tally.closed_ms > 0
+            && !tally.is_published
+        {
+            tally.is_published = true;
+            tally.note_change(&me, 0, now_ms);
+            self.changed.insert(channel.clone());
+        }
+        self.unfinished.remove(channel);
+    }
+
+    /// What is known of a channel; `None` = nothing. `standing`: the options of its namespace.
+    pub fn state(&self, channel: &str, standing: &[String]) -> Option<ReactionState> {
+        self.tallies.get(channel).map(|tally| tally.state(standing))
+    }
+
+    /// The round of a channel and whether its closing publication is out; `None` = nothing is known of it.
+    pub fn round(&self, channel: &str) -> Option<(RoundId, bool)> {
+        self.tallies.get(channel).map(|tally| (tally.round(), tally.is_published))
+    }
+
+    /// What a shard needs of a channel; `None` = what the namespace says. `standing`: the options and the rate of the
+    /// namespace, which a channel has that was closed and not opened.
+    pub fn open_reactions(&self, channel: &str, standing: (&[String], u32)) -> Option<OpenReactions> {
+        let tally = self.tallies.get(channel)?;
+        let is_closed = tally.closed_ms > 0;
+        match &tally.opening {
+            None if !is_closed => None,
+            None => Some(OpenReactions {
+                round: RoundId::default(),
+                options: standing.0.iter().map(|option| option.as_str().into()).collect(),
+                rate: standing.1,
+                closes_at_ms: 0,
+                is_closed,
+            }),
+            Some(opening) => Some(OpenReactions {
+                round: opening.round.clone(),
+                options: opening.options.iter().cloned().collect(),
+                rate: opening.rate,
+                closes_at_ms: opening.closes_at_ms,
+                is_closed,
+            }),
+        }
+    }
+
+    /// This node takes part in the cluster from now on: it asks the others what they know.
+    pub fn joined(&mut self) {
+        self.compare(true);
+    }
+
+    /// When [`ReactionBook::tick`] has something to do, Unix milliseconds; `None` = not before something happens.
+    pub fn due_ms(&self) -> Option<u64> {
+        if self.is_empty() && self.outputs.is_empty() && self.asked.is_empty() {
+            return None;
+        }
+        let is_busy = !self.changed.is_empty() || !self.shown_next.is_empty() || !self.asked.is_empty();
+        let tick = is_busy.then_some(self.next_tick_ms);
+        let finish = self.unfinished.iter().filter_map(|channel| self.finish_ms(channel)).min();
+        let closing = self.closings.first().map(|(at_ms, _)| *at_ms);
+        // Not more often than each tick, whatever is late.
+        let others = [finish, closing].into_iter().flatten().map(|at_ms| at_ms.max(self.next_tick_ms));
+        let slow = [self.compare_at_ms, self.forget_at_ms];
+        tick.into_iter().chain(others).chain(slow).min()
+    }
+
+    /// Tells and shows what has changed since the last tick, if one is due, and does what its time has come for.
+    pub fn tick(&mut self, now_ms: u64) {
+        if now_ms.saturating_add(self.limits.tick_ms) < self.next_tick_ms {
+            // The clock was set back.
+            self.next_tick_ms = now_ms;
+        }
+        if now_ms >= self.next_tick_ms {
+            self.next_tick_ms = now_ms.saturating_add(self.limits.tick_ms);
+            self.close_due(now_ms);
+            self.tell_changes();
+            self.outputs.extend(self.shown_next.drain(..).map(|(channel, is_news)| BookOutput::Show(channel, is_news)));
+            let closed =
+                self.unfinished.iter().filter_map(|channel| Some((channel, self.tallies.get(channel)?.closed_ms)));
+            let due = closed.filter(|(_, closed_ms)| closed_ms.saturating_add(CLOSE_WAIT_MS) <= now_ms);
+            self.outputs.extend(due.map(|(channel, closed_ms)| BookOutput::Finish(channel.clone(), closed_ms)));
+            self.asked.clear();
+        }
+        if now_ms >= self.compare_at_ms || self.compare_at_ms > now_ms.saturating_add(COMPARE_MS) {
+            self.compare_at_ms = now_ms.saturating_add(COMPARE_MS);
+            if !self.is_empty() {
+                // What is compared has been told.
+                self.tell_changes();
+                self.compare(false);
+            }
+        }
+        if now_ms >= self.forget_at_ms || self.forget_at_ms > now_ms.saturating_add(FORGET_AFTER_OTHERS_MS) {
+            self.forget_at_ms = now_ms.saturating_add(FORGET_AFTER_OTHERS_MS / 4);
+            self.forget(now_ms);
+        }
+    }
+
+    /// Tells the other nodes what has changed since the last tick, at once: the node stops.
+    pub fn tell_last(&mut self) {
+        self.tell_changes();
+    }
+
+    /// Takes a message of another node's book.
+    ///
+    /// # Errors
+    /// [`MalformedReactions`]: it is none.
+    pub fn receive(&mut self, message: &[u8], now_ms: u64) -> Result<(), MalformedReactions> {
+        let LinkMessage { from, body } = LinkMessage::read(message)?;
+        let from: Arc<str> = from.into();
+        match body {
+            LinkBody::Delta { of, .. } if of == self.me => {}
+            LinkBody::Delta { of, since, upto, records } => {
+                for record in records {
+                    self.merge(&of, record, now_ms);
+                }
+                let seen = self.seen.entry(of.clone()).or_default();
+                let before = std::mem::replace(seen, upto.max(*seen));
+                if since > before {
+                    self.ask(&from, [(of, before)]);
+                }
+            }
+            LinkBody::Known { known, is_new } => {
+                if is_new && !(self.seen.is_empty() && self.head == 0) {
+                    let message = self.known_message(false);
+                    self.outputs.push(BookOutput::Send(Some(Arc::clone(&from)), message));
+                }
+                self.compare_with(&from, known);
+            }
+            LinkBody::Ask(asked) => {
+                for (of, since) in asked {
+                    self.answer(&from, &of, since);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What this incarnation of the node says of a channel, for the database; `None` = nothing.
+    pub fn row(&self, channel: &str) -> Option<Vec<u8>> {
+        let record = self.tallies.get(channel)?.record(channel, &self.me)?;
+        serde_json::to_vec(&record).ok()
+    }
+
+    /// Takes what the database keeps of a contributor.
+    ///
+    /// # Errors
+    /// [`MalformedReactions`]: it is no such row.
+    pub fn restore(&mut self, contributor: &str, row: &[u8], now_ms: u64) -> Result<(), MalformedReactions> {
+        let record: ReactionRecord = serde_json::from_slice(row).map_err(|_| MalformedReactions)?;
+        self.merge(&Contributor::from(contributor), record, now_ms);
+        Ok(())
+    }
+
+    /// The tally of a channel, an empty one if there is none.
+    fn tally(&mut self, channel: &ChannelName) -> Result<&mut Tally, ReactionFault> {
+        if self.tallies.len() >= self.limits.channels && !self.tallies.contains_key(channel) {
+            return Err(ReactionFault::LimitExceeded);
+        }
+        Ok(self.tallies.entry(channel.clone()).or_default())
+    }
+
+    fn merge(&mut self, of: &Contributor, record: ReactionRecord, now_ms: u64) {
+        if record.changed_ms.saturating_add(self.limits.ttl_ms) < now_ms && !self.tallies.contains_key(&*record.channel)
+        {
+            // It is forgotten here, and will be where it came from.
+            return;
+        }
+        let channel = ChannelName::from(&*record.channel);
+        let Ok(tally) = self.tally(&channel) else {
+            self.dropped += 1;
+            return;
+        };
+        if !tally.has_heard(of) && tally.contributors() >= CONTRIBUTORS_MAX {
+            self.dropped += 1;
+            return;
+        }
+        let effect = tally.merge(of, record);
+        if effect.is_shown {
+            self.shown_next.insert(channel.clone(), true);
+        }
+        if effect.is_announced {
+            self.note_round(&channel);
+        }
+        if self.tallies.get(&channel).is_some_and(|tally| tally.is_published) {
+            self.unfinished.remove(&channel);
+        }
+    }
+
+    /// What is open in a channel has changed.
+    fn note_round(&mut self, channel: &ChannelName) {
+        self.closings.retain(|(_, other)| other != channel);
+        self.unfinished.remove(channel);
+        let Some(tally) = self.tallies.get(channel) else { return };
+        if tally.closed_ms > 0 {
+            return self.note_closed(channel);
+        }
+        if let Some(at_ms) = tally.opening.as_ref().map(|opening| opening.closes_at_ms).filter(|at_ms| *at_ms > 0) {
+            self.closings.insert((at_ms, channel.clone()));
+        }
+        self.outputs.push(BookOutput::Announce(channel.clone()));
+    }
+
+    fn note_closed(&mut self, channel: &ChannelName) {
+        self.closings.retain(|(_, other)| other != channel);
+        if self.tallies.get(channel).is_some_and(|tally| !tally.is_published) {
+            self.unfinished.insert(channel.clone());
+        }
+        // Who comes from now on is told that it is closed.
+        self.shown_next.entry(channel.clone()).or_insert(false);
+        self.outputs.push(BookOutput::Announce(channel.clone()));
+    }
+
+    /// When a closed channel is published for the last time, Unix milliseconds.
+    fn finish_ms(&self, channel: &ChannelName) -> Option<u64> {
+        self.tallies.get(channel).map(|tally| tally.closed_ms.saturating_add(CLOSE_WAIT_MS))
+    }
+
+    /// Closes what closes by itself: at its own time, so that all nodes say the same.
+    fn close_due(&mut self, now_ms: u64) {
+        while let Some((at_ms, channel)) = self.closings.first().filter(|(at_ms, _)| *at_ms <= now_ms).cloned() {
+            self.closings.remove(&(at_ms, channel.clone()));
+            if self.tallies.get_mut(&channel).is_some_and(|tally| tally.close(at_ms)) {
+                self.note_closed(&channel);
+            }
+        }
+    }
+
+    /// Tells the other nodes what this one has changed since the last tick.
+    fn tell_changes(&mut self) {
+        if self.changed.is_empty() {
+            return;
+        }
+        let since = self.head;
+        let mut records = Vec::with_capacity(self.changed.len());
+        for channel in self.changed.drain(..) {
+            let Some(tally) = self.tallies.get_mut(&channel) else { continue };
+            if tally.has_heard(&self.me) {
+                self.head += 1;
+                tally.note_change(&self.me, self.head, 0);
+                records.extend(tally.record(&channel, &self.me));
+            }
+        }
+        for body in deltas(&self.me, since, self.head, records) {
+            let message = LinkMessage { from: (&*self.node).into(), body };
+            self.outputs.push(BookOutput::Send(None, message.write()));
+        }
+    }
+
+    /// Tells a node all that a contributor has changed behind `since`.
+    fn answer(&mut self, to: &Arc<str>, of: &Contributor, since: u64) {
+        let upto = if *of == self.me { self.head } else { self.seen.get(of).copied().unwrap_or_default() };
+        if upto <= since {
+            return;
+        }
+        let in_between = |tally: &Tally| {
+            let version = tally.slots().find(|(contributor, _)| *contributor == of).map(|(_, (version, _))| version);
+            version.is_some_and(|version| version > since && version <= upto)
+        };
+        let changed = self.tallies.iter().filter(|(_, tally)| in_between(tally));
+        let records = changed.filter_map(|(channel, tally)| tally.record(channel, of)).collect();
+        for body in deltas(of, since, upto, records) {
+            let message = LinkMessage { from: (&*self.node).into(), body };
+            self.outputs.push(BookOutput::Send(Some(Arc::clone(to)), message.write()));
+        }
+    }
+
+    fn ask(&mut self, whom: &Arc<str>, of: impl IntoIterator<Item = (Contributor, u64)>) {
+        let new = of.into_iter().filter(|(contributor, _)| self.asked.insert(contributor.clone()));
+        let asked: BTreeMap<Contributor, u64> = new.collect();
+        if !asked.is_empty() {
+            let message = LinkMessage { from: (&*self.node).into(), body: LinkBody::Ask(asked) };
+            self.outputs.push(BookOutput::Send(Some(Arc::clone(whom)), message.write()));
+        }
+    }
+
+    fn compare(&mut self, is_new: bool) {
+        self.outputs.push(BookOutput::Send(None, self.known_message(is_new)));
+    }
+
+    fn known_message(&self, is_new: bool) -> Bytes {
+        let known = self.knowledge();
+        LinkMessage { from: (&*self.node).into(), body: LinkBody::Known { known, is_new } }.write()
+    }
+
+    /// What this node knows of each contributor.
+    fn knowledge(&self) -> BTreeMap<Contributor, Knowledge> {
+        let of_seen = |(contributor, version): (&Contributor, &u64)| {
+            (contributor.clone(), Knowledge { version: *version, digest: 0 })
+        };
+        let mut known: BTreeMap<Contributor, Knowledge> = self.seen.iter().map(of_seen).collect();
+        if self.head > 0 {
+            known.insert(self.me.clone(), Knowledge { version: self.head, digest: 0 });
+        }
+        for (channel, tally) in &self.tallies {
+            for (contributor, (version, totals)) in tally.slots().filter(|(_, (version, _))| *version > 0) {
+                // Those that the database has told are not seen by messages.
+                let known = known.entry(contributor.clone()).or_default();
+                known.version = known.version.max(version);
+                let ends = (tally.closed_ms, tally.is_published);
+                known.digest ^= self.digester.hash_one((&**channel, tally.round(), ends, totals));
+            }
+        }
+        known
+    }
+
+    /// Asks another node for what it knows otherwise. What it says of itself is conclusive, since what it has told
+    /// before has arrived before. What it says of others may be on its way here, or from here: so this node asks only if
+    /// it knew the same when it was told so before. An answer that has changed nothing is asked for more and more
+    /// rarely.
+    fn compare_with(&mut self, from: &Arc<str>, theirs: BTreeMap<Contributor, Knowledge>) {
+        let own = self.knowledge();
+        if self.doubted.len() > DOUBTS_MAX {
+            // Most are of nodes that are gone.
+            self.doubted.clear();
+        }
+        let mut wanted = Vec::new();
+        for (contributor, knowledge) in theirs {
+            let known = own.get(&contributor).copied();
+            let key = (Arc::clone(from), contributor.clone());
+            if contributor == self.me || known.is_some_and(|known| known.digest == knowledge.digest) {
+                self.doubted.remove(&key);
+                continue;
+            }
+            let digest = known.map_or(0, |known| known.digest);
+            let is_certain = known.is_none() || contributor.is_of(from);
+            match self.doubted.get_mut(&key).filter(|doubt| doubt.digest == digest) {
+                Some(doubt) if doubt.left_out > 0 => doubt.left_out -= 1,
+                Some(doubt) => {
+                    doubt.patience = (2 * doubt.patience).clamp(1, PATIENCE_MAX);
+                    doubt.left_out = doubt.patience;
+                    wanted.push((contributor, 0));
+                }
+                None => {
+                    self.doubted.insert(key, Doubt { digest, left_out: 0, patience: 0 });
+                    if is_certain {
+                        wanted.push((contributor, 0));
+                    }
+                }
+            }
+        }
+        self.ask(from, wanted);
+    }
+
+    /// Forgets channels in which nothing has changed for long, and contributors of which nothing is left.
+    fn forget(&mut self, now_ms: u64) {
+        let ttl_ms = self.limits.ttl_ms;
+        let me = self.me.clone();
+        let is_over = |tally: &Tally| {
+            let extra_ms = if tally.has_heard(&me) { FORGET_AFTER_OTHERS_MS } else { 0 };
+            tally.changed_ms().saturating_add(ttl_ms).saturating_add(extra_ms) < now_ms
+        };
+        let over: Vec<_> =
+            self.tallies.iter().filter(|(_, tally)| is_over(tally)).map(|(channel, _)| channel.clone()).collect();
+        for channel in over {
+            self.tallies.swap_remove(&channel);
+            self.changed.swap_remove(&channel);
+            self.closings.retain(|(_, other)| *other != channel);
+            self.unfinished.remove(&channel);
+            self.outputs.push(BookOutput::Announce(channel.clone()));
+            self.outputs.push(BookOutput::Show(channel, false));
+        }
+        if self.tallies.is_empty() {
+            self.doubted.clear();
+            self.seen.clear();
+        }
+    }
+}

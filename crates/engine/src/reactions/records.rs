@@ -1,0 +1,82 @@
+//! What one incarnation of a node says of one channel: the unit that is told to other nodes and kept in the database.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::opening::Opening;
+
+/// An incarnation of a node: it alone raises its counters.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "Box<str>", into = "Box<str>")]
+pub struct Contributor(Arc<str>);
+
+impl Contributor {
+    /// The incarnation of a node that a number tells from all others of its node.
+    pub fn new(node: &str, incarnation: u64) -> Self {
+        Contributor(format!("{node}/{incarnation:016x}").into())
+    }
+
+    /// Whether it is an incarnation of this node.
+    pub(super) fn is_of(&self, node: &str) -> bool {
+        self.0.rsplit_once('/').is_some_and(|(name, _)| name == node)
+    }
+
+    /// Its text, as it stands in messages and rows.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Contributor {
+    fn from(text: &str) -> Self {
+        Contributor(text.into())
+    }
+}
+
+impl From<Box<str>> for Contributor {
+    fn from(text: Box<str>) -> Self {
+        Contributor(text.into())
+    }
+}
+
+impl From<Contributor> for Box<str> {
+    fn from(contributor: Contributor) -> Self {
+        (&*contributor.0).into()
+    }
+}
+
+/// What a contributor says of a channel. Every number only grows within a round, so of two records of the same both are
+/// true, and the join of both is too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ReactionRecord {
+    #[serde(rename = "c")]
+    pub(super) channel: Box<str>,
+    /// The number of the contributor's change that this is.
+    #[serde(rename = "v")]
+    pub(super) version: u64,
+    /// When the contributor has last changed it, Unix milliseconds.
+    #[serde(rename = "m")]
+    pub(super) changed_ms: u64,
+    /// What was opened; `None` = the namespace has.
+    #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
+    pub(super) opening: Option<Opening>,
+    /// When it was closed, Unix milliseconds; 0 = not that the contributor knew.
+    #[serde(rename = "x", default, skip_serializing_if = "is_zero")]
+    pub(super) closed_ms: u64,
+    /// The closing publication is out.
+    #[serde(rename = "p", default, skip_serializing_if = "is_false")]
+    pub(super) is_published: bool,
+    /// What the contributor has counted.
+    #[serde(rename = "t", default)]
+    pub(super) totals: BTreeMap<Box<str>, u64>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}

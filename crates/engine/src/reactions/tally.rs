@@ -1,0 +1,170 @@
+//! The totals of one channel: what each contributor has counted in the channel's present round.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::opening::{Opening, RoundId};
+use super::records::{Contributor, ReactionRecord};
+use super::state::ReactionState;
+
+/// What a contributor has counted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Slot {
+    /// The number of the contributor's change that this is.
+    version: u64,
+    /// When the contributor has last changed it, Unix milliseconds.
+    changed_ms: u64,
+    totals: BTreeMap<Box<str>, u64>,
+}
+
+/// What a merge has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct MergeEffect {
+    /// The totals, the options or the round.
+    pub(super) is_shown: bool,
+    /// What can be reacted with now, or whether.
+    pub(super) is_announced: bool,
+}
+
+/// The totals of a channel. A join-semilattice: [`Tally::merge`] may be repeated and done in any order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Tally {
+    /// What was opened; `None` = the namespace has.
+    pub(super) opening: Option<Arc<Opening>>,
+    /// When it was closed, Unix milliseconds; 0 = it is open. Of several times the first one counts.
+    pub(super) closed_ms: u64,
+    /// The closing publication is out.
+    pub(super) is_published: bool,
+    slots: BTreeMap<Contributor, Slot>,
+}
+
+impl Tally {
+    pub(super) fn round(&self) -> RoundId {
+        self.opening.as_ref().map(|opening| opening.round.clone()).unwrap_or_default()
+    }
+
+    /// Begins a round: nothing that was counted before counts any more.
+    pub(super) fn begin(&mut self, opening: Arc<Opening>) {
+        *self = Tally { opening: Some(opening), ..Tally::default() };
+    }
+
+    /// Raises the counters of a contributor, which must be this node.
+    pub(super) fn add<'o>(&mut self, me: &Contributor, counts: impl IntoIterator<Item = (&'o str, u64)>, now_ms: u64) {
+        let slot = self.slots.entry(me.clone()).or_default();
+        slot.changed_ms = slot.changed_ms.max(now_ms);
+        for (option, n) in counts {
+            match slot.totals.get_mut(option) {
+                Some(total) => *total = total.saturating_add(n),
+                None => drop(slot.totals.insert(option.into(), n)),
+            }
+        }
+    }
+
+    /// Notes that this node has changed something, under the number of its change.
+    pub(super) fn note_change(&mut self, me: &Contributor, version: u64, now_ms: u64) {
+        let slot = self.slots.entry(me.clone()).or_default();
+        slot.version = version;
+        slot.changed_ms = slot.changed_ms.max(now_ms);
+    }
+
+    /// Closes it. Returns whether that has changed anything.
+    pub(super) fn close(&mut self, at_ms: u64) -> bool {
+        let at_ms = at_ms.max(1);
+        let is_earlier = self.closed_ms == 0 || at_ms < self.closed_ms;
+        if is_earlier {
+            self.closed_ms = at_ms;
+        }
+        is_earlier
+    }
+
+    /// Joins what a contributor says.
+    pub(super) fn merge(&mut self, of: &Contributor, record: ReactionRecord) -> MergeEffect {
+        let mut effect = MergeEffect::default();
+        let round = record.opening.as_ref().map(|opening| opening.round.clone()).unwrap_or_default();
+        if round < self.round() {
+            return effect;
+        }
+        if round > self.round() {
+            *self = Tally { opening: record.opening.clone().map(Arc::new), ..Tally::default() };
+            effect = MergeEffect { is_shown: true, is_announced: true };
+        }
+        if record.closed_ms > 0 {
+            let was_open = self.closed_ms == 0;
+            self.close(record.closed_ms);
+            effect.is_announced |= was_open;
+        }
+        self.is_published |= record.is_published;
+        let slot = self.slots.entry(of.clone()).or_default();
+        slot.version = slot.version.max(record.version);
+        slot.changed_ms = slot.changed_ms.max(record.changed_ms);
+        for (option, told) in record.totals {
+            let total = slot.totals.entry(option).or_default();
+            if told > *total {
+                *total = told;
+                effect.is_shown = true;
+            }
+        }
+        effect
+    }
+
+    /// What a contributor has said; `None` = it has said nothing in this round.
+    pub(super) fn record(&self, channel: &str, of: &Contributor) -> Option<ReactionRecord> {
+        let slot = self.slots.get(of)?;
+        Some(ReactionRecord {
+            channel: channel.into(),
+            version: slot.version,
+            changed_ms: slot.changed_ms,
+            opening: self.opening.as_deref().cloned(),
+            closed_ms: self.closed_ms,
+            is_published: self.is_published,
+            totals: slot.totals.clone(),
+        })
+    }
+
+    /// Contributors that have said something, with the number of their last change and their totals.
+    pub(super) fn slots(&self) -> impl Iterator<Item = (&Contributor, (u64, &BTreeMap<Box<str>, u64>))> {
+        self.slots.iter().map(|(contributor, slot)| (contributor, (slot.version, &slot.totals)))
+    }
+
+    /// How many contributors have said something.
+    pub(super) fn contributors(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn has_heard(&self, of: &Contributor) -> bool {
+        self.slots.contains_key(of)
+    }
+
+    /// Whether an option has a total of this contributor, so that raising it takes no room.
+    pub(super) fn options_beside<'o>(&self, me: &Contributor, options: impl Iterator<Item = &'o str>) -> usize {
+        let totals = self.slots.get(me).map(|slot| &slot.totals);
+        let new = options.filter(|option| totals.is_none_or(|totals| !totals.contains_key(*option))).count();
+        new + totals.map_or(0, BTreeMap::len)
+    }
+
+    /// When any contributor has last changed it, Unix milliseconds.
+    pub(super) fn changed_ms(&self) -> u64 {
+        let of_slots = self.slots.values().map(|slot| slot.changed_ms).max().unwrap_or_default();
+        of_slots.max(self.opening.as_ref().map_or(0, |opening| opening.round.opened_ms))
+    }
+
+    /// The result. `standing`: the options of the namespace, which are there if nothing was opened.
+    pub(super) fn state(&self, standing: &[String]) -> ReactionState {
+        let mut totals: Vec<(Box<str>, u64)> = match &self.opening {
+            Some(opening) => opening.options.iter().map(|option| (option.clone(), 0)).collect(),
+            None => standing.iter().map(|option| (option.as_str().into(), 0)).collect(),
+        };
+        for (option, n) in self.slots.values().flat_map(|slot| &slot.totals) {
+            match totals.iter_mut().find(|(known, _)| known == option) {
+                Some((_, total)) => *total = total.saturating_add(*n),
+                None => totals.push((option.clone(), *n)),
+            }
+        }
+        ReactionState {
+            totals,
+            opened_ms: self.round().opened_ms,
+            closes_at_ms: self.opening.as_ref().map_or(0, |opening| opening.closes_at_ms),
+            is_closed: self.closed_ms > 0,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Reactions of a crowd: what one costs beside a bare loop that counts as many, that none is lost, and what a fan-out
+//! costs beside them.
+
+use std::io::{Read as _, Write as _};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::fanout::{Numbers, deliver};
+use crate::arguments::{Options, ReactionsOptions};
+use crate::part::LabPart;
+use crate::process::Meter;
+use crate::publisher::PublishClient;
+use crate::reaction_parts::{CHANNEL, CountingOrder, CountingReport, CrowdOrder, CrowdReport};
+use crate::report::{Figure, Results};
+use crate::server_under_test::ServerUnderTest;
+use crate::wire;
+
+const SCENARIO: &str = "reactions";
+const SIZE: usize = 128;
+/// Publications of the fan-out, a second.
+const MESSAGES_RATE: f64 = 10.0;
+/// Seconds that a fan-out takes beside its publications, at the most: opening, a rest.
+const AROUND: u64 = 8;
+
+/// A crowd, in pairs: at the bare loop and at a server. Then a fan-out beside a crowd.
+pub(super) fn reactions(reactions: &ReactionsOptions, options: &Options, results: &mut Results) -> Result<()> {
+    if options.server.is_some() {
+        bail!("fresh servers are compared: leave --server out");
+    }
+    let (mut us, mut lost) = ([0.0; 2], 0);
+    for pair in 0..reactions.pairs {
+        // In turns, so that neither is always the first.
+        for side in [pair % 2, 1 - pair % 2] {
+            let (one, missing) = if side == 0 { at_floor(reactions)? } else { at_server(reactions, options)? };
+            us[side] += one / reactions.pairs as f64;
+            lost += missing;
+        }
+    }
+    let figure = |name, unit| Figure::new(SCENARIO, name, unit);
+    results.add(figure("floor: CPU per reaction", "µs"), us[0]);
+    results.add(figure("CPU per reaction", "µs"), us[1]);
+    results.add(figure("CPU per reaction / floor", "×").bound(1.5, 1.2), us[1] / us[0]);
+    let Beside { alone_us, beside_us, missing, watchers } = beside(reactions, options)?;
+    results.add(figure("fan-out: CPU per delivery", "µs"), alone_us);
+    results.add(figure("fan-out beside reactions: CPU per delivery, without theirs", "µs"), beside_us);
+    results.add(figure("fan-out beside reactions / alone", "×").bound(1.05, 1.02), beside_us / alone_us);
+    results.add(figure("watchers that have seen the last total", ""), watchers as f64);
+    let unseen = (reactions.senders - watchers) as u64;
+    results.add(Figure::exact(SCENARIO), (lost + missing + unseen) as f64);
+    Ok(())
+}
+
+/// A crowd that reacts. Returns how often.
+fn react(crowd: &mut LabPart<CrowdOrder, CrowdReport>, rate: u64, seconds: u64) -> Result<u64> {
+    match crowd.ask(&CrowdOrder::React { rate, seconds })? {
+        CrowdReport::Reacted { sent, .. } => Ok(sent),
+        other => bail!("the crowd said {other:?}"),
+    }
+}
+
+/// CPU of the bare loop for each reaction, and reactions that it has not counted.
+fn at_floor(reactions: &ReactionsOptions) -> Result<(f64, u64)> {
+    let mut floor: LabPart<CountingOrder, CountingReport> = LabPart::start("reaction-floor")?;
+    let CountingReport::Listening { address } = floor.report()? else { bail!("the floor does not listen") };
+    let mut crowd = LabPart::start("reaction-crowd")?;
+    crowd.ask(&CrowdOrder::Open { address, connections: reactions.senders, is_bare: true })?;
+    let meter = Meter::start(floor.pid())?;
+    let sent = react(&mut crowd, reactions.rate, reactions.seconds)?;
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let us = meter.stop()? / sent as f64;
+    let CountingReport::Counted { reactions } = floor.ask(&CountingOrder::Count)? else { bail!("the floor counts") };
+    Ok((us, sent.abs_diff(reactions)))
+}
+
+/// The same of a server that tells the totals once a minute, so that its CPU is that of counting.
+fn at_server(reactions: &ReactionsOptions, options: &Options) -> Result<(f64, u64)> {
+    let server = ServerUnderTest::start_counting(options, "60s")?;
+    let mut crowd = LabPart::start("reaction-crowd")?;
+    crowd.ask(&CrowdOrder::Open { address: server.address, connections: reactions.senders, is_bare: false })?;
+    let meter = Meter::start(server.pid)?;
+    let sent = react(&mut crowd, reactions.rate, reactions.seconds)?;
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let us = meter.stop()? / sent as f64;
+    Ok((us, sent.abs_diff(total(&server.api)?)))
+}
+
+/// A fan-out beside a crowd.
+struct Beside {
+    alone_us: f64,
+    /// Without what the crowd costs alone.
+    beside_us: f64,
+    missing: u64,
+    /// Clients of the crowd that have seen the last total.
+    watchers: usize,
+}
+
+/// A fan-out alone, a crowd alone, and both; all clients of the crowd watch the totals, which are told four times a
+/// second.
+fn beside(reactions: &ReactionsOptions, options: &Options) -> Result<Beside> {
+    let server = ServerUnderTest::start_counting(options, "250ms")?;
+    let mut crowd = LabPart::start("reaction-crowd")?;
+    crowd.ask(&CrowdOrder::Open { address: server.address, connections: reactions.senders, is_bare: false })?;
+    let numbers = Numbers {
+        scenario: SCENARIO,
+        connections: reactions.subscribers,
+        channels: 1,
+        messages: reactions.messages,
+        rate: MESSAGES_RATE,
+        size: SIZE,
+        coalesce: 1,
+        transport: options.transport,
+    };
+    let alone = deliver(&server, &numbers)?;
+    let meter = Meter::start(server.pid)?;
+    let mut sent = react(&mut crowd, reactions.rate, reactions.seconds)?;
+    let crowd_us = meter.stop()? / reactions.seconds as f64;
+    let seconds = (reactions.messages as f64 / MESSAGES_RATE) as u64 + AROUND;
+    crowd.command(&CrowdOrder::React { rate: reactions.rate, seconds })?;
+    let both = deliver(&server, &numbers)?;
+    let CrowdReport::Reacted { sent: more, .. } = crowd.report()? else { bail!("the crowd does not react") };
+    sent += more;
+    let deliveries = both.delivered.count.max(1) as f64;
+    let beside_us = both.us - crowd_us * both.seconds / deliveries;
+    let total = total(&server.api)?;
+    let watchers = match crowd.ask(&CrowdOrder::Watch { seq: sent })? {
+        CrowdReport::Watched { clients } => clients,
+        other => bail!("the crowd said {other:?}"),
+    };
+    Ok(Beside { alone_us: alone.us, beside_us, missing: sent.abs_diff(total), watchers })
+}
+
+/// The sum that the server has counted.
+fn total(api: &PublishClient) -> Result<u64> {
+    let mut socket = api.connect()?;
+    socket.write_all(&api.call("reactions_get", &format!(r#"{{"channel":"{CHANNEL}"}}"#)))?;
+    let (mut answer, mut some) = (Vec::new(), [0; 4_096]);
+    loop {
+        let length = socket.read(&mut some)?;
+        answer.extend_from_slice(&some[..length]);
+        if let Some(at) = wire::find(&answer, b"\"seq\":")
+            && let Some(end) = answer[at..].iter().position(|byte| *byte == b',' || *byte == b'}')
+        {
+            let digits = &answer[at + b"\"seq\":".len()..at + end];
+            return std::str::from_utf8(digits)?.parse().context("a sum is a number");
+        }
+        if length == 0 {
+            bail!("the server does not tell what it has counted: {}", String::from_utf8_lossy(&answer));
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What is kept of the totals in the primary database: one row for each incarnation of a node and channel.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use touchline_engine::reactions::ReactionBook;
+use touchline_protocol::stream::ChannelName;
+use touchline_store::{ReactionPlace, ReactionRow, StoreRefusal};
+
+use crate::node::Node;
+
+/// How often changed totals are written, milliseconds.
+const KEEP_MS: u64 = 1_000;
+/// Rows of one write, and of one read.
+const ROWS: usize = 1_000;
+/// How long a node that starts shows nothing because it reads what was counted before, milliseconds.
+const LOAD_PATIENCE_MS: u64 = 10_000;
+/// How long a node that stops waits for its last write.
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a write or a read has come to.
+pub(super) enum KeepingOutcome {
+    /// These channels are written, or why not.
+    Kept(Vec<ChannelName>, Result<(), StoreRefusal>),
+    /// Rows of the database, or why they can't be read.
+    Loaded(Result<Vec<ReactionRow>, StoreRefusal>),
+}
+
+/// The totals that are kept.
+pub(super) struct KeptTotals {
+    node: Arc<Node>,
+    contributor: Box<str>,
+    /// Channels whose totals have changed since they were written.
+    changed: BTreeSet<ChannelName>,
+    /// A write is under way.
+    is_keeping: bool,
+    keep_at_ms: u64,
+    /// Where reading goes on, and when; `None` = all is read, or nothing is kept.
+    load: Option<Loading>,
+    /// What is not read then is shown when it is, Unix milliseconds.
+    loaded_by_ms: u64,
+    sender: UnboundedSender<KeepingOutcome>,
+    outcomes: UnboundedReceiver<KeepingOutcome>,
+}
+
+/// How far the rows of earlier incarnations are read.
+struct Loading {
+    after: ReactionPlace,
+    at_ms: u64,
+    is_under_way: bool,
+}
+
+impl KeptTotals {
+    pub(super) fn new(node: &Arc<Node>, contributor: &str, now_ms: u64) -> Self {
+        let (sender, outcomes) = unbounded_channel();
+        let channel = &node.settings.channel;
+        let mut options = channel.namespaces.iter().map(|namespace| &namespace.options);
+        let is_any = channel.without_namespace.reactions_durable || options.any(|options| options.reactions_durable);
+        let loading = || Loading { after: ReactionPlace::default(), at_ms: now_ms, is_under_way: false };
+        KeptTotals {
+            contributor: contributor.into(),
+            changed: BTreeSet::new(),
+            is_keeping: false,
+            keep_at_ms: 0,
+            load: (is_any && node.store().is_some()).then(loading),
+            loaded_by_ms: now_ms.saturating_add(LOAD_PATIENCE_MS),
+            sender,
+            outcomes,
+            node: Arc::clone(node),
+        }
+    }
+
+    /// Notes that this node has changed something in a channel.
+    pub(super) fn change(&mut self, channel: &ChannelName) {
+        let is_durable = self.node.session.namespaces.resolve(channel).is_ok_and(|options| options.reactions_durable);
+        if is_durable && self.node.store().is_some() {
+            if self.changed.is_empty() {
+                self.keep_at_ms = self.node.clock.now_ms().saturating_add(KEEP_MS);
+            }
+            self.changed.insert(channel.clone());
+        }
+    }
+
+    /// Whether totals of earlier starts are being read: nothing is shown meanwhile, but for so long only.
+    pub(super) fn is_loading(&self) -> bool {
+        self.load.is_some() && self.node.clock.now_ms() < self.loaded_by_ms
+    }
+
+    /// When something is to be done, Unix milliseconds; `None` = not before something happens.
+    pub(super) fn due_ms(&self) -> Option<u64> {
+        let keep = (!self.changed.is_empty() && !self.is_keeping).then_some(self.keep_at_ms);
+        let load = self.load.as_ref().filter(|load| !load.is_under_way).map(|load| load.at_ms);
+        let patience = self.is_loading().then_some(self.loaded_by_ms);
+        [keep, load, patience].into_iter().flatten().min()
+    }
+
+    /// What a write or a read has come to, once it has.
+    pub(super) async fn outcome(&mut self) -> KeepingOutcome {
+        match self.outcomes.recv().await {
+            Some(outcome) => outcome,
+            // The sender lives as long as this.
+            None => std::future::pending().await,
+        }
+    }
+
+    pub(super) fn note(&mut self, outcome: KeepingOutcome, book: &mut ReactionBook, now_ms: u64) {
+        match outcome {
+            KeepingOutcome::Kept(channels, result) => {
+                self.is_keeping = false;
+                self.keep_at_ms = now_ms.saturating_add(KEEP_MS);
+                if let Err(error) = result {
+                    self.node.reactions.metrics.failed_writes.add(1);
+                    tracing::warn!(%error, "totals of reactions are not written; it is tried again");
+                    self.changed.extend(channels);
+                }
+            }
+            KeepingOutcome::Loaded(Ok(rows)) => {
+                let last = rows.last().map(|row| (row.channel.clone(), row.contributor.clone()));
+                let next = last.filter(|_| rows.len() >= ROWS);
+                for row in rows.iter().filter(|row| row.contributor != self.contributor) {
+                    if book.restore(&row.contributor, &row.state, now_ms).is_err() {
+                        tracing::warn!(channel = %row.channel, "a row of reactions can't be read, and is passed over");
+                    }
+                }
+                self.load = next.map(|after| Loading { after, at_ms: now_ms, is_under_way: false });
+            }
+            KeepingOutcome::Loaded(Err(error)) => {
+                tracing::warn!(%error, "totals of reactions can't be read; it is tried again");
+                if let Some(load) = &mut self.load {
+                    (load.is_under_way, load.at_ms) = (false, now_ms.saturating_add(KEEP_MS));
+                }
+            }
+        }
+    }
+
+    /// Begins what is due.
+    pub(super) fn advance(&mut self, book: &ReactionBook, now_ms: u64) {
+        if let Some(load) = self.load.as_mut().filter(|load| !load.is_under_way && load.at_ms <= now_ms)
+            && let Some(store) = self.node.store()
+        {
+            load.is_under_way = true;
+            let sender = self.sender.clone();
+            let done = move |rows| drop(sender.send(KeepingOutcome::Loaded(rows)));
+            store.reactions(load.after.clone(), ROWS, Box::new(done));
+        }
+        if self.keep_at_ms <= now_ms {
+            self.keep(book);
+        }
+    }
+
+    /// Writes some of what has changed, unless a write is under way.
+    fn keep(&mut self, book: &ReactionBook) {
+        if self.is_keeping || self.changed.is_empty() {
+            return;
+        }
+        let Some(store) = self.node.store() else { return };
+        let now_ms = self.node.clock.now_ms();
+        let mut channels = Vec::new();
+        while channels.len() < ROWS
+            && let Some(channel) = self.changed.pop_first()
+        {
+            channels.push(channel);
+        }
+        let row = |channel: &ChannelName| {
+            let (state, contributor) = (book.row(channel)?.into(), self.contributor.clone());
+            Some(ReactionRow { channel: (&**channel).into(), contributor, state, changed_ms: now_ms })
+        };
+        let rows: Vec<ReactionRow> = channels.iter().filter_map(row).collect();
+        if rows.is_empty() {
+            return;
+        }
+        self.is_keeping = true;
+        let sender = self.sender.clone();
+        let done = move |result| drop(sender.send(KeepingOutcome::Kept(channels, result)));
+        store.keep_reactions(rows, Box::new(done));
+    }
+
+    /// Writes what has changed last, and waits for that, but not for ever.
+    pub(super) async fn finish(mut self, book: &ReactionBook) {
+        let write = async {
+            while self.is_keeping || !self.changed.is_empty() {
+                self.keep(book);
+                if !self.is_keeping {
+                    return;
+                }
+                let KeepingOutcome::Kept(_, result) = self.outcome().await else { continue };
+                self.is_keeping = false;
+                if let Err(error) = result {
+                    return tracing::warn!(%error, "the last reactions are not written");
+                }
+            }
+        };
+        if tokio::time::timeout(STOP_PATIENCE, write).await.is_err() {
+            tracing::warn!("the database takes too long: the last reactions are not written");
+        }
+    }
+}

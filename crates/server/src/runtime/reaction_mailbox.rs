@@ -1,0 +1,150 @@
+//! The mailbox of the thread that keeps the totals of reactions, and its metrics.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::oneshot;
+use touchline_engine::reactions::{CountedReactions, ReactionFault, ReactionRefusal, ReactionState};
+use touchline_protocol::stream::ChannelName;
+
+use super::meters::{Counter, Gauge};
+
+/// Messages that may wait for the thread.
+const MESSAGES_MAX: usize = 4_096;
+
+/// A message to the thread that keeps the totals.
+#[derive(Debug)]
+pub(crate) enum ReactionMessage {
+    /// What a shard has counted.
+    Counted(Vec<CountedReactions>),
+    /// A message of the same thread of another node.
+    Scope(Bytes),
+    /// This node takes part in the cluster from now on.
+    Joined,
+    /// A request of the server API about a channel.
+    Operate(ChannelName, ReactionOperation),
+    /// The node stops.
+    Stop,
+}
+
+/// What the server API asks of the reactions of a channel.
+#[derive(Debug)]
+pub(crate) enum ReactionOperation {
+    /// Opens them. The answer is when they were opened, Unix milliseconds.
+    Open {
+        options: Box<[Box<str>]>,
+        /// Reactions a second of one connection.
+        rate: u32,
+        /// When they close by themselves, Unix milliseconds; 0 = never.
+        closes_at_ms: u64,
+        reply: ReactionReply<u64>,
+    },
+    /// Counts some.
+    Add { option: Box<str>, n: u64, reply: ReactionReply<()> },
+    /// Reads them.
+    Get(ReactionReply<ReactionState>),
+    /// Closes them. The answer comes when they are published for the last time.
+    Close(ReactionReply<ReactionState>),
+}
+
+/// Who waits for an answer.
+pub(crate) type ReactionReply<T> = oneshot::Sender<Result<T, ReactionAnswerFault>>;
+
+/// Why the server API is not answered as it wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReactionAnswerFault {
+    /// What the totals say.
+    Fault(ReactionFault),
+    /// There is no such option.
+    NoSuchOption,
+}
+
+/// The metrics of reactions.
+#[derive(Debug, Default)]
+pub(crate) struct ReactionMetrics {
+    pub(crate) accepted: Counter,
+    /// Messages of clients that were refused, by reason.
+    pub(crate) refused: [Counter; ReactionRefusal::ALL.len()],
+    /// Reactions that shards had accepted and the thread did not count: no room, or a later round.
+    pub(crate) late: Counter,
+    /// Channels with totals.
+    pub(crate) channels: Gauge,
+    /// What other nodes have told of channels for which there was no room.
+    pub(crate) dropped: Gauge,
+    /// Writes to the primary database that failed; they are repeated.
+    pub(crate) failed_writes: Counter,
+}
+
+/// The mailbox of the thread that keeps the totals.
+pub(crate) struct ReactionMailbox {
+    sender: Sender<ReactionMessage>,
+    pub(crate) metrics: Arc<ReactionMetrics>,
+}
+
+impl ReactionMailbox {
+    /// A mailbox, and its receiving end.
+    pub(crate) fn new() -> (Self, Receiver<ReactionMessage>) {
+        let (sender, messages) = channel(MESSAGES_MAX);
+        (ReactionMailbox { sender, metrics: Arc::default() }, messages)
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// Too much waits: the message comes back. If the thread has ended, so has the node, and the message is dropped.
+    pub(crate) fn try_send(&self, message: ReactionMessage) -> Result<(), ReactionMessage> {
+        match self.sender.try_send(message) {
+            Err(TrySendError::Full(message)) => Err(message),
+            Ok(()) | Err(TrySendError::Closed(_)) => Ok(()),
+        }
+    }
+
+    /// Sends the last message, from a thread that may wait.
+    pub(crate) fn stop(&self) {
+        let _ = self.sender.blocking_send(ReactionMessage::Stop);
+    }
+}
+
+/// The metrics of reactions, for a scrape.
+#[derive(Debug)]
+pub(crate) struct ReactionCollector(pub(crate) Arc<ReactionMetrics>);
+
+impl Collector for ReactionCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let metrics = &self.0;
+        let counters = [
+            ("reactions_accepted", "Reactions of clients that were counted", &metrics.accepted),
+            (
+                "reactions_late",
+                "Reactions that were accepted and not counted: no room, or a later round",
+                &metrics.late,
+            ),
+            ("reaction_writes_failed", "Writes of totals to the primary database that failed", &metrics.failed_writes),
+        ];
+        for (name, help, counter) in counters {
+            let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            ConstCounter::new(counter.get()).encode(family)?;
+        }
+        let help = "Messages with reactions that were refused";
+        let mut family = encoder.encode_descriptor("reactions_refused", help, None, MetricType::Counter)?;
+        for ((_, reason), counter) in ReactionRefusal::ALL.iter().zip(&metrics.refused) {
+            ConstCounter::new(counter.get()).encode(family.encode_family(&[("reason", *reason)])?)?;
+        }
+        let gauges = [
+            ("reaction_channels", "Channels with reactions that the node holds", &metrics.channels),
+            ("reaction_records_dropped", "What other nodes have told of channels for want of room", &metrics.dropped),
+        ];
+        for (name, help, gauge) in gauges {
+            let family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            ConstGauge::new(gauge.get() as i64).encode(family)?;
+        }
+        Ok(())
+    }
+}

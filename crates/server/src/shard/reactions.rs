@@ -1,0 +1,82 @@
+//! Reactions on a shard: what its clients have counted goes to the thread that keeps the totals, and what that thread
+//! shows goes to subscribers.
+
+use bytes::Bytes;
+use touchline_engine::hub::DeliveryForm;
+use touchline_engine::reactions::{CountedReactions, OpenReactions};
+use touchline_engine::session::Ticket;
+use touchline_protocol::Publication;
+use touchline_protocol::publication::Delta;
+use touchline_protocol::stream::ChannelName;
+
+use super::state::Shard;
+use crate::runtime::mailbox::ShownReactions;
+use crate::runtime::reaction_mailbox::ReactionMessage;
+
+/// What was counted and has no room in the mailbox of the thread yet.
+#[derive(Debug, Default)]
+pub(super) struct UnsentReactions(Vec<CountedReactions>);
+
+impl Shard {
+    /// Sends what was counted since the last tick. If there is no room it waits, and counting goes on.
+    pub(super) fn send_reactions(&mut self) {
+        if !self.reactions.has_news() && self.unsent_reactions.0.is_empty() {
+            return;
+        }
+        let metrics = &self.node.reactions.metrics;
+        let (accepted, refused) = self.reactions.take_figures();
+        metrics.accepted.add_shared(accepted);
+        metrics.refused.iter().zip(refused).for_each(|(counter, n)| counter.add_shared(n));
+        // What waits is of earlier rounds, too: at most as much as one tick has counted.
+        if self.unsent_reactions.0.is_empty() {
+            self.unsent_reactions.0 = self.reactions.take();
+        }
+        if self.unsent_reactions.0.is_empty() {
+            return;
+        }
+        let message = ReactionMessage::Counted(std::mem::take(&mut self.unsent_reactions.0));
+        if let Err(ReactionMessage::Counted(counted)) = self.node.reactions.try_send(message) {
+            self.unsent_reactions.0 = counted;
+        }
+    }
+
+    /// What is open in a channel has changed.
+    pub(super) fn set_open_reactions(&mut self, channel: ChannelName, open: Option<OpenReactions>) {
+        self.reactions.set_open(channel, open, &mut self.unsent_reactions.0);
+        self.send_reactions();
+    }
+
+    /// Shows the reactions of channels at home here.
+    pub(super) fn show_reactions(&mut self, shown: Vec<ShownReactions>) {
+        for ShownReactions { channel, news, state } in shown {
+            if let Some(news) = news {
+                self.channels.show_reactions(&channel, news);
+            }
+            self.channels.set_reactions(&channel, state);
+        }
+        self.send_deliveries();
+    }
+
+    /// Gives a new subscriber the reactions that its home's reply holds, behind the reply.
+    pub(super) fn note_reactions(&mut self, slot: u32, ticket: Ticket, reactions: &Publication) {
+        let held_max = self.node.settings.client.queue_max_size;
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let delta = match connection.session.reaction_form(ticket, reactions) {
+            None => return,
+            Some(DeliveryForm::Plain) => Delta::None,
+            Some(DeliveryForm::Whole | DeliveryForm::Delta) => Delta::Whole,
+        };
+        let frame = reactions.framed(connection.wire, delta);
+        if connection.session.is_holding() {
+            connection.session.hold(frame, held_max);
+        } else {
+            self.note_own(slot, frame);
+        }
+    }
+
+    /// Counts the reaction of a client that only listens.
+    pub(super) fn receive_reaction(&mut self, slot: u32, request: &Bytes) {
+        self.with_session(slot, |session, context| session.receive_reaction(request, context));
+        self.charge(slot, 1, request.len());
+    }
+}

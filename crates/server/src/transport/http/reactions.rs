@@ -1,0 +1,69 @@
+//! Reactions of clients that only listen: each comes in a request of its own, to any node and shard.
+
+use bytes::Bytes;
+use hyper::{Method, Request, StatusCode};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::body::RequestBody;
+use super::cors;
+use super::respond::{self, HttpResponse};
+use crate::backend::nats::{self, Emulated};
+use crate::net::remote::Remote;
+use crate::node::Node;
+
+/// The path.
+pub(crate) const PATH: &str = "/reactions";
+/// Largest body, bytes.
+const BODY_SIZE_MAX: usize = 4_096;
+
+/// Whose reaction it is. What it is, the client's session reads.
+#[derive(Deserialize)]
+struct ReactingClient<'a> {
+    /// The session's name, as its connect push says it.
+    session: String,
+    /// The node that has it.
+    node: String,
+    /// Only to see that it is there.
+    #[serde(borrow)]
+    channel: &'a RawValue,
+}
+
+/// Answers a request of `/reactions`: forwards the reaction to its session. The answer says that it is on its way.
+pub(crate) async fn answer(node: &Node, peer: Remote, request: Request<RequestBody>) -> HttpResponse {
+    let origin = match cors::check(node, peer, request.uri(), request.headers()) {
+        Ok(origin) => origin,
+        Err(answer) => return *answer,
+    };
+    if *request.method() == Method::OPTIONS {
+        return cors::preflight(request.headers(), origin.as_ref());
+    }
+    let answer = if *request.method() == Method::POST {
+        forward(node, request).await
+    } else {
+        respond::method_not_allowed("POST, OPTIONS")
+    };
+    cors::admit(answer, origin.as_ref())
+}
+
+async fn forward(node: &Node, request: Request<RequestBody>) -> HttpResponse {
+    let (body, _budget) = match request.into_body().read(BODY_SIZE_MAX).await {
+        Ok(read) => read,
+        Err(status) => return respond::text(status, "the body is larger than 4096 bytes, or broken off\n"),
+    };
+    let Ok(client) = serde_json::from_slice::<ReactingClient<'_>>(&body) else {
+        return respond::text(StatusCode::BAD_REQUEST, "expected session, node, channel and option\n");
+    };
+    if client.channel.get().len() <= 2 {
+        return respond::text(StatusCode::BAD_REQUEST, "expected a channel\n");
+    }
+    match nats::react(node, &client.session, &client.node, Bytes::copy_from_slice(&body)) {
+        Emulated::Done => {
+            let mut answer = HttpResponse::default();
+            *answer.status_mut() = StatusCode::NO_CONTENT;
+            answer
+        }
+        Emulated::TooLarge => respond::text(StatusCode::PAYLOAD_TOO_LARGE, "more than nodes can send each other\n"),
+        Emulated::NoNode => respond::text(StatusCode::NOT_FOUND, "no such node\n"),
+    }
+}
