@@ -1,6 +1,7 @@
 // The live match behind both pages: from the channel to a folded match, across lost connections and restarts of the server.
 
 import { beforeTheMatch, reduce } from './match.js';
+import { isReactions, trackReactions } from './reactions.js';
 import { Touchline } from './touchline.js';
 
 export const CHANNEL = 'match:live';
@@ -9,12 +10,18 @@ const COUNT_AFTER_MS = 500;
 const READ_AGAIN_AFTER_MS = 1_000;
 
 /**
- * @param {object} view what to call: onMatch(match), onWatching(number), onState(state, reason), and onEvent(entry, publication) for what is new,
- *   after onMatch
+ * @param {object} view what to call: onMatch(match), onWatching(number), onState(state, reason), onReactions(reactions, risen) for totals and how much
+ *   they rose before our eyes, and onEvent(entry, publication) for what is new, after onMatch
+ * @returns {{react: (option: string, n: number) => void}}
  */
-export function followMatch({ onMatch, onWatching, onState, onEvent = () => {} }) {
+export function followMatch({ onMatch, onWatching, onState, onReactions, onEvent = () => {} }) {
   const url = `${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}/connection/websocket`;
-  const client = new Touchline(url, { onState });
+  const reactions = trackReactions(onReactions);
+  const changeState = (state, reason) => {
+    if (state !== 'live') reactions.lost();
+    onState(state, reason);
+  };
+  const client = new Touchline(url, { onState: changeState });
   let match = beforeTheMatch();
   let last = 0; // offset of the last event in `match`
   let isWhole = false; // whether `match` has every event up to `last`
@@ -42,7 +49,8 @@ export function followMatch({ onMatch, onWatching, onState, onEvent = () => {} }
     if (!history) return setTimeout(() => reading === readings && rebuild(), READ_AGAIN_AFTER_MS);
     match = beforeTheMatch();
     last = 0;
-    history.forEach((publication) => fold(publication, false));
+    // The last totals of reactions that were closed are in the history too.
+    history.filter(({ data }) => !isReactions(data)).forEach((publication) => fold(publication, false));
     isWhole = true;
     onMatch(match);
     held.forEach((publication) => take(publication, false));
@@ -58,15 +66,20 @@ export function followMatch({ onMatch, onWatching, onState, onEvent = () => {} }
     // Recovered: what was missed follows. Not recovered, or new here: the whole match is read again.
     onSubscribed: ({ recovered }) => {
       count();
+      reactions.subscribed();
       if (!recovered || !isWhole) rebuild();
     },
-    onPublication: (publication, { isCaughtUp }) => take(publication, isCaughtUp),
+    onPublication: (publication, { isCaughtUp }) => {
+      if (isReactions(publication.data)) reactions.take(publication);
+      else take(publication, isCaughtUp);
+    },
     onJoin: countSoon,
     onLeave: countSoon,
-    onError: (error) => onState('closed', error.message),
+    onError: (error) => changeState('closed', error.message),
   });
   onMatch(match);
   client.connect();
+  return { react: (option, n) => client.send('reactions.add', { channel: CHANNEL, option, n }) };
 }
 
 /** Every event so far, page by page: one reply holds a few hundred at most. */

@@ -1,6 +1,7 @@
 // The reporter's page: big buttons that post through the server API.
 
 import { CHANNEL, followMatch } from './live.js';
+import { mountPulse } from './pulse.js';
 import { element, mountScore, showScore, showState, showTicker } from './view.js';
 
 const ATTEMPTS = 4;
@@ -12,6 +13,7 @@ const posted = new Map(); // time of each post that has not been seen on the cha
 
 takeKey();
 mountScore(find('#score'));
+const beat = mountPulse(find('#pulse'));
 followMatch({
   onMatch: (match) => {
     showScore(find('#score'), match);
@@ -21,6 +23,7 @@ followMatch({
   },
   onWatching: (watchers) => { find('#watching').textContent = `${watchers} watching`; },
   onState: (state, reason) => showState(find('#state'), state, reason),
+  onReactions: (reactions, risen) => beat(risen),
   onEvent: (entry, { tags }) => {
     const began = posted.get(tags?.post);
     if (began) find('#seen').textContent = `Seen on the channel ${Math.round(performance.now() - began)} ms after the click`;

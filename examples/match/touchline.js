@@ -63,6 +63,11 @@ export class Touchline {
   publish(channel, data) { return this.#ask({ publish: { channel, data } }); }
   rpc(method, data) { return this.#ask({ rpc: { method, data } }); }
 
+  /** Sends what is not answered, as reactions are; without a link it is lost. */
+  send(method, data) {
+    if (this.#socket?.isReady) this.#socket.send(JSON.stringify({ send: { data: { method, data } } }));
+  }
+
   /** Sends one command; the promise holds its reply, or fails with a Refusal. */
   #ask(command) {
     return new Promise((resolve, reject) => this.#send(command, resolve, reject));
@@ -110,8 +115,9 @@ export class Touchline {
   #subscribe(subscription) {
     const { channel, handlers, position } = subscription;
     const subscribed = ({ subscribe: { recoverable, positioned, recovered = false, publications = [], offset = 0, epoch = '' } }) => {
-      // What was missed leads from the offset that we named to the top.
-      if (recoverable || positioned) subscription.position = { offset: publications.at(-1)?.offset ?? offset, epoch };
+      // What was missed leads from the offset that we named to the top. Totals of reactions have no offset.
+      const top = publications.filter((publication) => publication.offset).at(-1)?.offset ?? offset;
+      if (recoverable || positioned) subscription.position = { offset: top, epoch };
       handlers.onSubscribed?.({ recovered, wasHere: position !== null });
       publications.forEach((publication) => handlers.onPublication?.(publication, { isCaughtUp: recovered }));
     };

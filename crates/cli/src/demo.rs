@@ -37,6 +37,9 @@ pub(crate) fn pages() -> Vec<Page> {
         page!("/demo/reporter.js", JAVASCRIPT, "reporter.js"),
         page!("/demo/live.js", JAVASCRIPT, "live.js"),
         page!("/demo/match.js", JAVASCRIPT, "match.js"),
+        page!("/demo/reactions.js", JAVASCRIPT, "reactions.js"),
+        page!("/demo/crowd.js", JAVASCRIPT, "crowd.js"),
+        page!("/demo/pulse.js", JAVASCRIPT, "pulse.js"),
         page!("/demo/view.js", JAVASCRIPT, "view.js"),
         page!("/demo/touchline.js", JAVASCRIPT, "touchline.js"),
     ]

@@ -164,3 +164,26 @@ test('unsubscribed for now comes back by itself, unsubscribed for good does not'
   assert.deepEqual(seen, []);
   assert.equal(named(heard, 'subscribe').length, 2);
 });
+
+test('what needs no answer has no id, and is lost without a link', async () => {
+  const { url, heard } = await serve({ connect, subscribe: () => ({}) });
+  start(url);
+  client.send('reactions.add', { option: 'boo' });
+  await until(() => named(heard, 'subscribe').length === 1);
+  client.send('reactions.add', { option: 'applause' });
+  await until(() => named(heard, 'send').length > 0);
+  assert.deepEqual(named(heard, 'send'), [{ name: 'send', data: { method: 'reactions.add', data: { option: 'applause' } } }]);
+});
+
+test('totals at the end of a subscribe answer have no offset, and do not move the position', async () => {
+  const publications = [{ data: 'missed', offset: 3 }, { data: 'totals' }];
+  const { url, links, heard } = await serve({ connect, subscribe: (request, link) => ({ recoverable: true, recovered: link > 1, offset: 2, epoch: 'e', publications }) });
+  const { seen } = start(url);
+  await until(() => seen.length === 2);
+  links[0].send(JSON.stringify({ push: { channel: 'match:live', pub: { data: 'more totals' } } }));
+  await until(() => seen.length === 3);
+  assert.deepEqual(seen, ['missed', 'totals', 'more totals']);
+  links[0].terminate();
+  await until(() => named(heard, 'subscribe').length === 2);
+  assert.equal(named(heard, 'subscribe')[1].offset, 3);
+});

@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &MatchArguments) -> Result<ExitCode> {
             recording.events.len(),
             recording.length().div_f64(arguments.speed)
         );
-        recording.play(&api, &arguments.channel, arguments.speed, &stop)?;
+        recording.play(&api, &arguments.channel, arguments.speed, &stop, |_| ())?;
         if !arguments.again {
             return Ok(ExitCode::SUCCESS);
         }
@@ -76,8 +76,16 @@ impl Recording {
         self.events.last().map_or(Duration::ZERO, |(at, _)| *at)
     }
 
-    /// Forgets the match before, then posts each event at its time. Ends early when the other end of `stop` is gone.
-    fn play(&self, api: &ApiClient, channel: &str, speed: f64, stop: &Receiver<()>) -> Result<()> {
+    /// Forgets the match before, then posts each event at its time and tells `posted` of it. Ends early when the other
+    /// end of `stop` is gone.
+    fn play(
+        &self,
+        api: &ApiClient,
+        channel: &str,
+        speed: f64,
+        stop: &Receiver<()>,
+        posted: impl Fn(&Json),
+    ) -> Result<()> {
         api.call("history_remove", &json!({"channel": channel})).context("failed to remove the history")?;
         let began = Instant::now();
         for (at, data) in &self.events {
@@ -86,6 +94,7 @@ impl Recording {
                 return Ok(());
             }
             api.call("publish", &json!({"channel": channel, "data": data})).context("failed to publish")?;
+            posted(data);
         }
         Ok(())
     }
@@ -94,6 +103,18 @@ impl Recording {
 /// Waits; false when there is nothing more to wait for.
 fn waits(pause: Duration, stop: &Receiver<()>) -> bool {
     matches!(stop.recv_timeout(pause), Err(RecvTimeoutError::Timeout))
+}
+
+/// What the crowd of the demo does after an event, and how many of it: they are for the home team.
+fn reaction_to(event: &Json) -> Option<(&'static str, u32)> {
+    match (event["type"].as_str()?, event["team"].as_str()) {
+        ("goal", Some("home")) => Some(("applause", 60)),
+        ("goal", _) => Some(("boo", 30)),
+        ("card", Some("away")) => Some(("applause", 15)),
+        ("card", _) => Some(("boo", 25)),
+        ("kick_off" | "second_half" | "full_time", _) => Some(("applause", 20)),
+        _ => None,
+    }
 }
 
 /// A match that plays over and over on a thread of its own, until this is dropped.
@@ -109,8 +130,16 @@ impl Player {
     pub(crate) fn start(api: ApiClient, channel_name: String, recording: Recording, speed: f64) -> Result<Self> {
         let (stop, stopped) = channel();
         let play = move || {
+            let react = |event: &Json| {
+                let Some((option, n)) = reaction_to(event) else { return };
+                let request = json!({"channel": channel_name, "option": option, "n": n});
+                // Reactions may be closed, and a namespace of the user's own may have none.
+                if let Err(error) = api.call("reactions_add", &request) {
+                    tracing::debug!("the crowd is not heard: {error:#}");
+                }
+            };
             loop {
-                let pause = match recording.play(&api, &channel_name, speed, &stopped) {
+                let pause = match recording.play(&api, &channel_name, speed, &stopped, react) {
                     Ok(()) => PAUSE_BETWEEN_MATCHES,
                     Err(error) => {
                         tracing::debug!("the match stopped: {error:#}");
@@ -147,6 +176,14 @@ mod tests {
             assert!(Recording::parse(bad).is_err(), "{bad}");
         }
         assert!(Recording::parse(r#"{"events": [{"at": 2, "data": 1}, {"at": 1, "data": 2}]}"#).is_err());
+    }
+
+    #[test]
+    fn the_crowd_reacts_to_what_moves_it() {
+        assert_eq!(reaction_to(&json!({"type": "goal", "team": "home"})), Some(("applause", 60)));
+        assert_eq!(reaction_to(&json!({"type": "goal", "team": "away"})), Some(("boo", 30)));
+        assert_eq!(reaction_to(&json!({"type": "text", "text": "goal"})), None);
+        assert_eq!(reaction_to(&json!(1)), None);
     }
 
     #[test]

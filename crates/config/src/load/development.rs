@@ -21,6 +21,9 @@ const MATCH_OPTIONS: &[&str] = &[
     "allow_presence_for_anonymous",
 ];
 
+/// What those who watch the demo may react with; its pages have a button for each.
+const MATCH_REACTIONS: &[&str] = &["applause", "boo"];
+
 /// Options of channels without namespace of a server for tests: clients may do all that is asked of one, but publish.
 const TEST_OPTIONS: &[&str] = &[
     "presence",
@@ -117,6 +120,8 @@ fn demo_namespace() -> ConfigNode {
     namespace.set("name", node(ConfigValue::Text(MATCH.to_owned())));
     namespace.set("history_size", node(ConfigValue::Integer(500)));
     namespace.set("history_ttl", node(ConfigValue::Text("24h".to_owned())));
+    let reactions = MATCH_REACTIONS.iter().map(|option| node(ConfigValue::Text((*option).to_owned())));
+    namespace.set("reactions", node(ConfigValue::List(reactions.collect())));
     for option in MATCH_OPTIONS {
         namespace.set(option, node(ConfigValue::Boolean(true)));
     }

@@ -335,4 +335,5 @@ fn development_fills_in_what_is_absent_and_nothing_else() {
     let demo = &settings.channel.namespaces[1].options;
     assert!(demo.presence && demo.force_recovery && demo.allow_subscribe_for_anonymous && demo.has_history());
     assert!(!demo.allow_publish_for_client && !demo.allow_publish_for_subscriber);
+    assert_eq!(demo.reactions, ["applause", "boo"]);
 }
