@@ -360,8 +360,8 @@ pub(crate) struct ReactionsOptions {
     /// Pairs of a bare loop and a server.
     #[arg(long, value_name = "COUNT", default_value_t = 4)]
     pub(crate) pairs: usize,
-    /// Subscribers of the fan-out.
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    /// Subscribers of the fan-out. With the crowd they stay below the 20,000 open files of a process.
+    #[arg(long, value_name = "COUNT", default_value_t = 9_000)]
     pub(crate) subscribers: usize,
     /// Publications of each fan-out, ten a second.
     #[arg(long, value_name = "COUNT", default_value_t = 100)]

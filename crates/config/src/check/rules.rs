@@ -1,6 +1,7 @@
 //! Checks over several keys: values that contradict each other, or that hardly mean what their writer intends.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use touchline_engine::reactions::check_options;
@@ -22,6 +23,7 @@ pub(crate) fn check(settings: &Settings, probes: &Probes, findings: &mut Vec<Fin
     api_keys::check(settings, findings);
     client(&settings.client, probes, findings);
     channels(settings, findings);
+    reaction_tick(settings, findings);
     pings(settings, findings);
     paths::check(settings, findings);
     doubts::check(settings, findings);
@@ -278,6 +280,21 @@ fn options(path: &str, options: &ChannelOptions, history_meta_ttl: std::time::Du
         findings.push(Finding::error(format!("{path}.history_ttl: must not be longer than history_meta_ttl"), None));
     }
 }
+
+/// How often totals of reactions are told.
+const REACTION_TICK: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
+
+fn reaction_tick(settings: &Settings, findings: &mut Vec<Finding>) {
+    if !REACTION_TICK.contains(&settings.reactions.tick) {
+        findings.push(Finding::error("reactions.tick: expected 100ms to 60s", None));
+    }
+    if settings.reactions.ttl < REACTION_TTL_MIN {
+        findings.push(Finding::error("reactions.ttl: expected 1m or more", None));
+    }
+}
+
+/// Shortest time for which totals are kept: nodes forget at slightly different times.
+const REACTION_TTL_MIN: Duration = Duration::from_secs(60);
 
 fn reactions(path: &str, options: &ChannelOptions, findings: &mut Vec<Finding>) {
     if let Some(fault) = check_options(options.reactions.iter().map(String::as_str)) {

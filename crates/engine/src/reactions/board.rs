@@ -6,6 +6,7 @@ use hashbrown::HashMap;
 use touchline_protocol::stream::ChannelName;
 use touchline_registry::{FoldState, HashSeed};
 
+use super::admission::ReactionAdmission;
 use super::opening::{OpenReactions, RoundId};
 use crate::namespace::Namespaces;
 
@@ -72,6 +73,8 @@ pub struct ReactionBoard {
     counting: HashMap<ChannelName, Counting, FoldState>,
     /// Channels in `counting` at most.
     limit: usize,
+    /// Whether the node has room for one channel more.
+    admission: Arc<ReactionAdmission>,
     refusals: ReactionRefusals,
     accepted: u64,
 }
@@ -80,6 +83,16 @@ impl ReactionBoard {
     /// An empty board. `limit`: channels that are counted between two calls of [`ReactionBoard::take`]. `seed`: of the
     /// hashes of channels, which clients choose.
     pub fn new(namespaces: Arc<Namespaces>, limit: usize, seed: HashSeed) -> Self {
+        Self::with_admission(namespaces, limit, Arc::default(), seed)
+    }
+
+    /// The same on a node whose shards share its room.
+    pub fn with_admission(
+        namespaces: Arc<Namespaces>,
+        limit: usize,
+        admission: Arc<ReactionAdmission>,
+        seed: HashSeed,
+    ) -> Self {
         let hasher = seed.fold();
         ReactionBoard {
             namespaces,
@@ -87,6 +100,7 @@ impl ReactionBoard {
             standing: HashMap::with_hasher(hasher),
             counting: HashMap::with_hasher(hasher),
             limit,
+            admission,
             refusals: ReactionRefusals::default(),
             accepted: 0,
         }
@@ -153,7 +167,7 @@ impl ReactionBoard {
         if let Some(count) = self.counting.get_mut(channel).and_then(|counting| counting.counts.get_mut(option)) {
             *count = count.saturating_add(n);
         } else {
-            if self.counting.len() >= self.limit {
+            if self.counting.len() >= self.limit || !self.admission.admits(channel) {
                 return Err(ReactionRefusal::Limit);
             }
             let mut counts: Box<[u64]> = vec![0; open.options.len()].into();

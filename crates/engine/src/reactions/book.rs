@@ -20,6 +20,8 @@ use super::records::{Contributor, ReactionRecord};
 use super::state::ReactionState;
 use super::tally::Tally;
 
+/// Shards know a little later that the node is full, and what they have accepted counts.
+const ACCEPTED_BEYOND: usize = 4;
 /// How often a book compares what it knows with others, milliseconds.
 const COMPARE_MS: u64 = 5_000;
 /// How long a closed channel waits for what other nodes have counted before it is published for the last time,
@@ -38,7 +40,8 @@ const CONTRIBUTORS_MAX: usize = 4_096;
 /// The limits of a book.
 #[derive(Debug, Clone, Copy)]
 pub struct BookLimits {
-    /// Channels that it holds.
+    /// Channels that it holds: beyond, nothing is opened, and what other nodes tell is dropped. What shards have accepted
+    /// before they knew that the node is full is counted up to [`ACCEPTED_BEYOND`] times as many.
     pub channels: usize,
     /// A channel is forgotten when nothing has changed in it for so long, milliseconds.
     pub ttl_ms: u64,
@@ -152,6 +155,11 @@ impl ReactionBook {
         self.tallies.len()
     }
 
+    /// The channels that it holds, if there is room for no other one; `None` = there is.
+    pub fn full(&self) -> Option<impl Iterator<Item = &ChannelName>> {
+        (self.tallies.len() >= self.limits.channels).then(|| self.tallies.keys())
+    }
+
     /// Whether it holds none.
     pub fn is_empty(&self) -> bool {
         self.tallies.is_empty()
@@ -183,7 +191,7 @@ impl ReactionBook {
         if self.tallies.get(channel).map(Tally::round).unwrap_or_default() != *round {
             return Err(ReactionFault::NotOpen);
         }
-        let tally = self.tally(channel)?;
+        let tally = self.tally_within(channel, self.limits.channels.saturating_mul(ACCEPTED_BEYOND))?;
         if tally.options_beside(&me, counts.iter().map(|(option, _)| *option)) > 2 * OPTIONS_MAX
             || !tally.has_heard(&me) && tally.contributors() >= CONTRIBUTORS_MAX
         {
@@ -404,7 +412,11 @@ impl ReactionBook {
 
     /// The tally of a channel, an empty one if there is none.
     fn tally(&mut self, channel: &ChannelName) -> Result<&mut Tally, ReactionFault> {
-        if self.tallies.len() >= self.limits.channels && !self.tallies.contains_key(channel) {
+        self.tally_within(channel, self.limits.channels)
+    }
+
+    fn tally_within(&mut self, channel: &ChannelName, limit: usize) -> Result<&mut Tally, ReactionFault> {
+        if self.tallies.len() >= limit && !self.tallies.contains_key(channel) {
             return Err(ReactionFault::LimitExceeded);
         }
         Ok(self.tallies.entry(channel.clone()).or_default())

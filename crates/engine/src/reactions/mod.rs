@@ -7,6 +7,7 @@
 //!
 //! It is no vote: a client may react any number of times, within its rate.
 
+mod admission;
 mod board;
 mod book;
 mod link;
@@ -19,6 +20,7 @@ mod state;
 mod tally;
 mod turn;
 
+pub use admission::ReactionAdmission;
 pub use board::{CountedReactions, ReactionBoard, ReactionRefusal, ReactionRefusals};
 pub use book::{BookLimits, BookOutput, ReactionBook, ReactionFault};
 pub use link::MalformedReactions;

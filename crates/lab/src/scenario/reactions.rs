@@ -2,6 +2,7 @@
 //! costs beside them.
 
 use std::io::{Read as _, Write as _};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -19,6 +20,8 @@ const SCENARIO: &str = "reactions";
 const SIZE: usize = 128;
 /// Publications of the fan-out, a second.
 const MESSAGES_RATE: f64 = 10.0;
+/// How long what was sent may take to be counted.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Seconds that a fan-out takes beside its publications, at the most: opening, a rest.
 const AROUND: u64 = 8;
 
@@ -66,10 +69,23 @@ fn at_floor(reactions: &ReactionsOptions) -> Result<(f64, u64)> {
     crowd.ask(&CrowdOrder::Open { address, connections: reactions.senders, is_bare: true })?;
     let meter = Meter::start(floor.pid())?;
     let sent = react(&mut crowd, reactions.rate, reactions.seconds)?;
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    let us = meter.stop()? / sent as f64;
-    let CountingReport::Counted { reactions } = floor.ask(&CountingOrder::Count)? else { bail!("the floor counts") };
-    Ok((us, sent.abs_diff(reactions)))
+    let missing = settled(sent, || match floor.ask(&CountingOrder::Count)? {
+        CountingReport::Counted { reactions } => Ok(reactions),
+        other => bail!("the floor said {other:?}"),
+    })?;
+    Ok((meter.stop()? / sent as f64, missing))
+}
+
+/// Waits until what was sent is counted. Returns by how much the count is wrong in the end.
+fn settled(sent: u64, mut count: impl FnMut() -> Result<u64>) -> Result<u64> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let counted = count()?;
+        if counted == sent || Instant::now() > until {
+            return Ok(sent.abs_diff(counted));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 /// The same of a server that tells the totals once a minute, so that its CPU is that of counting.
@@ -79,9 +95,8 @@ fn at_server(reactions: &ReactionsOptions, options: &Options) -> Result<(f64, u6
     crowd.ask(&CrowdOrder::Open { address: server.address, connections: reactions.senders, is_bare: false })?;
     let meter = Meter::start(server.pid)?;
     let sent = react(&mut crowd, reactions.rate, reactions.seconds)?;
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    let us = meter.stop()? / sent as f64;
-    Ok((us, sent.abs_diff(total(&server.api)?)))
+    let missing = settled(sent, || total(&server.api))?;
+    Ok((meter.stop()? / sent as f64, missing))
 }
 
 /// A fan-out beside a crowd.
@@ -121,12 +136,12 @@ fn beside(reactions: &ReactionsOptions, options: &Options) -> Result<Beside> {
     sent += more;
     let deliveries = both.delivered.count.max(1) as f64;
     let beside_us = both.us - crowd_us * both.seconds / deliveries;
-    let total = total(&server.api)?;
+    let missing = settled(sent, || total(&server.api))?;
     let watchers = match crowd.ask(&CrowdOrder::Watch { seq: sent })? {
         CrowdReport::Watched { clients } => clients,
         other => bail!("the crowd said {other:?}"),
     };
-    Ok(Beside { alone_us: alone.us, beside_us, missing: sent.abs_diff(total), watchers })
+    Ok(Beside { alone_us: alone.us, beside_us, missing, watchers })
 }
 
 /// The sum that the server has counted.

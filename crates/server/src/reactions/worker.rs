@@ -80,6 +80,8 @@ struct ReactionWorker {
     publishing: JoinSet<(ChannelName, RoundId, Response)>,
     published_next: HashSet<ChannelName>,
     closes: HashMap<ChannelName, Vec<WaitingClose>>,
+    /// How many channels shards were told that there is room for, when the node was full.
+    admitted: usize,
     /// Requests that wait until the totals of earlier starts are read; each waits in a task of the server API, whose
     /// number is limited.
     early: Vec<(ChannelName, ReactionOperation)>,
@@ -103,6 +105,7 @@ impl ReactionWorker {
             publishing: JoinSet::new(),
             published_next: HashSet::new(),
             closes: HashMap::new(),
+            admitted: 0,
             early: Vec::new(),
             node,
         }
@@ -244,6 +247,15 @@ impl ReactionWorker {
         self.perform(now_ms);
         self.answer_closes(now_ms);
         self.kept.advance(&self.book, now_ms);
+        let admission = &self.node.reactions.admission;
+        match self.book.full() {
+            Some(known) if self.admitted != self.book.len() || !admission.is_full() => {
+                self.admitted = self.book.len();
+                admission.fill(known.cloned());
+            }
+            Some(_) => {}
+            None => admission.open(),
+        }
         self.metrics.channels.set(self.book.len() as u64);
         self.metrics.dropped.set(self.book.dropped());
     }

@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
-use touchline_engine::reactions::{CountedReactions, ReactionFault, ReactionRefusal, ReactionState};
+use touchline_engine::reactions::{CountedReactions, ReactionAdmission, ReactionFault, ReactionRefusal, ReactionState};
 use touchline_protocol::stream::ChannelName;
 
 use super::meters::{Counter, Gauge};
@@ -72,7 +72,7 @@ pub(crate) struct ReactionMetrics {
     pub(crate) accepted: Counter,
     /// Messages of clients that were refused, by reason.
     pub(crate) refused: [Counter; ReactionRefusal::ALL.len()],
-    /// Reactions that shards had accepted and the thread did not count: no room, or a later round.
+    /// Reactions that shards had accepted and the thread did not count: a later round had begun, or there was no room at all.
     pub(crate) late: Counter,
     /// Channels with totals.
     pub(crate) channels: Gauge,
@@ -86,13 +86,15 @@ pub(crate) struct ReactionMetrics {
 pub(crate) struct ReactionMailbox {
     sender: Sender<ReactionMessage>,
     pub(crate) metrics: Arc<ReactionMetrics>,
+    /// Whether shards may accept reactions in channels that the thread does not hold.
+    pub(crate) admission: Arc<ReactionAdmission>,
 }
 
 impl ReactionMailbox {
     /// A mailbox, and its receiving end.
     pub(crate) fn new() -> (Self, Receiver<ReactionMessage>) {
         let (sender, messages) = channel(MESSAGES_MAX);
-        (ReactionMailbox { sender, metrics: Arc::default() }, messages)
+        (ReactionMailbox { sender, metrics: Arc::default(), admission: Arc::default() }, messages)
     }
 
     /// Sends a message.
@@ -123,7 +125,7 @@ impl Collector for ReactionCollector {
             ("reactions_accepted", "Reactions of clients that were counted", &metrics.accepted),
             (
                 "reactions_late",
-                "Reactions that were accepted and not counted: no room, or a later round",
+                "Reactions that were accepted and not counted, because a later round had begun",
                 &metrics.late,
             ),
             ("reaction_writes_failed", "Writes of totals to the primary database that failed", &metrics.failed_writes),

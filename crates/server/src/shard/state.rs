@@ -151,7 +151,8 @@ pub(super) struct BanSweep {
 /// The board of a shard on which nothing is counted yet.
 fn reaction_board(node: &Node, hash_seed: HashSeed) -> ReactionBoard {
     let namespaces = Arc::clone(&node.session.namespaces);
-    ReactionBoard::new(namespaces, node.settings.reactions.channel_limit, hash_seed)
+    let admission = Arc::clone(&node.reactions.admission);
+    ReactionBoard::with_admission(namespaces, node.settings.reactions.channel_limit, admission, hash_seed)
 }
 
 /// The channels of a shard that has none yet, as the settings want them.

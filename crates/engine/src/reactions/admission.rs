@@ -1,0 +1,55 @@
+//! Whether a node has room for one channel more with reactions: shards ask before they accept the first one.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{PoisonError, RwLock};
+
+use touchline_protocol::stream::ChannelName;
+
+/// What shards may accept.
+#[derive(Debug, Default)]
+pub struct ReactionAdmission {
+    is_full: AtomicBool,
+    /// The channels that there is room for, while the node is full.
+    known: RwLock<HashSet<ChannelName>>,
+}
+
+impl ReactionAdmission {
+    /// Whether reactions in a channel may be accepted.
+    pub fn admits(&self, channel: &str) -> bool {
+        !self.is_full.load(Relaxed) || self.known.read().unwrap_or_else(PoisonError::into_inner).contains(channel)
+    }
+
+    /// The node has room for these channels alone.
+    pub fn fill(&self, known: impl IntoIterator<Item = ChannelName>) {
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known.into_iter().collect();
+        self.is_full.store(true, Relaxed);
+    }
+
+    /// The node has room again.
+    pub fn open(&self) {
+        if self.is_full.swap(false, Relaxed) {
+            *self.known.write().unwrap_or_else(PoisonError::into_inner) = HashSet::new();
+        }
+    }
+
+    /// Whether the node is full.
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_node_admits_the_channels_that_it_has() {
+        let admission = ReactionAdmission::default();
+        assert!(admission.admits("a"));
+        admission.fill([ChannelName::from("a")]);
+        assert!(admission.admits("a") && !admission.admits("b") && admission.is_full());
+        admission.open();
+        assert!(admission.admits("b") && !admission.is_full());
+    }
+}
