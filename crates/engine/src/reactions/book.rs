@@ -6,7 +6,6 @@
 //! answer. So what was lost is found, and what a dead node has told to anybody stays.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,7 +13,8 @@ use indexmap::{IndexMap, IndexSet};
 use touchline_protocol::stream::ChannelName;
 use touchline_registry::{HashSeed, SipState};
 
-use super::link::{Knowledge, LinkBody, LinkMessage, MalformedReactions, deltas};
+use super::agreement::Doubt;
+use super::link::{LinkBody, LinkMessage, MalformedReactions};
 use super::opening::{OPTIONS_MAX, OpenReactions, Opening, RoundId};
 use super::records::{Contributor, ReactionRecord};
 use super::state::ReactionState;
@@ -30,10 +30,6 @@ const CLOSE_WAIT_MS: u64 = 1_000;
 /// A node forgets what it has counted itself so much later than others do, so that it does not begin at zero where
 /// somebody still knows more, milliseconds.
 const FORGET_AFTER_OTHERS_MS: u64 = 60_000;
-/// Comparisons that are left out at most before a book asks again for what an answer has not changed.
-const PATIENCE_MAX: u32 = 12;
-/// Doubts that are remembered.
-const DOUBTS_MAX: usize = 65_536;
 /// Contributors of a channel, dead ones included.
 const CONTRIBUTORS_MAX: usize = 4_096;
 
@@ -75,28 +71,18 @@ pub enum BookOutput {
     Finish(ChannelName, u64),
 }
 
-/// What a node knew of a contributor when it noticed that another node knows it otherwise.
-#[derive(Debug, Clone, Copy)]
-struct Doubt {
-    digest: u64,
-    /// Comparisons that are left out before it asks again.
-    left_out: u32,
-    /// How many were left out the last time.
-    patience: u32,
-}
-
 /// The totals that a node knows.
 #[derive(Debug)]
 pub struct ReactionBook {
-    node: Arc<str>,
-    me: Contributor,
+    pub(super) node: Arc<str>,
+    pub(super) me: Contributor,
     /// The number of this node's last change that was told.
-    head: u64,
-    tallies: IndexMap<ChannelName, Tally, SipState>,
+    pub(super) head: u64,
+    pub(super) tallies: IndexMap<ChannelName, Tally, SipState>,
     /// The last change of each other contributor that this node has seen.
-    seen: BTreeMap<Contributor, u64>,
+    pub(super) seen: BTreeMap<Contributor, u64>,
     /// Channels in which this node has changed something since the last tick.
-    changed: IndexSet<ChannelName, SipState>,
+    pub(super) changed: IndexSet<ChannelName, SipState>,
     /// Channels whose state has changed since they were last shown, and whether their totals have.
     shown_next: IndexMap<ChannelName, bool, SipState>,
     /// When channels close by themselves.
@@ -104,18 +90,18 @@ pub struct ReactionBook {
     /// Channels that are closed and not known to be published.
     unfinished: BTreeSet<ChannelName>,
     /// Nodes and contributors that they know otherwise, with what this node knew when it last noticed that.
-    doubted: BTreeMap<(Arc<str>, Contributor), Doubt>,
+    pub(super) doubted: BTreeMap<(Arc<str>, Contributor), Doubt>,
     /// Of the hashes that books compare: the same in all of them.
-    digester: SipState,
+    pub(super) digester: SipState,
     /// Contributors that were asked for since the last tick.
-    asked: BTreeSet<Contributor>,
+    pub(super) asked: BTreeSet<Contributor>,
     limits: BookLimits,
     next_tick_ms: u64,
     compare_at_ms: u64,
     forget_at_ms: u64,
     /// Records of other nodes for which there was no room.
     dropped: u64,
-    outputs: Vec<BookOutput>,
+    pub(super) outputs: Vec<BookOutput>,
 }
 
 impl ReactionBook {
@@ -486,122 +472,6 @@ impl ReactionBook {
                 self.note_closed(&channel);
             }
         }
-    }
-
-    /// Tells the other nodes what this one has changed since the last tick.
-    fn tell_changes(&mut self) {
-        if self.changed.is_empty() {
-            return;
-        }
-        let since = self.head;
-        let mut records = Vec::with_capacity(self.changed.len());
-        for channel in self.changed.drain(..) {
-            let Some(tally) = self.tallies.get_mut(&channel) else { continue };
-            if tally.has_heard(&self.me) {
-                self.head += 1;
-                tally.note_change(&self.me, self.head, 0);
-                records.extend(tally.record(&channel, &self.me));
-            }
-        }
-        for body in deltas(&self.me, since, self.head, records) {
-            let message = LinkMessage { from: (&*self.node).into(), body };
-            self.outputs.push(BookOutput::Send(None, message.write()));
-        }
-    }
-
-    /// Tells a node all that a contributor has changed behind `since`.
-    fn answer(&mut self, to: &Arc<str>, of: &Contributor, since: u64) {
-        let upto = if *of == self.me { self.head } else { self.seen.get(of).copied().unwrap_or_default() };
-        if upto <= since {
-            return;
-        }
-        let in_between = |tally: &Tally| {
-            let version = tally.slots().find(|(contributor, _)| *contributor == of).map(|(_, (version, _))| version);
-            version.is_some_and(|version| version > since && version <= upto)
-        };
-        let changed = self.tallies.iter().filter(|(_, tally)| in_between(tally));
-        let records = changed.filter_map(|(channel, tally)| tally.record(channel, of)).collect();
-        for body in deltas(of, since, upto, records) {
-            let message = LinkMessage { from: (&*self.node).into(), body };
-            self.outputs.push(BookOutput::Send(Some(Arc::clone(to)), message.write()));
-        }
-    }
-
-    fn ask(&mut self, whom: &Arc<str>, of: impl IntoIterator<Item = (Contributor, u64)>) {
-        let new = of.into_iter().filter(|(contributor, _)| self.asked.insert(contributor.clone()));
-        let asked: BTreeMap<Contributor, u64> = new.collect();
-        if !asked.is_empty() {
-            let message = LinkMessage { from: (&*self.node).into(), body: LinkBody::Ask(asked) };
-            self.outputs.push(BookOutput::Send(Some(Arc::clone(whom)), message.write()));
-        }
-    }
-
-    fn compare(&mut self, is_new: bool) {
-        self.outputs.push(BookOutput::Send(None, self.known_message(is_new)));
-    }
-
-    fn known_message(&self, is_new: bool) -> Bytes {
-        let known = self.knowledge();
-        LinkMessage { from: (&*self.node).into(), body: LinkBody::Known { known, is_new } }.write()
-    }
-
-    /// What this node knows of each contributor.
-    fn knowledge(&self) -> BTreeMap<Contributor, Knowledge> {
-        let of_seen = |(contributor, version): (&Contributor, &u64)| {
-            (contributor.clone(), Knowledge { version: *version, digest: 0 })
-        };
-        let mut known: BTreeMap<Contributor, Knowledge> = self.seen.iter().map(of_seen).collect();
-        if self.head > 0 {
-            known.insert(self.me.clone(), Knowledge { version: self.head, digest: 0 });
-        }
-        for (channel, tally) in &self.tallies {
-            for (contributor, (version, totals)) in tally.slots().filter(|(_, (version, _))| *version > 0) {
-                // Those that the database has told are not seen by messages.
-                let known = known.entry(contributor.clone()).or_default();
-                known.version = known.version.max(version);
-                let ends = (tally.closed_ms, tally.is_published);
-                known.digest ^= self.digester.hash_one((&**channel, tally.round(), ends, totals));
-            }
-        }
-        known
-    }
-
-    /// Asks another node for what it knows otherwise. What it says of itself is conclusive, since what it has told
-    /// before has arrived before. What it says of others may be on its way here, or from here: so this node asks only if
-    /// it knew the same when it was told so before. An answer that has changed nothing is asked for more and more
-    /// rarely.
-    fn compare_with(&mut self, from: &Arc<str>, theirs: BTreeMap<Contributor, Knowledge>) {
-        let own = self.knowledge();
-        if self.doubted.len() > DOUBTS_MAX {
-            // Most are of nodes that are gone.
-            self.doubted.clear();
-        }
-        let mut wanted = Vec::new();
-        for (contributor, knowledge) in theirs {
-            let known = own.get(&contributor).copied();
-            let key = (Arc::clone(from), contributor.clone());
-            if contributor == self.me || known.is_some_and(|known| known.digest == knowledge.digest) {
-                self.doubted.remove(&key);
-                continue;
-            }
-            let digest = known.map_or(0, |known| known.digest);
-            let is_certain = known.is_none() || contributor.is_of(from);
-            match self.doubted.get_mut(&key).filter(|doubt| doubt.digest == digest) {
-                Some(doubt) if doubt.left_out > 0 => doubt.left_out -= 1,
-                Some(doubt) => {
-                    doubt.patience = (2 * doubt.patience).clamp(1, PATIENCE_MAX);
-                    doubt.left_out = doubt.patience;
-                    wanted.push((contributor, 0));
-                }
-                None => {
-                    self.doubted.insert(key, Doubt { digest, left_out: 0, patience: 0 });
-                    if is_certain {
-                        wanted.push((contributor, 0));
-                    }
-                }
-            }
-        }
-        self.ask(from, wanted);
     }
 
     /// Forgets channels in which nothing has changed for long, and contributors of which nothing is left.

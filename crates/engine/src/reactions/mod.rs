@@ -8,6 +8,7 @@
 //! It is no vote: a client may react any number of times, within its rate.
 
 mod admission;
+mod agreement;
 mod board;
 mod book;
 mod link;

@@ -126,6 +126,11 @@ impl Tally {
         self.slots.iter().map(|(contributor, slot)| (contributor, (slot.version, &slot.totals)))
     }
 
+    /// The number of a contributor's last change; `None` = it has said nothing in this round.
+    pub(super) fn version(&self, of: &Contributor) -> Option<u64> {
+        self.slots.get(of).map(|slot| slot.version)
+    }
+
     /// How many contributors have said something.
     pub(super) fn contributors(&self) -> usize {
         self.slots.len()

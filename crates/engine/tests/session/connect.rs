@@ -57,7 +57,7 @@ fn the_reply_says_what_the_link_needs() {
     story.play(
         r#"
         ann> {"version":"2.0"}
-        ann< {"connect":{"client":"<ann>","version":"1.0","ping":1,"time":1000000000000}}
+        ann< {"connect":{"client":"<ann>","version":"1.0","ping":1,"session":"seal of 1","node":"node","time":1000000000000}}
         ann> {}
         ann< disconnect 3501 bad request
         "#,
@@ -231,7 +231,7 @@ fn a_listener_gets_the_channels_that_it_asks_for_and_may_have() {
     story.play(
         r#"
         ann> {"token":"{'sub':'ann','channels':['room:a']}","subs":{"open:a":{},"room:a":{},"room:b":{},"$open:b":{}}}
-        ann< {"connect":{"client":"<ann>","version":"1.0","subs":{"room:a":{},"open:a":{}},"ping":100000}}
+        ann< {"connect":{"client":"<ann>","version":"1.0","subs":{"room:a":{},"open:a":{}},"ping":100000,"session":"seal of 1","node":"node"}}
         "#,
     );
     let mut codes: Vec<_> =
@@ -248,7 +248,8 @@ fn a_listener_gets_the_channels_that_it_asks_for_and_may_have() {
         let mut story =
             Story::with(|settings| settings.namespace("open", |options| options.allow_subscribe_for_client = true));
         story.open("cid", TransportMode::OneWay);
-        let connected = r#"{"connect":{"client":"<cid>","version":"1.0","ping":25}}"#;
+        let connected =
+            r#"{"connect":{"client":"<cid>","version":"1.0","ping":25,"session":"seal of 1","node":"node"}}"#;
         story.play(&format!("cid> {{\"subs\":{{{asked}}}}}\ncid< {connected}"));
         assert_eq!(story.refused("cid").len(), 0, "{asked}, {code}: no cause is noted for it");
     }

@@ -24,13 +24,14 @@ fn ann() -> Story {
     story
 }
 
-fn add(story: &mut Story, data: &str) -> u32 {
+fn add(story: &mut Story, data: &str) -> u64 {
     story.code("ann", &format!(r#"{{"id":3,"rpc":{{"method":"reactions.add","data":{data}}}}}"#))
 }
 
 /// Sends a reaction that is not answered. Returns whether the client is still there.
 fn send(story: &mut Story, data: &str) -> bool {
-    story.code("ann", &format!(r#"{{"send":{{"data":{data}}}}}"#)) == 0
+    story.say("ann", &format!(r#"{{"send":{{"data":{data}}}}}"#));
+    story.received("ann").is_empty()
 }
 
 fn counts(story: &mut Story) -> Vec<(String, Vec<u64>)> {

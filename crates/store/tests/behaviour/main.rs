@@ -11,6 +11,7 @@ mod opening;
 mod outbox;
 #[path = "../../../lab/src/postgres.rs"]
 mod postgres;
+mod reactions;
 mod runs;
 mod seen;
 mod stage;

@@ -1,0 +1,144 @@
+//! How books come to know the same: what a book tells, asks for and answers, and how it finds what was lost.
+
+use std::collections::BTreeMap;
+use std::hash::BuildHasher as _;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::book::{BookOutput, ReactionBook};
+use super::link::{Knowledge, LinkBody, LinkMessage, deltas};
+use super::records::Contributor;
+use super::tally::Tally;
+
+/// Comparisons that are left out at most before a book asks again for what an answer has not changed.
+const PATIENCE_MAX: u32 = 12;
+/// Doubts that are remembered.
+const DOUBTS_MAX: usize = 65_536;
+
+/// What a node knew of a contributor when it noticed that another node knows it otherwise.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Doubt {
+    digest: u64,
+    /// Comparisons that are left out before it asks again.
+    left_out: u32,
+    /// How many were left out the last time.
+    patience: u32,
+}
+
+impl ReactionBook {
+    /// Tells the other nodes what this one has changed since the last tick.
+    pub(super) fn tell_changes(&mut self) {
+        if self.changed.is_empty() {
+            return;
+        }
+        let since = self.head;
+        let mut records = Vec::with_capacity(self.changed.len());
+        for channel in self.changed.drain(..) {
+            let Some(tally) = self.tallies.get_mut(&channel) else { continue };
+            if tally.has_heard(&self.me) {
+                self.head += 1;
+                tally.note_change(&self.me, self.head, 0);
+                records.extend(tally.record(&channel, &self.me));
+            }
+        }
+        for body in deltas(&self.me, since, self.head, records) {
+            let message = LinkMessage { from: (&*self.node).into(), body };
+            self.outputs.push(BookOutput::Send(None, message.write()));
+        }
+    }
+
+    /// Tells a node all that a contributor has changed behind `since`.
+    pub(super) fn answer(&mut self, to: &Arc<str>, of: &Contributor, since: u64) {
+        let seen = if *of == self.me { self.head } else { self.seen.get(of).copied().unwrap_or_default() };
+        // What the database has told is not seen by messages.
+        let upto = self.tallies.values().filter_map(|tally| tally.version(of)).max().unwrap_or_default().max(seen);
+        if upto <= since {
+            return;
+        }
+        let is_behind = |tally: &Tally| tally.version(of).is_some_and(|version| version > since);
+        let changed = self.tallies.iter().filter(|(_, tally)| is_behind(tally));
+        let records = changed.filter_map(|(channel, tally)| tally.record(channel, of)).collect();
+        for body in deltas(of, since, upto, records) {
+            let message = LinkMessage { from: (&*self.node).into(), body };
+            self.outputs.push(BookOutput::Send(Some(Arc::clone(to)), message.write()));
+        }
+    }
+
+    pub(super) fn ask(&mut self, whom: &Arc<str>, of: impl IntoIterator<Item = (Contributor, u64)>) {
+        let new = of.into_iter().filter(|(contributor, _)| self.asked.insert(contributor.clone()));
+        let asked: BTreeMap<Contributor, u64> = new.collect();
+        if !asked.is_empty() {
+            let message = LinkMessage { from: (&*self.node).into(), body: LinkBody::Ask(asked) };
+            self.outputs.push(BookOutput::Send(Some(Arc::clone(whom)), message.write()));
+        }
+    }
+
+    pub(super) fn compare(&mut self, is_new: bool) {
+        self.outputs.push(BookOutput::Send(None, self.known_message(is_new)));
+    }
+
+    pub(super) fn known_message(&self, is_new: bool) -> Bytes {
+        let known = self.knowledge();
+        LinkMessage { from: (&*self.node).into(), body: LinkBody::Known { known, is_new } }.write()
+    }
+
+    /// What this node knows of each contributor.
+    pub(super) fn knowledge(&self) -> BTreeMap<Contributor, Knowledge> {
+        let of_seen = |(contributor, version): (&Contributor, &u64)| {
+            (contributor.clone(), Knowledge { version: *version, digest: 0 })
+        };
+        let mut known: BTreeMap<Contributor, Knowledge> = self.seen.iter().map(of_seen).collect();
+        if self.head > 0 {
+            known.insert(self.me.clone(), Knowledge { version: self.head, digest: 0 });
+        }
+        for (channel, tally) in &self.tallies {
+            for (contributor, (version, totals)) in tally.slots().filter(|(_, (version, _))| *version > 0) {
+                // Those that the database has told are not seen by messages.
+                let known = known.entry(contributor.clone()).or_default();
+                known.version = known.version.max(version);
+                let ends = (tally.closed_ms, tally.is_published);
+                known.digest ^= self.digester.hash_one((&**channel, tally.round(), ends, totals));
+            }
+        }
+        known
+    }
+
+    /// Asks another node for what it knows otherwise. What it says of itself is conclusive, since what it has told
+    /// before has arrived before. What it says of others may be on its way here, or from here: so this node asks only if
+    /// it knew the same when it was told so before. An answer that has changed nothing is asked for more and more
+    /// rarely.
+    pub(super) fn compare_with(&mut self, from: &Arc<str>, theirs: BTreeMap<Contributor, Knowledge>) {
+        let own = self.knowledge();
+        if self.doubted.len() > DOUBTS_MAX {
+            // Most are of nodes that are gone.
+            self.doubted.clear();
+        }
+        let mut wanted = Vec::new();
+        for (contributor, knowledge) in theirs {
+            let known = own.get(&contributor).copied();
+            let key = (Arc::clone(from), contributor.clone());
+            if contributor == self.me || known.is_some_and(|known| known.digest == knowledge.digest) {
+                self.doubted.remove(&key);
+                continue;
+            }
+            let digest = known.map_or(0, |known| known.digest);
+            let is_certain = known.is_none() || contributor.is_of(from);
+            match self.doubted.get_mut(&key).filter(|doubt| doubt.digest == digest) {
+                Some(doubt) if doubt.left_out > 0 => doubt.left_out -= 1,
+                Some(doubt) => {
+                    doubt.patience = (2 * doubt.patience).clamp(1, PATIENCE_MAX);
+                    doubt.left_out = doubt.patience;
+                    wanted.push((contributor, 0));
+                }
+                None => {
+                    self.doubted.insert(key, Doubt { digest, left_out: 0, patience: 0 });
+                    if is_certain {
+                        wanted.push((contributor, 0));
+                    }
+                }
+            }
+        }
+        self.ask(from, wanted);
+    }
+}
