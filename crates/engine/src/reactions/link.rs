@@ -93,6 +93,7 @@ fn size_of_record(record: &ReactionRecord) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::opening::{Opening, RoundId};
     use super::*;
 
     fn record(version: u64) -> ReactionRecord {
@@ -112,7 +113,7 @@ mod tests {
         let of = Contributor::new("n1", 255);
         assert_eq!(of.as_str(), "n1/00000000000000ff");
         let opening = Opening {
-            round: super::super::RoundId { opened_ms: 9, opener: "n1".into() },
+            round: RoundId { opened_ms: 9, opener: "n1".into() },
             options: ["a".into()].into(),
             rate: 3,
             closes_at_ms: 0,

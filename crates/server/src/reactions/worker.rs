@@ -211,6 +211,10 @@ impl ReactionWorker {
             None if !standing.iter().any(|known| known == option) => return Err(ReactionAnswerFault::NoSuchOption),
             None => RoundId::default(),
         };
+        // It can be refused still, other than what shards have accepted.
+        if !self.node.reactions.admission.admits(channel) {
+            return Err(ReactionAnswerFault::Fault(ReactionFault::LimitExceeded));
+        }
         self.book.add(channel, &round, &[(option, n)], now_ms).map_err(ReactionAnswerFault::Fault)?;
         self.kept.change(channel);
         Ok(())
