@@ -1,5 +1,6 @@
-//! Books of reactions on bad days: nodes are killed, cut off from each other and started anew, messages are lost, doubled
-//! and late. In the end all nodes have the same totals, those of a plain count; and no client ever sees a total fall.
+//! Books of reactions on bad days: nodes are killed, cut off from each other and started anew, messages are lost,
+//! doubled and late. In the end all nodes have the same totals, those of a plain count; and no client ever sees a total
+//! fall.
 //!
 //! `TOUCHLINE_SIM_SEEDS` sets how many such days (1,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them.
 
@@ -8,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use touchline_engine::reactions::{BookLimits, BookOutput, Contributor, ReactionBook, ReactionFault, RoundId};
+use touchline_engine::reactions::{BookOutput, Contributor, ReactionBook, ReactionFault, ReactionLimits, RoundId};
 use touchline_registry::HashSeed;
 
 const NODES: usize = 3;
@@ -18,7 +19,7 @@ const STEP_MS: u64 = 50;
 const CALM_MS: u64 = 90_000;
 const CHANNELS: [&str; 3] = ["standing", "opened", "both"];
 const OPTIONS: [&str; 2] = ["applause", "boo"];
-const LIMITS: BookLimits = BookLimits { channels: 100, ttl_ms: 86_400_000, tick_ms: 250 };
+const LIMITS: ReactionLimits = ReactionLimits { channels: 100, ttl_ms: 86_400_000, tick_ms: 250 };
 
 /// A node in one of its lives, and what a plain count says that it has accepted: by channel, round and option.
 struct Life {
@@ -334,7 +335,7 @@ fn what_a_dead_node_has_told_stays_and_is_passed_on() {
 
 #[test]
 fn a_book_has_room_for_so_many_channels_whoever_names_them() {
-    let limits = BookLimits { channels: 2, ..LIMITS };
+    let limits = ReactionLimits { channels: 2, ..LIMITS };
     let mut small = ReactionBook::new("s", 1, limits, HashSeed::repeatable(1), START_MS);
     let (mut large, _) = two_books();
     for number in 0..5 {

@@ -94,8 +94,8 @@ pub(crate) enum Scenario {
     Hooks(HooksOptions),
     /// Lifecycle events: a fan-out beside clients that come and go, with events and without; and how many arrive.
     Events(EventsOptions),
-    /// Reactions of a crowd: what one costs beside a bare loop that counts them, that none is lost, and a fan-out beside
-    /// them.
+    /// Reactions of a crowd: what one costs beside a bare loop that counts them, that none is lost, and a fan-out
+    /// beside them.
     Reactions(ReactionsOptions),
     /// A killed node of a cluster is back, and so are its clients, with all that they missed.
     Restart(Restart),

@@ -457,16 +457,7 @@ fn configured(address: SocketAddr, setup: &Setup<'_>) -> serde_json::Value {
     if let Some(hook) = setup.hook {
         hook.configure(&mut all);
     }
-    if let Some(tick) = setup.reactions {
-        let mut counting = all["channel"]["namespaces"][0].clone();
-        counting["name"] = json!("match");
-        (counting["reactions"], counting["reactions_rate"]) = (json!(OPTIONS), json!(1_000));
-        all["channel"]["namespaces"]
-            .as_array_mut()
-            .into_iter()
-            .for_each(|namespaces| namespaces.push(counting.clone()));
-        all["reactions"] = json!({"tick": tick});
-    }
+    setup.reactions.iter().for_each(|tick| count_reactions(&mut all, tick));
     if let Some(EventsSetup { backend, types, postgres }) = setup.events {
         let secret = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
         let endpoint = format!("http://{backend}/events");
@@ -498,4 +489,13 @@ fn configured(address: SocketAddr, setup: &Setup<'_>) -> serde_json::Value {
         }
     }
     all
+}
+
+/// Channels `match:…` have reactions.
+fn count_reactions(all: &mut serde_json::Value, tick: &str) {
+    let mut counting = all["channel"]["namespaces"][0].clone();
+    counting["name"] = json!("match");
+    (counting["reactions"], counting["reactions_rate"]) = (json!(OPTIONS), json!(1_000));
+    all["channel"]["namespaces"].as_array_mut().into_iter().for_each(|namespaces| namespaces.push(counting.clone()));
+    all["reactions"] = json!({"tick": tick});
 }

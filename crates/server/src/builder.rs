@@ -83,7 +83,6 @@ impl Server {
     /// The same. `handler`: answers the hooks that are switched on and have no endpoint.
     fn bind_with(mut settings: Settings, handler: Option<Arc<dyn HookHandler>>) -> Result<Server, StartError> {
         let ports = prepare(&settings).map_err(|mut faults| faults.swap_remove(0))?;
-        let origins = Origins::parse(&settings.client.allowed_origins)?;
         let access = AccessControl::new(&settings.client, (&settings.http_api, &settings.grpc_api), operations_named)?;
         let ((tls, renewal), fetcher) = (tls_of(&settings)?, fetcher_of(&access)?);
         let (listeners, addresses) = listen_everywhere(&settings, &ports, &tls)?;
@@ -113,20 +112,18 @@ impl Server {
             track: track_limits(&settings.store.stats),
         };
         let (consumers, seen) = (consumers::prepare(&settings)?, seen::begin(&settings));
-        let databases = store::opening(&settings, &session.namespaces, &id)?;
-        let stats = store::stats_opening(&settings)?;
+        let primary = store::opening(&settings, &session.namespaces, &id)?;
         let (shard_handles, shards) = shard_parts(listeners)?;
         let (cluster, joining) = nats::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
         let kept_fields = KeptFields { forwarded: endpoints.forwarded_names(), user: user_field(&settings)? };
-        let (hooks, worker) = hooks_of(&settings, endpoints).unzip();
-        let (reactions, reaction_messages) = ReactionMailbox::new();
+        let ((hooks, worker), (reactions, keeper)) = (hooks_of(&settings, endpoints).unzip(), reactions_of()?);
         let handles = NodeHandles {
             shards: shard_handles,
             registry,
             cluster,
             signer,
             proxies: proxies_of(&settings)?,
-            origins,
+            origins: Origins::parse(&settings.client.allowed_origins)?,
             hooks,
             events,
             reactions,
@@ -137,7 +134,7 @@ impl Server {
         };
         let node = Arc::new(Node::new(settings, session, clock, id, handles));
         facts::begin(&node);
-        open_databases(&node, databases.as_ref(), stats.as_ref())?;
+        open_databases(&node, primary.as_ref(), store::stats_opening(&node.settings)?.as_ref())?;
         Ok(Server {
             node,
             shards,
@@ -146,18 +143,21 @@ impl Server {
             joining,
             renewal,
             worker,
-            teller: teller.map(|teller| EventsStart { primary: databases, ..teller }),
-            keeper: ReactionsStart {
-                messages: reaction_messages,
-                incarnation: random_number()?,
-                seed: random::hash_seed().ok_or_else(StartError::no_random_numbers)?,
-            },
+            teller: teller.map(|teller| EventsStart { primary, ..teller }),
+            keeper,
             consumers,
             services: &ApiServices,
             fetcher,
             addresses,
         })
     }
+}
+
+/// The mailbox of the thread that keeps the totals of reactions, and what the thread begins with.
+fn reactions_of() -> Result<(ReactionMailbox, ReactionsStart), StartError> {
+    let (mailbox, messages) = ReactionMailbox::new();
+    let seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
+    Ok((mailbox, ReactionsStart { messages, incarnation: random_number()?, seed }))
 }
 
 /// Opens the databases of a node that are configured.

@@ -426,22 +426,12 @@ impl Node {
         }
     }
 
-    /// Sends commands to the client of this node that `session` proves. A client that has gone misses them. `session`:
-    /// the signed client id that the client got with its connect reply.
-    pub(crate) fn run_commands(&self, session: &str, commands: Bytes) {
-        if let Some(owner) = self.signer.open(session)
-            && let Some((shard, slot)) = route(owner, self.shards.len())
-        {
-            self.send(shard, Message::Client { owner, slot, command: ClientCommand::Commands(commands) });
-        }
-    }
-
-    /// Counts a reaction of the client of this node that `session` proves, in the same way.
-    pub(crate) fn react(&self, session: &str, request: Bytes) {
-        if let Some(owner) = self.signer.open(session)
-            && let Some((shard, slot)) = route(owner, self.shards.len())
-        {
-            self.send(shard, Message::Client { owner, slot, command: ClientCommand::React(request) });
+    /// Gives the client of this node that `session` proves what it has sent by another request. A client that has gone
+    /// misses it. `session`: the signed client id that the client got when it connected.
+    pub(crate) fn command_session(&self, session: &str, command: ClientCommand) {
+        let Some(owner) = self.signer.open(session) else { return };
+        if let Some((shard, slot)) = route(owner, self.shards.len()) {
+            self.send(shard, Message::Client { owner, slot, command });
         }
     }
 

@@ -1,6 +1,6 @@
 //! Whether a node has room for one channel more with reactions: shards ask before they accept the first one.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock};
 
@@ -11,7 +11,7 @@ use touchline_protocol::stream::ChannelName;
 pub struct ReactionAdmission {
     is_full: AtomicBool,
     /// The channels that there is room for, while the node is full.
-    known: RwLock<HashSet<ChannelName>>,
+    known: RwLock<BTreeSet<ChannelName>>,
 }
 
 impl ReactionAdmission {
@@ -29,7 +29,7 @@ impl ReactionAdmission {
     /// The node has room again.
     pub fn open(&self) {
         if self.is_full.swap(false, Relaxed) {
-            *self.known.write().unwrap_or_else(PoisonError::into_inner) = HashSet::new();
+            *self.known.write().unwrap_or_else(PoisonError::into_inner) = BTreeSet::new();
         }
     }
 

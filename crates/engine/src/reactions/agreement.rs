@@ -1,30 +1,21 @@
 //! How books come to know the same: what a book tells, asks for and answers, and how it finds what was lost.
 
 use std::collections::BTreeMap;
-use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::book::{BookOutput, ReactionBook};
+use super::doubt::Doubt;
 use super::link::{Knowledge, LinkBody, LinkMessage, deltas};
 use super::records::Contributor;
+use super::stable_hash::stable_hash;
 use super::tally::Tally;
 
 /// Comparisons that are left out at most before a book asks again for what an answer has not changed.
 const PATIENCE_MAX: u32 = 12;
 /// Doubts that are remembered.
 const DOUBTS_MAX: usize = 65_536;
-
-/// What a node knew of a contributor when it noticed that another node knows it otherwise.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Doubt {
-    digest: u64,
-    /// Comparisons that are left out before it asks again.
-    left_out: u32,
-    /// How many were left out the last time.
-    patience: u32,
-}
 
 impl ReactionBook {
     /// Tells the other nodes what this one has changed since the last tick.
@@ -98,16 +89,15 @@ impl ReactionBook {
                 let known = known.entry(contributor.clone()).or_default();
                 known.version = known.version.max(version);
                 let ends = (tally.closed_ms, tally.is_published);
-                known.digest ^= self.digester.hash_one((&**channel, tally.round(), ends, totals));
+                known.digest ^= stable_hash(&(&**channel, tally.round(), ends, totals));
             }
         }
         known
     }
 
-    /// Asks another node for what it knows otherwise. What it says of itself is conclusive, since what it has told
-    /// before has arrived before. What it says of others may be on its way here, or from here: so this node asks only if
-    /// it knew the same when it was told so before. An answer that has changed nothing is asked for more and more
-    /// rarely.
+    /// Asks another node for what it knows otherwise. What it says of itself is conclusive: what it has told before has
+    /// arrived before. What it says of others may be on its way: so this node asks only if it knew the same when it was
+    /// told so before. An answer that has changed nothing is asked for more and more rarely.
     pub(super) fn compare_with(&mut self, from: &Arc<str>, theirs: BTreeMap<Contributor, Knowledge>) {
         let own = self.knowledge();
         if self.doubted.len() > DOUBTS_MAX {

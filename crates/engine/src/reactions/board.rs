@@ -57,7 +57,7 @@ pub struct CountedReactions {
 
 /// What is open in a channel, and what was counted there since the board was last emptied.
 #[derive(Debug)]
-struct Counting {
+struct ChannelCounting {
     open: Arc<OpenReactions>,
     counts: Box<[u64]>,
 }
@@ -70,7 +70,7 @@ pub struct ReactionBoard {
     told: HashMap<ChannelName, Arc<OpenReactions>, FoldState>,
     /// What the namespaces open, by namespace.
     standing: HashMap<Box<str>, Arc<OpenReactions>, FoldState>,
-    counting: HashMap<ChannelName, Counting, FoldState>,
+    counting: HashMap<ChannelName, ChannelCounting, FoldState>,
     /// Channels in `counting` at most.
     limit: usize,
     /// Whether the node has room for one channel more.
@@ -172,7 +172,7 @@ impl ReactionBoard {
             }
             let mut counts: Box<[u64]> = vec![0; open.options.len()].into();
             counts[option] = n;
-            self.counting.insert(channel.clone(), Counting { open, counts });
+            self.counting.insert(channel.clone(), ChannelCounting { open, counts });
         }
         self.accepted += n;
         Ok(())
@@ -199,7 +199,7 @@ impl ReactionBoard {
     }
 }
 
-impl Counting {
+impl ChannelCounting {
     fn finish(self, channel: ChannelName) -> Option<CountedReactions> {
         let is_any = self.counts.iter().any(|count| *count > 0);
         let (round, options) = (self.open.round.clone(), Arc::clone(&self.open.options));

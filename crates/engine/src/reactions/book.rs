@@ -13,9 +13,9 @@ use indexmap::{IndexMap, IndexSet};
 use touchline_protocol::stream::ChannelName;
 use touchline_registry::{HashSeed, SipState};
 
-use super::agreement::Doubt;
+use super::doubt::Doubt;
 use super::link::{LinkBody, LinkMessage, MalformedReactions};
-use super::opening::{OPTIONS_MAX, OpenReactions, Opening, RoundId};
+use super::opening::{OPTIONS_MAX, OpenReactions, ReactionOpening, RoundId};
 use super::records::{Contributor, ReactionRecord};
 use super::state::ReactionState;
 use super::tally::Tally;
@@ -35,9 +35,9 @@ const CONTRIBUTORS_MAX: usize = 4_096;
 
 /// The limits of a book.
 #[derive(Debug, Clone, Copy)]
-pub struct BookLimits {
-    /// Channels that it holds: beyond, nothing is opened, and what other nodes tell is dropped. What shards have accepted
-    /// before they knew that the node is full is counted up to [`ACCEPTED_BEYOND`] times as many.
+pub struct ReactionLimits {
+    /// Channels that it holds: beyond, nothing is opened, and what other nodes tell is dropped. What shards have
+    /// accepted before they knew that is counted, up to [`ACCEPTED_BEYOND`] times as many.
     pub channels: usize,
     /// A channel is forgotten when nothing has changed in it for so long, milliseconds.
     pub ttl_ms: u64,
@@ -61,8 +61,8 @@ pub enum ReactionFault {
 pub enum BookOutput {
     /// Send this to the book of a node; `None` = of all others.
     Send(Option<Arc<str>>, Bytes),
-    /// The state of this channel has changed: show it to those who subscribe from now on, and if totals have changed (the
-    /// flag) to all subscribers.
+    /// The state of this channel has changed: show it to those who subscribe from now on, and if totals have changed
+    /// (the flag) to all subscribers.
     Show(ChannelName, bool),
     /// Tell the shards what is open in this channel.
     Announce(ChannelName),
@@ -91,11 +91,9 @@ pub struct ReactionBook {
     unfinished: BTreeSet<ChannelName>,
     /// Nodes and contributors that they know otherwise, with what this node knew when it last noticed that.
     pub(super) doubted: BTreeMap<(Arc<str>, Contributor), Doubt>,
-    /// Of the hashes that books compare: the same in all of them.
-    pub(super) digester: SipState,
     /// Contributors that were asked for since the last tick.
     pub(super) asked: BTreeSet<Contributor>,
-    limits: BookLimits,
+    limits: ReactionLimits,
     next_tick_ms: u64,
     compare_at_ms: u64,
     forget_at_ms: u64,
@@ -107,7 +105,7 @@ pub struct ReactionBook {
 impl ReactionBook {
     /// An empty book. `incarnation`: a number that no earlier process of this node had. `seed`: of the hashes of
     /// channels, which clients choose.
-    pub fn new(node: &str, incarnation: u64, limits: BookLimits, seed: HashSeed, now_ms: u64) -> Self {
+    pub fn new(node: &str, incarnation: u64, limits: ReactionLimits, seed: HashSeed, now_ms: u64) -> Self {
         let hasher = seed.sip();
         ReactionBook {
             node: node.into(),
@@ -120,7 +118,6 @@ impl ReactionBook {
             closings: BTreeSet::new(),
             unfinished: BTreeSet::new(),
             doubted: BTreeMap::new(),
-            digester: HashSeed::repeatable(0).sip(),
             asked: BTreeSet::new(),
             limits,
             next_tick_ms: now_ms,
@@ -210,7 +207,7 @@ impl ReactionBook {
         }
         let opened_ms = now_ms.max(before.opened_ms.saturating_add(1));
         let round = RoundId { opened_ms, opener: (&*node).into() };
-        tally.begin(Arc::new(Opening { round, options, rate, closes_at_ms }));
+        tally.begin(Arc::new(ReactionOpening { round, options, rate, closes_at_ms }));
         tally.note_change(&me, 0, now_ms);
         self.changed.insert(channel.clone());
         self.shown_next.insert(channel.clone(), true);

@@ -93,7 +93,7 @@ fn size_of_record(record: &ReactionRecord) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::opening::{Opening, RoundId};
+    use super::super::opening::{ReactionOpening, RoundId};
     use super::*;
 
     fn record(version: u64) -> ReactionRecord {
@@ -112,7 +112,7 @@ mod tests {
     fn a_message_is_read_as_it_was_written() {
         let of = Contributor::new("n1", 255);
         assert_eq!(of.as_str(), "n1/00000000000000ff");
-        let opening = Opening {
+        let opening = ReactionOpening {
             round: RoundId { opened_ms: 9, opener: "n1".into() },
             options: ["a".into()].into(),
             rate: 3,

@@ -1,9 +1,10 @@
 //! Reactions: the small inputs of a crowd, made into one result for each channel.
 //!
-//! A [`ReactionBoard`] counts on a shard what its clients send; a [`ReactionBook`] holds the totals of a node and agrees
-//! with those of other nodes. Every incarnation of a node is a [`Contributor`] with growing counters of its own, and
-//! what is known of one is merged by the maximum, so the order of messages, their repetition, delay and loss change
-//! nothing in the end. (State-based counters: Shapiro, Preguiça, Baquero, Zawirski 2011.)
+//! A [`ReactionBoard`] counts on a shard what its clients send; a [`ReactionBook`] holds the totals of a node and comes
+//! to the same as those of other nodes.
+//! Every incarnation of a node is a [`Contributor`] with growing counters of its own, and what is known of one is merged
+//! by the maximum, so the order of messages, their repetition, delay and loss change nothing in the end. (State-based
+//! counters: Shapiro, Preguiça, Baquero, Zawirski 2011.)
 //!
 //! It is no vote: a client may react any number of times, within its rate.
 
@@ -11,21 +12,23 @@ mod admission;
 mod agreement;
 mod board;
 mod book;
+mod doubt;
 mod link;
 mod opening;
 mod rate;
 mod records;
 mod request;
 mod settings;
+mod stable_hash;
 mod state;
 mod tally;
 mod turn;
 
 pub use admission::ReactionAdmission;
 pub use board::{CountedReactions, ReactionBoard, ReactionRefusal, ReactionRefusals};
-pub use book::{BookLimits, BookOutput, ReactionBook, ReactionFault};
+pub use book::{BookOutput, ReactionBook, ReactionFault, ReactionLimits};
 pub use link::MalformedReactions;
-pub use opening::{OPTION_LENGTH_MAX, OPTIONS_MAX, OpenReactions, Opening, RoundId, check_options};
+pub use opening::{OPTION_LENGTH_MAX, OPTIONS_MAX, OpenReactions, ReactionOpening, RoundId, check_options};
 pub use rate::ReactionRate;
 pub use records::Contributor;
 pub use request::{REACTIONS_ADD, ReactionRequest};

@@ -22,7 +22,7 @@ pub struct RoundId {
 
 /// What the server API has opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Opening {
+pub struct ReactionOpening {
     /// Its round.
     #[serde(flatten)]
     pub round: RoundId,

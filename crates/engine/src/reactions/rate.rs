@@ -1,7 +1,7 @@
 //! How fast one connection may react: the generic cell rate algorithm (ITU-T I.371) with weights.
 //!
-//! The buckets of `limit/` have one size each and take one token at a time; here each channel has a rate of its own, and
-//! a message takes as many tokens as it has reactions.
+//! The buckets of `limit/` have one size each and take one token at a time; here each channel has a rate of its own,
+//! and a message takes as many tokens as it has reactions.
 
 /// Seconds' worth of reactions that may come at once.
 const BURST_S: u64 = 5;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::opening::Opening;
+use super::opening::ReactionOpening;
 
 /// An incarnation of a node: it alone raises its counters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ pub(super) struct ReactionRecord {
     pub(super) changed_ms: u64,
     /// What was opened; `None` = the namespace has.
     #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
-    pub(super) opening: Option<Opening>,
+    pub(super) opening: Option<ReactionOpening>,
     /// When it was closed, Unix milliseconds; 0 = not that the contributor knew.
     #[serde(rename = "x", default, skip_serializing_if = "is_zero")]
     pub(super) closed_ms: u64,

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::opening::{Opening, RoundId};
+use super::opening::{ReactionOpening, RoundId};
 use super::records::{Contributor, ReactionRecord};
 use super::state::ReactionState;
 
 /// What a contributor has counted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Slot {
+struct ContributorSlot {
     /// The number of the contributor's change that this is.
     version: u64,
     /// When the contributor has last changed it, Unix milliseconds.
@@ -30,12 +30,12 @@ pub(super) struct MergeEffect {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Tally {
     /// What was opened; `None` = the namespace has.
-    pub(super) opening: Option<Arc<Opening>>,
+    pub(super) opening: Option<Arc<ReactionOpening>>,
     /// When it was closed, Unix milliseconds; 0 = it is open. Of several times the first one counts.
     pub(super) closed_ms: u64,
     /// The closing publication is out.
     pub(super) is_published: bool,
-    slots: BTreeMap<Contributor, Slot>,
+    slots: BTreeMap<Contributor, ContributorSlot>,
 }
 
 impl Tally {
@@ -44,7 +44,7 @@ impl Tally {
     }
 
     /// Begins a round: nothing that was counted before counts any more.
-    pub(super) fn begin(&mut self, opening: Arc<Opening>) {
+    pub(super) fn begin(&mut self, opening: Arc<ReactionOpening>) {
         *self = Tally { opening: Some(opening), ..Tally::default() };
     }
 

@@ -1,15 +1,12 @@
 //! Which node publishes a closed channel for the last time: the same in all nodes that see the same ones (rendezvous
 //! hashing: Thaler, Ravishankar 1998).
 
-use std::hash::BuildHasher as _;
-
-use touchline_registry::HashSeed;
+use super::stable_hash::stable_hash;
 
 /// How many of the other nodes in sight come before a node; 0 = it is its turn. If those before it do nothing, because
 /// they have died or are of an earlier version, it becomes its turn.
 pub fn finish_turn<'n>(channel: &str, node: &str, others: impl IntoIterator<Item = &'n str>) -> usize {
-    let hasher = HashSeed::repeatable(0).sip();
-    let place = |name: &str| (hasher.hash_one((channel, name)), name.to_owned());
+    let place = |name: &str| (stable_hash(&(channel, name)), name.to_owned());
     let own = place(node);
     others.into_iter().filter(|other| *other != node && place(other) < own).count()
 }

@@ -44,7 +44,8 @@ impl Session {
         }
     }
 
-    /// The form in which the subscriber of a ticket gets the reactions that its home's reply holds; `None` = it does not.
+    /// The form in which the subscriber of a ticket gets the reactions that its home's reply holds; `None` = it gets
+    /// none.
     pub fn reaction_form(&self, ticket: Ticket, reactions: &Publication) -> Option<DeliveryForm> {
         let serial = match ticket {
             Ticket::Subscribe { serial, .. } | Ticket::Connect { serial } | Ticket::Server { serial } => serial,
@@ -91,9 +92,7 @@ fn error_of(why: ReactionRefusal) -> (Error, Option<&'static str>) {
     match why {
         ReactionRefusal::Invalid => (
             Error::BAD_REQUEST,
-            Some(
-                "a reaction has a channel, one of the channel's options, and n from 1 to 100 and to five seconds' worth",
-            ),
+            Some("a reaction has a channel, one of its options, and n from 1 to 100, at most five seconds' worth"),
         ),
         ReactionRefusal::NotSubscribed => {
             (Error::PERMISSION_DENIED, Some("only subscribers of the channel may react in it"))

@@ -54,14 +54,15 @@ fn the_reply_says_what_the_link_needs() {
         settings.client.ping_interval = Duration::from_millis(400);
     });
     story.open("ann", TransportMode::OneWay);
-    story.play(
+    let sends = r#""session":"seal of 1","node":"node""#;
+    story.play(&format!(
         r#"
-        ann> {"version":"2.0"}
-        ann< {"connect":{"client":"<ann>","version":"1.0","ping":1,"session":"seal of 1","node":"node","time":1000000000000}}
-        ann> {}
+        ann> {{"version":"2.0"}}
+        ann< {{"connect":{{"client":"<ann>","version":"1.0","ping":1,{sends},"time":1000000000000}}}}
+        ann> {{}}
         ann< disconnect 3501 bad request
         "#,
-    );
+    ));
     assert_eq!(story.program("ann"), None);
 }
 
@@ -228,12 +229,15 @@ fn a_listener_gets_the_channels_that_it_asks_for_and_may_have() {
         settings.namespace("open", |options| options.allow_subscribe_for_client = true);
     });
     story.open("ann", TransportMode::OneWay);
-    story.play(
+    let sends = r#""session":"seal of 1","node":"node""#;
+    let asked = r#"{"open:a":{},"room:a":{},"room:b":{},"$open:b":{}}"#;
+    let subs = r#"{"room:a":{},"open:a":{}}"#;
+    story.play(&format!(
         r#"
-        ann> {"token":"{'sub':'ann','channels':['room:a']}","subs":{"open:a":{},"room:a":{},"room:b":{},"$open:b":{}}}
-        ann< {"connect":{"client":"<ann>","version":"1.0","subs":{"room:a":{},"open:a":{}},"ping":100000,"session":"seal of 1","node":"node"}}
+        ann> {{"token":"{{'sub':'ann','channels':['room:a']}}","subs":{asked}}}
+        ann< {{"connect":{{"client":"<ann>","version":"1.0","subs":{subs},"ping":100000,{sends}}}}}
         "#,
-    );
+    ));
     let mut codes: Vec<_> =
         story.refused("ann").into_iter().map(|refused| (refused.channel.into_string(), refused.code)).collect();
     codes.sort();

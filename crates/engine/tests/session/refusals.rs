@@ -211,7 +211,8 @@ const CASES: [(&str, &str, u32, &str, &str); 40] = [
         r#""rpc":{"method":"x"}"#,
         108,
         "",
-        "no RPC has this name (registry.…, reply, inbox.ack, stats.track, reactions.add), and proxy_enabled is off for it",
+        "no RPC has this name (registry.…, reply, inbox.ack, stats.track, reactions.add), and proxy_enabled is off \
+         for it",
     ),
     (
         ANN,

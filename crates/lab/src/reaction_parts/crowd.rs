@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{CHANNEL, CrowdOrder, CrowdReport, OPTIONS};
+use super::messages::{CHANNEL, CrowdOrder, CrowdReport, OPTIONS};
 use crate::part::say;
 use crate::wire;
 

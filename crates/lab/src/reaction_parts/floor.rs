@@ -11,7 +11,7 @@ use mio::{Events, Interest, Poll, Registry, Token};
 use serde::Deserialize;
 use socket2::{Domain, Socket, Type};
 
-use super::{CHANNEL, CountingOrder, CountingReport, OPTIONS};
+use super::messages::{CHANNEL, CountingOrder, CountingReport, OPTIONS};
 use crate::part::say;
 
 const BACKLOG: i32 = 4_096;

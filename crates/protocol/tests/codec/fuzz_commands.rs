@@ -248,7 +248,7 @@ const COMMAND: &[(&str, Kind)] = &[
             ("version", Kind::Text),
         ]),
     ),
-    ("send", Kind::Anything),
+    ("send", Kind::Object(&[("data", Kind::Anything)])),
     ("subscribe", Kind::Object(SUBSCRIBE)),
     ("unsubscribe", Kind::Object(CHANNEL)),
     (

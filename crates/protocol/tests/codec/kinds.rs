@@ -94,7 +94,7 @@ fn commands() -> [(Value, proto::Command); COMMANDS] {
                 });
             }),
         ),
-        (json!({"id": 2, "send": {"data": 1}}), command(2, &|c| c.send = channel())),
+        (json!({"id": 2, "send": {"data": 1}}), command(2, &|c| c.send = Some(proto::Channel { text: "1".into() }))),
         (json!({"id": 3, "subscribe": subscribe_json()}), command(3, &|c| c.subscribe = Some(subscribe()))),
         (json!({"id": 4, "unsubscribe": {"channel": "c"}}), command(4, &|c| c.unsubscribe = channel())),
         (

@@ -13,7 +13,7 @@ use touchline_protocol::stream::{ChannelName, LoadId, Runs};
 use super::facts::{self, FactBackend};
 use crate::node::Node;
 use crate::runtime::event_mailbox::EventMessage;
-use crate::runtime::mailbox::Message;
+use crate::runtime::mailbox::{ClientCommand, Message};
 use crate::runtime::reaction_mailbox::ReactionMessage;
 use crate::runtime::registry_mailbox::RegistryMessage;
 use crate::runtime::reply_to::ReplyTo;
@@ -93,7 +93,7 @@ pub(crate) enum Emulated {
 /// A client that has gone misses them. `session`: the signed client id that the client got with its connect reply.
 pub(crate) fn emulate(node: &Node, session: &str, to: &str, commands: Bytes) -> Emulated {
     if to == node.id {
-        node.run_commands(session, commands);
+        node.command_session(session, ClientCommand::Commands(commands));
         return Emulated::Done;
     }
     forward(node, to, EMULATED, (session, &commands))
@@ -102,7 +102,7 @@ pub(crate) fn emulate(node: &Node, session: &str, to: &str, commands: Bytes) -> 
 /// Counts a reaction of the client that `session` proves, in the same way.
 pub(crate) fn react(node: &Node, session: &str, to: &str, request: Bytes) -> Emulated {
     if to == node.id {
-        node.react(session, request);
+        node.command_session(session, ClientCommand::React(request));
         return Emulated::Done;
     }
     forward(node, to, REACTED, (session, &request))
@@ -125,6 +125,14 @@ fn read_forwarded(message: &[u8]) -> Option<(&str, &[u8])> {
     let (_, rest) = message.split_first()?;
     let end = rest.iter().position(|byte| *byte == b'\n')?;
     Some((std::str::from_utf8(&rest[..end]).ok()?, &rest[end + 1..]))
+}
+
+/// Gives a client of this node what it has sent to another one.
+fn take_forwarded(node: &Node, message: &Bytes) {
+    let Some((session, what)) = read_forwarded(message) else { return };
+    let what = message.slice_ref(what);
+    let is_reaction = message.first() == Some(&REACTED);
+    node.command_session(session, if is_reaction { ClientCommand::React(what) } else { ClientCommand::Commands(what) });
 }
 
 /// Sends a message to the thread that tells what happens, if there is one.
@@ -177,15 +185,8 @@ pub(crate) fn handle(node: &Node, event: ClusterEvent) {
         ClusterEvent::ScopeMessage { scope, message } => {
             node.send_to_registry(RegistryMessage::ScopeMessage { scope, message })
         }
-        ClusterEvent::DirectoryMessage { message, .. } if message.first() == Some(&EMULATED) => {
-            if let Some((session, commands)) = read_forwarded(&message) {
-                node.run_commands(session, message.slice_ref(commands));
-            }
-        }
-        ClusterEvent::DirectoryMessage { message, .. } if message.first() == Some(&REACTED) => {
-            if let Some((session, request)) = read_forwarded(&message) {
-                node.react(session, message.slice_ref(request));
-            }
+        ClusterEvent::DirectoryMessage { message, .. } if matches!(message.first(), Some(&(EMULATED | REACTED))) => {
+            take_forwarded(node, &message);
         }
         ClusterEvent::DirectoryMessage { from, message } => {
             node.send_to_registry(RegistryMessage::DirectoryMessage { from, message })

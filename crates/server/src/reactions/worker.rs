@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use touchline_engine::duration::millis;
 use touchline_engine::reactions::{
-    BookLimits, BookOutput, CountedReactions, ReactionBook, ReactionFault, ReactionState, RoundId, finish_turn,
+    BookOutput, CountedReactions, ReactionBook, ReactionFault, ReactionLimits, ReactionState, RoundId, finish_turn,
 };
 use touchline_engine::request::Publish;
 use touchline_engine::{ChannelRequest, Response, ShardId};
@@ -90,7 +90,7 @@ struct ReactionWorker {
 impl ReactionWorker {
     fn new(node: Arc<Node>, incarnation: u64, seed: HashSeed) -> Self {
         let settings = &node.settings.reactions;
-        let limits = BookLimits {
+        let limits = ReactionLimits {
             channels: settings.channel_limit,
             ttl_ms: millis(settings.ttl),
             tick_ms: millis(settings.tick).max(1),

@@ -1,6 +1,7 @@
 //! The mailbox of the thread that keeps the totals of reactions, and its metrics.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use prometheus_client::collector::Collector;
@@ -72,7 +73,7 @@ pub(crate) struct ReactionMetrics {
     pub(crate) accepted: Counter,
     /// Messages of clients that were refused, by reason.
     pub(crate) refused: [Counter; ReactionRefusal::ALL.len()],
-    /// Reactions that shards had accepted and the thread did not count: a later round had begun, or there was no room at all.
+    /// Reactions that shards had accepted and the thread did not count: a later round had begun.
     pub(crate) late: Counter,
     /// Channels with totals.
     pub(crate) channels: Gauge,
@@ -108,9 +109,11 @@ impl ReactionMailbox {
         }
     }
 
-    /// Sends the last message, from a thread that may wait.
+    /// Sends the last message, and waits for room: the thread takes what waits.
     pub(crate) fn stop(&self) {
-        let _ = self.sender.blocking_send(ReactionMessage::Stop);
+        while self.try_send(ReactionMessage::Stop).is_err() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -123,11 +126,7 @@ impl Collector for ReactionCollector {
         let metrics = &self.0;
         let counters = [
             ("reactions_accepted", "Reactions of clients that were counted", &metrics.accepted),
-            (
-                "reactions_late",
-                "Reactions that were accepted and not counted, because a later round had begun",
-                &metrics.late,
-            ),
+            ("reactions_late", "Reactions that were accepted when a later round had begun", &metrics.late),
             ("reaction_writes_failed", "Writes of totals to the primary database that failed", &metrics.failed_writes),
         ];
         for (name, help, counter) in counters {

@@ -37,6 +37,13 @@ const HANDSHAKES_BURST_US: u64 = 200_000;
 const _: () = assert!(HEAD_MAX <= SCRATCH_SIZE);
 
 impl Shard {
+    /// Serves the bytes that a client sent right behind its handshake.
+    pub(super) fn receive_prefix(&mut self, slot: u32, mut prefix: Vec<u8>) {
+        if !prefix.is_empty() {
+            self.guarded(slot, |shard, slot| shard.receive(slot, &mut prefix));
+        }
+    }
+
     /// Whether a connection can be accepted at once.
     pub(super) fn has_ready_listener(&self) -> bool {
         self.acceptor.closed_until_ms <= self.now_ms

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use touchline_engine::hub::DeliveryForm;
-use touchline_engine::reactions::{CountedReactions, OpenReactions};
+use touchline_engine::reactions::OpenReactions;
 use touchline_engine::session::Ticket;
 use touchline_protocol::Publication;
 use touchline_protocol::publication::Delta;
@@ -13,14 +13,10 @@ use super::state::Shard;
 use crate::runtime::mailbox::ShownReactions;
 use crate::runtime::reaction_mailbox::ReactionMessage;
 
-/// What was counted and has no room in the mailbox of the thread yet.
-#[derive(Debug, Default)]
-pub(super) struct UnsentReactions(Vec<CountedReactions>);
-
 impl Shard {
     /// Sends what was counted since the last tick. If there is no room it waits, and counting goes on.
     pub(super) fn send_reactions(&mut self) {
-        if !self.reactions.has_news() && self.unsent_reactions.0.is_empty() {
+        if !self.reactions.has_news() && self.unsent_reactions.is_empty() {
             return;
         }
         let metrics = &self.node.reactions.metrics;
@@ -28,21 +24,21 @@ impl Shard {
         metrics.accepted.add_shared(accepted);
         metrics.refused.iter().zip(refused).for_each(|(counter, n)| counter.add_shared(n));
         // What waits is of earlier rounds, too: at most as much as one tick has counted.
-        if self.unsent_reactions.0.is_empty() {
-            self.unsent_reactions.0 = self.reactions.take();
+        if self.unsent_reactions.is_empty() {
+            self.unsent_reactions = self.reactions.take();
         }
-        if self.unsent_reactions.0.is_empty() {
+        if self.unsent_reactions.is_empty() {
             return;
         }
-        let message = ReactionMessage::Counted(std::mem::take(&mut self.unsent_reactions.0));
+        let message = ReactionMessage::Counted(std::mem::take(&mut self.unsent_reactions));
         if let Err(ReactionMessage::Counted(counted)) = self.node.reactions.try_send(message) {
-            self.unsent_reactions.0 = counted;
+            self.unsent_reactions = counted;
         }
     }
 
     /// What is open in a channel has changed.
     pub(super) fn set_open_reactions(&mut self, channel: ChannelName, open: Option<OpenReactions>) {
-        self.reactions.set_open(channel, open, &mut self.unsent_reactions.0);
+        self.reactions.set_open(channel, open, &mut self.unsent_reactions);
         self.send_reactions();
     }
 

@@ -149,13 +149,6 @@ impl Shard {
         Some(slot)
     }
 
-    /// Serves the bytes that a client sent right behind its handshake.
-    pub(super) fn receive_prefix(&mut self, slot: u32, mut prefix: Vec<u8>) {
-        if !prefix.is_empty() {
-            self.guarded(slot, |shard, slot| shard.receive(slot, &mut prefix));
-        }
-    }
-
     /// Reads what a socket has received. `until_end`: also after a short read, because the peer has closed its side.
     pub(super) fn read(&mut self, slot: u32, until_end: bool) {
         self.guarded(slot, |shard, slot| shard.read_some(slot, until_end));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use touchline_engine::events::TellingLives;
-use touchline_engine::reactions::ReactionBoard;
+use touchline_engine::reactions::{CountedReactions, ReactionBoard};
 use touchline_engine::tracker::Tracker;
 use touchline_engine::wheel::Wheel;
 use touchline_engine::{Channels, Effects, Hub, ShardId};
@@ -22,7 +22,6 @@ use super::connections::Connections;
 use super::ends::UnsentEnds;
 use super::minute_stats::{Audience, MinuteStats};
 use super::outbox::Outbox;
-use super::reactions::UnsentReactions;
 use super::services::Services;
 use super::stepwise::StepwiseWork;
 use super::unauthenticated::Unauthenticated;
@@ -101,7 +100,8 @@ pub(crate) struct Shard {
     pub(super) tracker: Tracker,
     /// What the clients have reacted with since the last tick.
     pub(super) reactions: ReactionBoard,
-    pub(super) unsent_reactions: UnsentReactions,
+    /// What was counted and has no room in the mailbox of the thread that keeps the totals.
+    pub(super) unsent_reactions: Vec<CountedReactions>,
     /// The minute statistics; None = they are switched off.
     pub(super) minute_stats: Option<Box<MinuteStats>>,
     pub(super) seen_sweep: SeenSweep,
@@ -238,7 +238,7 @@ impl Shard {
             effects: Effects::default(),
             tracker: Tracker::default(),
             reactions: reaction_board(&node, hash_seed),
-            unsent_reactions: UnsentReactions::default(),
+            unsent_reactions: Vec::new(),
             minute_stats,
             seen_sweep: SeenSweep::default(),
             random: fastrand::Rng::with_seed(random),

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use tokio_postgres::{Client, Error, Row};
 
-use super::parts::signed;
 use crate::reactions::{ReactionPlace, ReactionRow};
 
 /// Writes rows in the place of those that are there. No other node writes them.
@@ -14,7 +13,7 @@ pub(super) async fn keep(client: &Client, rows: &[ReactionRow]) -> Result<(), Er
     let channels: Vec<&str> = rows.iter().map(|row| &*row.channel).collect();
     let contributors: Vec<&str> = rows.iter().map(|row| &*row.contributor).collect();
     let states: Vec<&[u8]> = rows.iter().map(|row| &row.state[..]).collect();
-    let times: Vec<i64> = rows.iter().map(|row| signed(row.changed_ms)).collect();
+    let times: Vec<i64> = rows.iter().map(|row| row.changed_ms as i64).collect();
     client.execute(keep, &[&channels, &contributors, &states, &times]).await.map(drop)
 }
 
@@ -22,7 +21,7 @@ pub(super) async fn keep(client: &Client, rows: &[ReactionRow]) -> Result<(), Er
 pub(super) async fn read(client: &Client, after: &ReactionPlace, limit: usize) -> Result<Vec<ReactionRow>, Error> {
     let select = "SELECT channel, contributor, state, changed_ms FROM touchline.reaction \
          WHERE (channel, contributor) > ($1, $2) ORDER BY channel, contributor LIMIT $3";
-    let rows = client.query(select, &[&&*after.0, &&*after.1, &signed(limit as u64)]).await?;
+    let rows = client.query(select, &[&&*after.0, &&*after.1, &(limit as i64)]).await?;
     let read = |row: &Row| ReactionRow {
         channel: row.get::<_, &str>(0).into(),
         contributor: row.get::<_, &str>(1).into(),
@@ -39,5 +38,5 @@ pub(super) async fn expire(client: &Client, before_ms: u64, limit: u64) -> Resul
          SELECT channel, contributor FROM touchline.reaction old WHERE old.changed_ms < $1 AND NOT EXISTS (\
          SELECT FROM touchline.reaction newer WHERE newer.channel = old.channel AND newer.changed_ms >= $1) \
          LIMIT $2 FOR UPDATE SKIP LOCKED)";
-    client.execute(delete, &[&signed(before_ms), &signed(limit)]).await
+    client.execute(delete, &[&(before_ms as i64), &(limit as i64)]).await
 }

@@ -25,6 +25,7 @@ const OTHER_PATHS: &[(&str, &str)] = &[
     ("p.hello", "a subject of NATS"),
     ("p.v1.order", "a subject of NATS"),
     ("stats.track", "a method of a session"),
+    ("reactions.add", "a method of a session"),
     ("[ab]", "a glob"),
 ];
 

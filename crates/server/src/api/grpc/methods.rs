@@ -102,6 +102,10 @@ methods! {
     "EventsDeadRetry" EventsDeadChoice EventsDeadCountResponse "events_dead_retry";
     "EventsDeadDrop" EventsDeadChoice EventsDeadCountResponse "events_dead_drop";
     "EventsResume" EventsResumeRequest EventsResumeResponse "events_resume";
+    "ReactionOpen" ReactionOpenRequest ReactionOpenResponse "reaction_open";
+    "ReactionsAdd" ReactionsAddRequest ReactionsAddResponse "reactions_add";
+    "ReactionsGet" ReactionsChannelRequest ReactionsResponse "reactions_get";
+    "ReactionsClose" ReactionsChannelRequest ReactionsResponse "reactions_close";
 }
 
 #[cfg(test)]

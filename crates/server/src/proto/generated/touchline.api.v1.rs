@@ -965,3 +965,88 @@ pub struct EventsResumeResponse {
     #[prost(message, optional, tag = "2")]
     pub result: ::core::option::Option<EventsResumeResult>,
 }
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReactionOpenRequest {
+    #[prost(string, tag = "1")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub channel: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "2")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub options: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(uint64, tag = "3")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub closes_at: u64,
+    #[prost(uint32, tag = "4")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub rate: u32,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReactionOpenResult {
+    #[prost(uint64, tag = "1")]
+    pub opened: u64,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReactionOpenResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<ReactionOpenResult>,
+}
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReactionsAddRequest {
+    #[prost(string, tag = "1")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub channel: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub option: ::prost::alloc::string::String,
+    /// How many; absent = 1.
+    #[prost(uint64, optional, tag = "3")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub n: ::core::option::Option<u64>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReactionsAddResult {
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReactionsAddResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<ReactionsAddResult>,
+}
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReactionsChannelRequest {
+    #[prost(string, tag = "1")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub channel: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ReactionsResult {
+    #[prost(btree_map = "string, uint64", tag = "1")]
+    pub reactions: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, u64>,
+    #[prost(uint64, tag = "2")]
+    pub seq: u64,
+    #[prost(uint64, tag = "3")]
+    pub opened: u64,
+    #[prost(bool, tag = "4")]
+    pub closed: bool,
+    #[prost(uint64, tag = "5")]
+    pub closes_at: u64,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ReactionsResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<ReactionsResult>,
+}
