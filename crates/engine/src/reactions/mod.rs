@@ -2,9 +2,9 @@
 //!
 //! A [`ReactionBoard`] counts on a shard what its clients send; a [`ReactionBook`] holds the totals of a node and comes
 //! to the same as those of other nodes.
-//! Every incarnation of a node is a [`Contributor`] with growing counters of its own, and what is known of one is merged
-//! by the maximum, so the order of messages, their repetition, delay and loss change nothing in the end. (State-based
-//! counters: Shapiro, Preguiça, Baquero, Zawirski 2011.)
+//! Every incarnation of a node is a [`Contributor`] with growing counters of its own, and what is known of one is
+//! merged by the maximum, so the order of messages, their repetition, delay and loss change nothing in the end.
+//! (State-based counters: Shapiro, Preguiça, Baquero, Zawirski 2011.)
 //!
 //! It is no vote: a client may react any number of times, within its rate.
 
