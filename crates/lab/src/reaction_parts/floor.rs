@@ -10,6 +10,7 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Registry, Token};
 use serde::Deserialize;
 use socket2::{Domain, Socket, Type};
+use touchline_protocol::websocket::mask;
 
 use super::messages::{CHANNEL, CountingOrder, CountingReport, OPTIONS};
 use crate::part::say;
@@ -151,9 +152,9 @@ fn count(bytes: &mut [u8], totals: &mut Totals) -> usize {
     let mut at = 0;
     while let Some(head) = bytes.get(at..at + 6) {
         let length = usize::from(head[1] & 0x7f);
-        let mask = [head[2], head[3], head[4], head[5]];
+        let key = [head[2], head[3], head[4], head[5]];
         let Some(payload) = bytes.get_mut(at + 6..at + 6 + length) else { break };
-        payload.iter_mut().zip(mask.iter().cycle()).for_each(|(byte, mask)| *byte ^= mask);
+        mask(key, payload);
         if let Ok(FloorCommandJson { send }) = serde_json::from_slice(payload)
             && send.data.method == "reactions.add"
             && let Some(total) =

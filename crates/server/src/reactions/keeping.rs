@@ -32,8 +32,11 @@ pub(super) enum KeepingOutcome {
 pub(super) struct KeptTotals {
     node: Arc<Node>,
     contributor: Box<str>,
-    /// Channels whose totals have changed since they were written.
+    /// Channels whose totals have changed since the write that is under way began.
     changed: BTreeSet<ChannelName>,
+    /// Channels that are still to be written in this round. Those that change meanwhile wait for the next one, so that
+    /// busy channels keep none from its turn.
+    round: Vec<ChannelName>,
     /// A write is under way.
     is_keeping: bool,
     keep_at_ms: u64,
@@ -62,6 +65,7 @@ impl KeptTotals {
         KeptTotals {
             contributor: contributor.into(),
             changed: BTreeSet::new(),
+            round: Vec::new(),
             is_keeping: false,
             keep_at_ms: 0,
             load: (is_any && node.store().is_some()).then(loading),
@@ -88,9 +92,15 @@ impl KeptTotals {
         self.load.is_some() && self.node.clock.now_ms() < self.loaded_by_ms
     }
 
+    /// Whether something is to be written.
+    fn has_changes(&self) -> bool {
+        !self.changed.is_empty() || !self.round.is_empty()
+    }
+
     /// When something is to be done, Unix milliseconds; `None` = not before something happens.
     pub(super) fn due_ms(&self) -> Option<u64> {
-        let keep = (!self.changed.is_empty() && !self.is_keeping).then_some(self.keep_at_ms);
+        let keep_at_ms = if self.round.is_empty() { self.keep_at_ms } else { 0 };
+        let keep = (self.has_changes() && !self.is_keeping).then_some(keep_at_ms);
         let load = self.load.as_ref().filter(|load| !load.is_under_way).map(|load| load.at_ms);
         let patience = self.is_loading().then_some(self.loaded_by_ms);
         [keep, load, patience].into_iter().flatten().min()
@@ -109,8 +119,8 @@ impl KeptTotals {
         match outcome {
             KeepingOutcome::Kept(channels, result) => {
                 self.is_keeping = false;
-                self.keep_at_ms = now_ms.saturating_add(KEEP_MS);
                 if let Err(error) = result {
+                    self.keep_at_ms = now_ms.saturating_add(KEEP_MS);
                     self.node.reactions.metrics.failed_writes.add(1);
                     tracing::warn!(%error, "totals of reactions are not written; it is tried again");
                     self.changed.extend(channels);
@@ -145,24 +155,23 @@ impl KeptTotals {
             let done = move |rows| drop(sender.send(KeepingOutcome::Loaded(rows)));
             store.reactions(load.after.clone(), ROWS, Box::new(done));
         }
-        if self.keep_at_ms <= now_ms {
+        if !self.round.is_empty() || self.keep_at_ms <= now_ms {
             self.keep(book);
         }
     }
 
     /// Writes some of what has changed, unless a write is under way.
     fn keep(&mut self, book: &ReactionBook) {
-        if self.is_keeping || self.changed.is_empty() {
+        if self.is_keeping || !self.has_changes() {
             return;
         }
         let Some(store) = self.node.store() else { return };
         let now_ms = self.node.clock.now_ms();
-        let mut channels = Vec::new();
-        while channels.len() < ROWS
-            && let Some(channel) = self.changed.pop_first()
-        {
-            channels.push(channel);
+        if self.round.is_empty() {
+            self.round = std::mem::take(&mut self.changed).into_iter().collect();
+            self.keep_at_ms = now_ms.saturating_add(KEEP_MS);
         }
+        let channels = self.round.split_off(self.round.len().saturating_sub(ROWS));
         let row = |channel: &ChannelName| {
             let (state, contributor) = (book.row(channel)?.into(), self.contributor.clone());
             Some(ReactionRow { channel: (&**channel).into(), contributor, state, changed_ms: now_ms })
@@ -180,7 +189,7 @@ impl KeptTotals {
     /// Writes what has changed last, and waits for that, but not for ever.
     pub(super) async fn finish(mut self, book: &ReactionBook) {
         let write = async {
-            while self.is_keeping || !self.changed.is_empty() {
+            while self.is_keeping || self.has_changes() {
                 self.keep(book);
                 if !self.is_keeping {
                     return;

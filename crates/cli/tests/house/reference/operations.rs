@@ -139,7 +139,6 @@ fn methods(page: &Page) -> Vec<Mention> {
 /// Methods and keys of the shape that are nobody's method.
 const NO_METHODS: &[(&str, &str)] = &[
     ("stats.track", "the session's own, of the statistics"),
-    ("reactions.add", "the session's own, of reactions"),
     ("registry.scopes", "a key of the configuration"),
     ("registry.", "stands before the name of a method"),
 ];
