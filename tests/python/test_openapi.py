@@ -222,6 +222,10 @@ def go_through(node, document, device):
     good("invalidate_user_tokens", user="43")
     assert good("connections", user="device") is not None
     good("get_user_status", users=["device"])
+    assert good("reaction_open", channel="news", options=["applause", "boo"])["opened"]
+    good("reactions_add", channel="news", option="boo", n=3)
+    assert good("reactions_get", channel="news")["reactions"] == {"applause": 0, "boo": 3}
+    assert good("reactions_close", channel="news")["closed"]
     device.thread.join(30)
     expected = {path.removeprefix("/api/") for path in operations(document)} - WITHOUT_RESULT
     assert given == expected

@@ -487,6 +487,8 @@ fn a_schema_of_postgresql_does_not_go_while_a_node_uses_it() {
         }
     };
     let said = migrate("down --yes");
+    assert!(said.contains("primary   7  not made"), "{said}");
+    let said = migrate("down --yes");
     assert!(said.contains("primary   6  not made"), "{said}");
     let said = migrate("down --yes");
     assert!(said.contains("primary   5  not made"), "{said}");

@@ -163,11 +163,11 @@ impl ReactionBook {
     ///
     /// # Errors
     /// [`ReactionFault`]. Nothing is counted then.
-    pub fn add<'o>(
+    pub fn add(
         &mut self,
         channel: &ChannelName,
         round: &RoundId,
-        counts: &[(&'o str, u64)],
+        counts: &[(&str, u64)],
         now_ms: u64,
     ) -> Result<(), ReactionFault> {
         let me = self.me.clone();
@@ -211,6 +211,8 @@ impl ReactionBook {
         tally.note_change(&me, 0, now_ms);
         self.changed.insert(channel.clone());
         self.shown_next.insert(channel.clone(), true);
+        // Who subscribes before the next tick is not shown the round that is over.
+        self.outputs.push(BookOutput::Show(channel.clone(), false));
         self.note_round(channel);
         Ok(opened_ms)
     }

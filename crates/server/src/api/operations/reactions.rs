@@ -104,7 +104,7 @@ impl Operation for ReactionOpenOperation {
         NamedChannels::One(&request.channel)
     }
 
-    async fn run<'a>(node: &'a Node, request: ReactionOpenRequest) -> Result<ReactionOpenReply, OperationError> {
+    async fn run(node: &Node, request: ReactionOpenRequest) -> Result<ReactionOpenReply, OperationError> {
         let options = options_of(node, &request.channel)?;
         if request.options.is_empty() || check_options(request.options.iter().map(String::as_str)).is_some() {
             return Err(OperationError::bad("options"));
@@ -170,7 +170,7 @@ impl Operation for ReactionsAddOperation {
         NamedChannels::One(&request.channel)
     }
 
-    async fn run<'a>(node: &'a Node, request: ReactionsAddRequest) -> Result<EmptyReply, OperationError> {
+    async fn run(node: &Node, request: ReactionsAddRequest) -> Result<EmptyReply, OperationError> {
         options_of(node, &request.channel)?;
         if !(1..=ADD_MAX).contains(&request.n) {
             return Err(OperationError::bad("n"));
@@ -233,7 +233,7 @@ impl Operation for ReactionsGetOperation {
         request.named()
     }
 
-    async fn run<'a>(node: &'a Node, request: OneChannelRequest) -> Result<ReactionsReply, OperationError> {
+    async fn run(node: &Node, request: OneChannelRequest) -> Result<ReactionsReply, OperationError> {
         options_of(node, &request.channel)?;
         Ok(ask(node, &request.channel, ReactionOperation::Get).await?.into())
     }
@@ -260,7 +260,7 @@ impl Operation for ReactionsCloseOperation {
         request.named()
     }
 
-    async fn run<'a>(node: &'a Node, request: OneChannelRequest) -> Result<ReactionsReply, OperationError> {
+    async fn run(node: &Node, request: OneChannelRequest) -> Result<ReactionsReply, OperationError> {
         options_of(node, &request.channel)?;
         Ok(ask(node, &request.channel, ReactionOperation::Close).await?.into())
     }
