@@ -286,10 +286,10 @@ const REACTION_TICK: RangeInclusive<Duration> = Duration::from_millis(100)..=Dur
 
 fn reaction_tick(settings: &Settings, findings: &mut Vec<Finding>) {
     if !REACTION_TICK.contains(&settings.reactions.tick) {
-        findings.push(Finding::error("reactions.tick: expected 100ms to 60s", None));
+        findings.push(Finding::error("reactions.tick: must be 100ms to 60s", None));
     }
     if settings.reactions.ttl < REACTION_TTL_MIN {
-        findings.push(Finding::error("reactions.ttl: expected 1m or more", None));
+        findings.push(Finding::error("reactions.ttl: must be at least 1m", None));
     }
 }
 
