@@ -246,7 +246,7 @@ describe('three nodes', () => {
   let network;
   let servers = [];
   let nodes = [];
-  const change = (nats_url) => ({ namespaces: NAMESPACES, cluster: { engine: 'nats', name: 'crowd', nats_url, nats_no_randomize: true, stream_replicas: 3, stream_max_bytes: 10_000_000, heartbeat_interval: '300ms', node_timeout: '1500ms' } });
+  const change = (nats_url) => ({ namespaces: NAMESPACES, cluster: { engine: 'nats', name: 'crowd', nats_url, nats_no_randomize: true, heartbeat_interval: '300ms', node_timeout: '1500ms' } });
   const start = (machine) => {
     const urls = servers.map(({ url }) => url);
     return Server.start({ port: 8000, seconds: 60, change: change([urls[machine]]), on: { address: network.address(machine), words: network.on(machine, []) } });
