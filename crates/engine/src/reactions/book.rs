@@ -37,7 +37,7 @@ const CONTRIBUTORS_MAX: usize = 4_096;
 #[derive(Debug, Clone, Copy)]
 pub struct ReactionLimits {
     /// Channels that it holds: beyond, nothing is opened, and what other nodes tell is dropped. What shards have
-    /// accepted before they knew that is counted, up to [`ACCEPTED_BEYOND`] times as many.
+    /// accepted before they knew that is counted, up to four times as many.
     pub channels: usize,
     /// A channel is forgotten when nothing has changed in it for so long, milliseconds.
     pub ttl_ms: u64,
@@ -67,7 +67,8 @@ pub enum BookOutput {
     /// Tell the shards what is open in this channel.
     Announce(ChannelName),
     /// This channel was closed at this time, Unix milliseconds, and what the nodes have counted has arrived: if it is
-    /// this node's turn ([`finish_turn`]), publish it for the last time. It comes at each tick until that is done.
+    /// this node's turn ([`super::finish_turn`]), publish it for the last time. It comes at each tick until that is
+    /// done.
     Finish(ChannelName, u64),
 }
 

@@ -9,7 +9,7 @@
 //! - Who is told, rows say too: every node names its endpoints there, and an event goes to all that want it when it is
 //!   written, whichever node writes it. What a node adds is whole once every life tells by it
 //!   ([`EventLedger::settle`]).
-//! - The outbox is read by lane: [`EventLedger::claim`], [`EventLedger::fetch`], then [`EventLedger::finish`] or
+//! - The outbox is read by lane: [`EventLedger::share`], [`EventLedger::fetch`], then [`EventLedger::finish`] or
 //!   [`EventLedger::bury`].
 //!
 //! In PostgreSQL a life, the sweeper and the lanes have a connection each, so that a slow request of one makes no other
