@@ -170,6 +170,17 @@ describe('one node', { concurrency: 4 }, () => {
     [one, quiet].forEach(({ client }) => client.disconnect());
   });
 
+  test('what is counted while another channel closes is shown', async () => {
+    const one = await fan(server, 'plain:beside');
+    for (let n = 1; n <= 30; n += 1) {
+      const channel = `quiet:${n}`;
+      await server.api('reaction_open', { channel, options: ['yes'] });
+      await Promise.all([one.react('boo', 1), server.api('reactions_close', { channel }), one.react('boo', 1)]);
+      await one.shows({ boo: 2 * n });
+    }
+    one.client.disconnect();
+  });
+
   test('the server API opens, counts, reads and closes', async () => {
     const channel = 'quiet:vote';
     const one = await fan(server, channel);
@@ -194,6 +205,9 @@ describe('one node', { concurrency: 4 }, () => {
     await until(() => late.now?.closed, () => 'the result for who comes late');
     // They begin anew.
     const again = (await server.api('reaction_open', { channel, options: ['yes'] })).result.opened;
+    assert.equal((await server.api('reactions_add', { channel, option: 'yes', n: null })).error, undefined);
+    assert.equal((await server.api('reaction_open', { channel, options: ['yes'], closes_at: Number.MAX_SAFE_INTEGER })).error, undefined);
+    assert.ok((await server.api('reaction_open', { channel, options: ['yes'] })).result.opened > again, 'the rounds differ');
     assert.ok(again > opened);
     await one.react('yes', 1);
     await one.shows({ yes: 1 });

@@ -19,11 +19,14 @@ const STEP_MS: u64 = 50;
 const CALM_MS: u64 = 90_000;
 const CHANNELS: [&str; 3] = ["standing", "opened", "both"];
 const OPTIONS: [&str; 2] = ["applause", "boo"];
+/// How long a closed channel waits for nodes that do not say that they have counted all.
+const SEAL_PATIENCE_MS: u64 = 10_000;
 const LIMITS: ReactionLimits = ReactionLimits { channels: 100, ttl_ms: 86_400_000, tick_ms: 250 };
 
 /// A node in one of its lives, and what a plain count says that it has accepted: by channel, round and option.
 struct Life {
     name: Arc<str>,
+    started_ms: u64,
     book: ReactionBook,
     counted: BTreeMap<(usize, RoundId, usize), u64>,
     /// What its clients have seen last: by channel, the round and the sum.
@@ -92,7 +95,8 @@ impl World {
         let name: Arc<str> = format!("n{place}").into();
         let mut book = ReactionBook::new(&name, self.started, LIMITS, HashSeed::repeatable(self.started), self.now_ms);
         book.joined();
-        self.lives[place] = Some(Life { name, book, counted: BTreeMap::new(), seen: BTreeMap::new() });
+        self.lives[place] =
+            Some(Life { name, started_ms: self.now_ms, book, counted: BTreeMap::new(), seen: BTreeMap::new() });
     }
 
     fn kill(&mut self, place: usize) {
@@ -182,20 +186,45 @@ impl World {
                 let before = life.seen.insert(index, now).unwrap_or_default();
                 assert!(before <= now, "{} saw {channel} fall from {before:?} to {now:?}", life.name);
             }
-            BookOutput::Announce(_) => {}
-            BookOutput::Finish(channel, _) => {
-                let now_ms = self.now_ms;
-                let is_least = self.lives[..place].iter().all(Option::is_none);
+            BookOutput::Announce(channel) => {
                 let Some(life) = &mut self.lives[place] else { return };
-                if is_least {
-                    let index = CHANNELS.iter().position(|name| *name == &*channel).expect("it is one of them");
-                    let (round, is_out) = life.book.round(&channel).expect("it is closed");
-                    assert!(!is_out, "what is out is not asked for again");
-                    self.finished.push((index, round));
-                    life.book.finished(&channel, now_ms);
+                if life.book.is_finishing(&channel) {
+                    let (round, _) = life.book.round(&channel).expect("it is closed");
+                    // The one shard that it has counts nothing more from now on.
+                    life.book.seal(&channel, &round);
                 }
             }
+            BookOutput::Finish(channel, closed_ms) => self.finish(place, &channel, closed_ms),
         }
+    }
+
+    /// Publishes a closed channel, if this node is the first in sight and all in sight have counted.
+    fn finish(&mut self, place: usize, channel: &str, closed_ms: u64) {
+        let (now_ms, index) = (self.now_ms, CHANNELS.iter().position(|name| *name == channel).expect("it is one"));
+        let in_sight = |other: &usize| self.sides[*other] == self.sides[place] && self.lives[*other].is_some();
+        let in_sight: Vec<usize> = (0..NODES).filter(in_sight).collect();
+        let names: Vec<String> = in_sight.iter().map(|other| format!("n{other}")).collect();
+        let Some(life) = &mut self.lives[place] else { return };
+        let is_sealed = life.book.is_sealed_by(channel, names.iter().map(String::as_str));
+        if in_sight[0] != place || !is_sealed && now_ms < closed_ms + SEAL_PATIENCE_MS {
+            return;
+        }
+        let (round, is_out) = life.book.round(channel).expect("it is closed");
+        assert!(!is_out, "what is out is not asked for again");
+        let state = life.book.state(channel, &standing(index)).expect("it is closed");
+        life.book.finished(&channel.into(), now_ms);
+        if is_sealed {
+            let of_others = in_sight.iter().filter_map(|other| self.lives[*other].as_ref());
+            // Who has started since counts what comes after the end.
+            let of_others = of_others.filter(|life| life.started_ms < closed_ms);
+            for (option, text) in OPTIONS.iter().enumerate() {
+                let key = (index, round.clone(), option);
+                let counted: u64 = of_others.clone().filter_map(|life| life.counted.get(&key)).sum();
+                let total = state.totals.iter().find(|(known, _)| **known == **text).map_or(0, |(_, total)| *total);
+                assert!(total >= counted, "{channel}, {text}: {total} is published, {counted} were counted in sight");
+            }
+        }
+        self.finished.push((index, round));
     }
 
     fn day(&mut self, hours: usize) {
@@ -286,6 +315,56 @@ fn after_bad_days_all_nodes_have_the_plain_count() {
         dead += world.dead.len();
     }
     assert!(finished > 0 && dead > 0, "the days were bad: {finished} closed, {dead} counts of the dead");
+}
+
+/// What each of two books has to say goes to the other one.
+fn exchange(a: &mut ReactionBook, b: &mut ReactionBook, now_ms: u64) {
+    for book in [&mut *a, &mut *b] {
+        if book.due_ms().is_some_and(|due_ms| due_ms <= now_ms) {
+            book.tick(now_ms);
+        }
+    }
+    let (to_b, to_a) = (sent(a), sent(b));
+    to_b.iter().for_each(|message| b.receive(message, now_ms).expect("it is one"));
+    to_a.iter().for_each(|message| a.receive(message, now_ms).expect("it is one"));
+}
+
+#[test]
+fn a_node_says_that_it_knows_a_round_and_that_it_has_counted_all_of_it() {
+    let (mut a, mut b) = two_books();
+    let channel = "opened".into();
+    a.open(&channel, ["boo".into()].into(), (5, 0), START_MS).expect("there is room");
+    assert!(!a.is_known_by("opened", ["a", "b"]) && a.is_known_by("opened", ["a"]));
+    // Not after a tick, but at once.
+    exchange(&mut a, &mut b, START_MS + 1);
+    exchange(&mut a, &mut b, START_MS + 2);
+    assert!(a.is_known_by("opened", ["a", "b"]) && b.is_known_by("opened", ["a", "b"]));
+    let round = a.round("opened").expect("it is open").0;
+    a.seal(&channel, &round);
+    assert!(!a.is_sealed_by("opened", ["a"]), "it is open");
+    assert_eq!(a.close(&channel, false, START_MS + 3), Ok(true));
+    exchange(&mut a, &mut b, START_MS + 4);
+    b.add(&channel, &round, &[("boo", 4)], START_MS + 5).expect("its shards had accepted it");
+    b.seal(&channel, &round);
+    assert!(a.is_finishing("opened") && !a.is_sealed_by("opened", ["b"]));
+    exchange(&mut a, &mut b, START_MS + 6);
+    assert!(a.is_sealed_by("opened", ["b"]) && !a.is_sealed_by("opened", ["a", "b"]));
+    let state = a.state("opened", &[]).expect("it is closed");
+    assert_eq!(state.seq(), 4, "who has counted all has told all");
+    a.finished(&channel, START_MS + 7);
+    exchange(&mut a, &mut b, START_MS + 8);
+    assert!(!a.is_finishing("opened") && !b.is_finishing("opened"));
+}
+
+#[test]
+fn what_closes_by_itself_is_not_forgotten_before() {
+    let (mut a, _) = two_books();
+    let closes_at_ms = START_MS + 2 * LIMITS.ttl_ms;
+    a.open(&"opened".into(), ["boo".into()].into(), (5, closes_at_ms), START_MS).expect("there is room");
+    a.tick(closes_at_ms - 1);
+    assert_eq!(a.len(), 1);
+    a.tick(closes_at_ms + 2 * LIMITS.ttl_ms);
+    assert!(a.is_finishing("opened"), "nor before it is published");
 }
 
 /// Two books whose messages are passed on by hand.

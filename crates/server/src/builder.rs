@@ -116,7 +116,7 @@ impl Server {
         let (shard_handles, shards) = shard_parts(listeners)?;
         let (cluster, joining) = nats::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
         let kept_fields = KeptFields { forwarded: endpoints.forwarded_names(), user: user_field(&settings)? };
-        let ((hooks, worker), (reactions, keeper)) = (hooks_of(&settings, endpoints).unzip(), reactions_of()?);
+        let ((hooks, worker), (reactions, reactions_start)) = (hooks_of(&settings, endpoints).unzip(), reactions_of()?);
         let handles = NodeHandles {
             shards: shard_handles,
             registry,
@@ -144,7 +144,7 @@ impl Server {
             renewal,
             worker,
             teller: teller.map(|teller| EventsStart { primary, ..teller }),
-            keeper,
+            reactions: reactions_start,
             consumers,
             services: &ApiServices,
             fetcher,

@@ -52,7 +52,7 @@ pub struct Server {
     /// What the thread that tells what happens begins with; None = nothing is told.
     pub(crate) teller: Option<EventsStart>,
     /// What the thread that keeps the totals of reactions begins with.
-    pub(crate) keeper: ReactionsStart,
+    pub(crate) reactions: ReactionsStart,
     /// The consumers that are switched on.
     pub(crate) consumers: Vec<PreparedConsumer>,
     pub(crate) shards: Vec<ShardParts>,
@@ -115,7 +115,7 @@ impl Server {
             renewal,
             worker,
             teller,
-            keeper,
+            reactions: reactions_start,
             consumers,
             services,
             addresses,
@@ -136,8 +136,8 @@ impl Server {
         let worker = worker.map_err(|source| StartError::System { what: "a thread", source })?;
         let teller = teller.map(|teller| events::start(Arc::clone(&node), teller)).transpose();
         let teller = teller.map_err(|source| StartError::System { what: "a thread", source })?;
-        let keeper = reactions::start(Arc::clone(&node), keeper);
-        let keeper = keeper.map_err(|source| StartError::System { what: "a thread", source })?;
+        let reactions = reactions::start(Arc::clone(&node), reactions_start);
+        let reactions = reactions.map_err(|source| StartError::System { what: "a thread", source })?;
         let mut threads = Vec::with_capacity(shards.len());
         for (id, parts) in shards.into_iter().enumerate() {
             let node = Arc::clone(&node);
@@ -160,7 +160,7 @@ impl Server {
             registry_actor: Some(registry_actor),
             worker,
             teller,
-            keeper: Some(keeper),
+            reactions: Some(reactions),
             consumers,
             _fetcher: fetcher,
             addresses,
@@ -179,7 +179,7 @@ pub struct Running {
     /// The thread that tells what happens.
     teller: Option<JoinHandle<()>>,
     /// The thread that keeps the totals of reactions.
-    keeper: Option<JoinHandle<()>>,
+    reactions: Option<JoinHandle<()>>,
     /// The thread that reads tables and streams; None = no consumer is switched on.
     consumers: Option<RunningConsumers>,
     /// The thread that fetches keys, which ends with this; None = there are none to fetch.
@@ -252,9 +252,9 @@ impl Running {
             events.command(EventMessage::Stop);
             let _ = teller.join();
         }
-        if let Some(keeper) = self.keeper.take() {
+        if let Some(reactions) = self.reactions.take() {
             self.node.reactions.stop();
-            let _ = keeper.join();
+            let _ = reactions.join();
         }
         self.node.send_to_registry(RegistryMessage::Stop);
         if let Some(registry_actor) = self.registry_actor.take() {

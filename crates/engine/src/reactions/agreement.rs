@@ -9,8 +9,7 @@ use super::book::{BookOutput, ReactionBook};
 use super::doubt::Doubt;
 use super::link::{Knowledge, LinkBody, LinkMessage, deltas};
 use super::records::Contributor;
-use super::stable_hash::stable_hash;
-use super::tally::Tally;
+use super::totals::ChannelTotals;
 
 /// Comparisons that are left out at most before a book asks again for what an answer has not changed.
 const PATIENCE_MAX: u32 = 12;
@@ -26,11 +25,11 @@ impl ReactionBook {
         let since = self.head;
         let mut records = Vec::with_capacity(self.changed.len());
         for channel in self.changed.drain(..) {
-            let Some(tally) = self.tallies.get_mut(&channel) else { continue };
-            if tally.has_heard(&self.me) {
+            let Some(totals) = self.channels.get_mut(&channel) else { continue };
+            if totals.has_heard(&self.me) {
                 self.head += 1;
-                tally.note_change(&self.me, self.head, 0);
-                records.extend(tally.record(&channel, &self.me));
+                totals.note_change(&self.me, self.head, 0);
+                records.extend(totals.record(&channel, &self.me));
             }
         }
         for body in deltas(&self.me, since, self.head, records) {
@@ -43,13 +42,13 @@ impl ReactionBook {
     pub(super) fn answer(&mut self, to: &Arc<str>, of: &Contributor, since: u64) {
         let seen = if *of == self.me { self.head } else { self.seen.get(of).copied().unwrap_or_default() };
         // What the database has told is not seen by messages.
-        let upto = self.tallies.values().filter_map(|tally| tally.version(of)).max().unwrap_or_default().max(seen);
+        let upto = self.channels.values().filter_map(|totals| totals.version(of)).max().unwrap_or_default().max(seen);
         if upto <= since {
             return;
         }
-        let is_behind = |tally: &Tally| tally.version(of).is_some_and(|version| version > since);
-        let changed = self.tallies.iter().filter(|(_, tally)| is_behind(tally));
-        let records = changed.filter_map(|(channel, tally)| tally.record(channel, of)).collect();
+        let is_behind = |totals: &ChannelTotals| totals.version(of).is_some_and(|version| version > since);
+        let changed = self.channels.iter().filter(|(_, totals)| is_behind(totals));
+        let records = changed.filter_map(|(channel, totals)| totals.record(channel, of)).collect();
         for body in deltas(of, since, upto, records) {
             let message = LinkMessage { from: (&*self.node).into(), body };
             self.outputs.push(BookOutput::Send(Some(Arc::clone(to)), message.write()));
@@ -83,13 +82,12 @@ impl ReactionBook {
         if self.head > 0 {
             known.insert(self.me.clone(), Knowledge { version: self.head, digest: 0 });
         }
-        for (channel, tally) in &self.tallies {
-            for (contributor, (version, totals)) in tally.slots().filter(|(_, (version, _))| *version > 0) {
+        for (channel, totals) in &self.channels {
+            for (contributor, version, digest) in totals.digests(channel) {
                 // Those that the database has told are not seen by messages.
                 let known = known.entry(contributor.clone()).or_default();
                 known.version = known.version.max(version);
-                let ends = (tally.closed_ms, tally.is_published);
-                known.digest ^= stable_hash(&(&**channel, tally.round(), ends, totals));
+                known.digest ^= digest;
             }
         }
         known

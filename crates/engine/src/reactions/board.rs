@@ -13,7 +13,7 @@ use crate::namespace::Namespaces;
 /// Why a reaction is not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReactionRefusal {
-    /// It is malformed, or there is no such option.
+    /// It cannot be read, or its option is not one of those that are open.
     Invalid,
     /// The client is not subscribed to the channel.
     NotSubscribed,
@@ -53,6 +53,8 @@ pub struct CountedReactions {
     pub options: Arc<[Box<str>]>,
     /// How many of each option, in their order.
     pub counts: Box<[u64]>,
+    /// The round is closed, and the shard has counted nothing of it behind this.
+    pub is_last: bool,
 }
 
 /// What is open in a channel, and what was counted there since the board was last emptied.
@@ -107,10 +109,14 @@ impl ReactionBoard {
     }
 
     /// What is open in a channel from now on; `None` = what its namespace says. What was counted before stays in its
-    /// round.
+    /// round, and goes to `counted`, behind it that a closed round has ended here.
     pub fn set_open(&mut self, channel: ChannelName, open: Option<OpenReactions>, counted: &mut Vec<CountedReactions>) {
         if let Some((name, counting)) = self.counting.remove_entry(&channel) {
             counted.extend(counting.finish(name));
+        }
+        if let Some(OpenReactions { round, options, .. }) = open.as_ref().filter(|open| open.is_closed) {
+            let (channel, round, options) = (channel.clone(), round.clone(), Arc::clone(options));
+            counted.push(CountedReactions { channel, round, options, counts: Box::default(), is_last: true });
         }
         match open {
             Some(open) => drop(self.told.insert(channel, Arc::new(open))),
@@ -203,6 +209,6 @@ impl ChannelCounting {
     fn finish(self, channel: ChannelName) -> Option<CountedReactions> {
         let is_any = self.counts.iter().any(|count| *count > 0);
         let (round, options) = (self.open.round.clone(), Arc::clone(&self.open.options));
-        is_any.then_some(CountedReactions { channel, round, options, counts: self.counts })
+        is_any.then_some(CountedReactions { channel, round, options, counts: self.counts, is_last: false })
     }
 }

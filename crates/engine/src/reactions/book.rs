@@ -18,15 +18,14 @@ use super::link::{LinkBody, LinkMessage, MalformedReactions};
 use super::opening::{OPTIONS_MAX, OpenReactions, ReactionOpening, RoundId};
 use super::records::{Contributor, ReactionRecord};
 use super::state::ReactionState;
-use super::tally::Tally;
+use super::totals::ChannelTotals;
 
 /// Shards know a little later that the node is full, and what they have accepted counts.
 const ACCEPTED_BEYOND: usize = 4;
 /// How often a book compares what it knows with others, milliseconds.
 const COMPARE_MS: u64 = 5_000;
-/// How long a closed channel waits for what other nodes have counted before it is published for the last time,
-/// milliseconds: a turn of their shards, a tick of theirs and ours, and the way.
-const CLOSE_WAIT_MS: u64 = 1_000;
+/// How often it is looked whether a closed channel can be published for the last time, milliseconds.
+const FINISH_STEP_MS: u64 = 50;
 /// A node forgets what it has counted itself so much later than others do, so that it does not begin at zero where
 /// somebody still knows more, milliseconds.
 const FORGET_AFTER_OTHERS_MS: u64 = 60_000;
@@ -45,7 +44,7 @@ pub struct ReactionLimits {
     pub tick_ms: u64,
 }
 
-/// Why a book does not do what it is asked for.
+/// Why reactions are not opened, counted, read or closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReactionFault {
     /// The book holds as many channels as it may, or the channel has as many options.
@@ -54,6 +53,12 @@ pub enum ReactionFault {
     NotOpen,
     /// They are closed.
     Closed,
+    /// It is not one of the options.
+    UnknownOption,
+    /// Another round has begun meanwhile.
+    Replaced,
+    /// The database has not kept it in time.
+    NotKept,
 }
 
 /// What a book wants done.
@@ -66,9 +71,9 @@ pub enum BookOutput {
     Show(ChannelName, bool),
     /// Tell the shards what is open in this channel.
     Announce(ChannelName),
-    /// This channel was closed at this time, Unix milliseconds, and what the nodes have counted has arrived: if it is
-    /// this node's turn ([`super::finish_turn`]), publish it for the last time. It comes at each tick until that is
-    /// done.
+    /// This channel was closed at this time, Unix milliseconds. When the nodes have counted all
+    /// ([`ReactionBook::is_sealed_by`]), publish it for the last time, if it is this node's turn
+    /// ([`super::finish_turn`]). It comes until that is done.
     Finish(ChannelName, u64),
 }
 
@@ -79,7 +84,7 @@ pub struct ReactionBook {
     pub(super) me: Contributor,
     /// The number of this node's last change that was told.
     pub(super) head: u64,
-    pub(super) tallies: IndexMap<ChannelName, Tally, SipState>,
+    pub(super) channels: IndexMap<ChannelName, ChannelTotals, SipState>,
     /// The last change of each other contributor that this node has seen.
     pub(super) seen: BTreeMap<Contributor, u64>,
     /// Channels in which this node has changed something since the last tick.
@@ -94,8 +99,11 @@ pub struct ReactionBook {
     pub(super) doubted: BTreeMap<(Arc<str>, Contributor), Doubt>,
     /// Contributors that were asked for since the last tick.
     pub(super) asked: BTreeSet<Contributor>,
+    /// Something is to be told before the next tick.
+    is_urgent: bool,
     limits: ReactionLimits,
     next_tick_ms: u64,
+    finish_at_ms: u64,
     compare_at_ms: u64,
     forget_at_ms: u64,
     /// Records of other nodes for which there was no room.
@@ -112,7 +120,7 @@ impl ReactionBook {
             node: node.into(),
             me: Contributor::new(node, incarnation),
             head: 0,
-            tallies: IndexMap::with_hasher(hasher),
+            channels: IndexMap::with_hasher(hasher),
             seen: BTreeMap::new(),
             changed: IndexSet::with_hasher(hasher),
             shown_next: IndexMap::with_hasher(hasher),
@@ -120,8 +128,10 @@ impl ReactionBook {
             unfinished: BTreeSet::new(),
             doubted: BTreeMap::new(),
             asked: BTreeSet::new(),
+            is_urgent: false,
             limits,
             next_tick_ms: now_ms,
+            finish_at_ms: now_ms,
             compare_at_ms: now_ms.saturating_add(COMPARE_MS),
             forget_at_ms: now_ms,
             dropped: 0,
@@ -136,17 +146,17 @@ impl ReactionBook {
 
     /// Channels that it holds.
     pub fn len(&self) -> usize {
-        self.tallies.len()
+        self.channels.len()
     }
 
     /// The channels that it holds, if there is room for no other one; `None` = there is.
     pub fn full(&self) -> Option<impl Iterator<Item = &ChannelName>> {
-        (self.tallies.len() >= self.limits.channels).then(|| self.tallies.keys())
+        (self.channels.len() >= self.limits.channels).then(|| self.channels.keys())
     }
 
     /// Whether it holds none.
     pub fn is_empty(&self) -> bool {
-        self.tallies.is_empty()
+        self.channels.is_empty()
     }
 
     /// Records of other nodes for which there was no room.
@@ -172,16 +182,16 @@ impl ReactionBook {
         now_ms: u64,
     ) -> Result<(), ReactionFault> {
         let me = self.me.clone();
-        if self.tallies.get(channel).map(Tally::round).unwrap_or_default() != *round {
+        if self.channels.get(channel).map(ChannelTotals::round).unwrap_or_default() != *round {
             return Err(ReactionFault::NotOpen);
         }
-        let tally = self.tally_within(channel, self.limits.channels.saturating_mul(ACCEPTED_BEYOND))?;
-        if tally.options_beside(&me, counts.iter().map(|(option, _)| *option)) > 2 * OPTIONS_MAX
-            || !tally.has_heard(&me) && tally.contributors() >= CONTRIBUTORS_MAX
+        let totals = self.totals_within(channel, self.limits.channels.saturating_mul(ACCEPTED_BEYOND))?;
+        if totals.options_beside(&me, counts.iter().map(|(option, _)| *option)) > 2 * OPTIONS_MAX
+            || !totals.has_heard(&me) && totals.contributors() >= CONTRIBUTORS_MAX
         {
             return Err(ReactionFault::LimitExceeded);
         }
-        tally.add(&me, counts.iter().copied(), now_ms);
+        totals.add(&me, counts.iter().copied(), now_ms);
         self.changed.insert(channel.clone());
         self.shown_next.insert(channel.clone(), true);
         Ok(())
@@ -199,18 +209,16 @@ impl ReactionBook {
         now_ms: u64,
     ) -> Result<u64, ReactionFault> {
         let (node, me) = (Arc::clone(&self.node), self.me.clone());
-        let tally = self.tally(channel)?;
-        let before = tally.round();
-        if let Some(opening) = tally.opening.as_ref().filter(|_| tally.closed_ms == 0)
-            && (&opening.options, opening.rate, opening.closes_at_ms) == (&options, rate, closes_at_ms)
-        {
-            return Ok(opening.round.opened_ms);
-        }
-        let opened_ms = now_ms.max(before.opened_ms.saturating_add(1));
+        let totals = self.totals(channel)?;
+        let opened_ms = now_ms.max(totals.round().opened_ms.saturating_add(1));
         let round = RoundId { opened_ms, opener: (&*node).into() };
-        tally.begin(Arc::new(ReactionOpening { round, options, rate, closes_at_ms }));
-        tally.note_change(&me, 0, now_ms);
-        self.changed.insert(channel.clone());
+        let opening = ReactionOpening { round, options, rate, closes_at_ms };
+        if let Some(present) = totals.opening.as_ref().filter(|it| totals.closed_ms == 0 && it.is_alike(&opening)) {
+            return Ok(present.round.opened_ms);
+        }
+        totals.begin(Arc::new(opening));
+        totals.note_change(&me, 0, now_ms);
+        self.tell_soon(channel);
         self.shown_next.insert(channel.clone(), true);
         // Who subscribes before the next tick is not shown the round that is over.
         self.outputs.push(BookOutput::Show(channel.clone(), false));
@@ -223,54 +231,84 @@ impl ReactionBook {
     /// # Errors
     /// [`ReactionFault`]. `is_standing`: the namespace has reactions.
     pub fn close(&mut self, channel: &ChannelName, is_standing: bool, now_ms: u64) -> Result<bool, ReactionFault> {
-        if !is_standing && !self.tallies.contains_key(channel) {
+        if !is_standing && !self.channels.contains_key(channel) {
             return Err(ReactionFault::NotOpen);
         }
         let me = self.me.clone();
-        let tally = self.tally(channel)?;
-        if tally.opening.is_none() && !is_standing {
+        let totals = self.totals(channel)?;
+        if totals.opening.is_none() && !is_standing {
             return Err(ReactionFault::NotOpen);
         }
-        if tally.closed_ms > 0 {
+        if totals.closed_ms > 0 {
             return Ok(false);
         }
-        tally.close(now_ms);
-        tally.note_change(&me, 0, now_ms);
-        self.changed.insert(channel.clone());
+        totals.close(now_ms);
+        totals.note_change(&me, 0, now_ms);
+        self.tell_soon(channel);
         self.note_closed(channel);
         Ok(true)
+    }
+
+    /// This node has counted all that its clients have sent in a round before it was closed.
+    pub fn seal(&mut self, channel: &ChannelName, round: &RoundId) {
+        let me = self.me.clone();
+        if let Some(totals) = self.channels.get_mut(channel).filter(|it| it.closed_ms > 0 && it.round() == *round)
+            && totals.seal(&me)
+        {
+            self.tell_soon(channel);
+        }
+    }
+
+    /// Whether these nodes know the present round of a channel.
+    pub fn is_known_by<'n>(&self, channel: &str, nodes: impl IntoIterator<Item = &'n str>) -> bool {
+        self.channels.get(channel).is_some_and(|totals| totals.is_known_by(nodes.into_iter()))
+    }
+
+    /// Whether these nodes have counted all that came before a channel was closed, and this one knows it.
+    pub fn is_sealed_by<'n>(&self, channel: &str, nodes: impl IntoIterator<Item = &'n str>) -> bool {
+        self.channels.get(channel).is_some_and(|totals| totals.is_sealed_by(nodes.into_iter()))
+    }
+
+    /// Whether a channel is closed, and not known to be published for the last time.
+    pub fn is_finishing(&self, channel: &str) -> bool {
+        self.unfinished.contains(channel)
     }
 
     /// The closing publication of a channel is out.
     pub fn finished(&mut self, channel: &ChannelName, now_ms: u64) {
         let me = self.me.clone();
-        if let Some(tally) = self.tallies.get_mut(channel)
-            && tally.closed_ms > 0
-            && !tally.is_published
+        if let Some(totals) = self.channels.get_mut(channel)
+            && totals.closed_ms > 0
+            && !totals.is_published
         {
-            tally.is_published = true;
-            tally.note_change(&me, 0, now_ms);
-            self.changed.insert(channel.clone());
+            totals.is_published = true;
+            totals.note_change(&me, 0, now_ms);
+            self.tell_soon(channel);
         }
         self.unfinished.remove(channel);
     }
 
     /// What is known of a channel; `None` = nothing. `standing`: the options of its namespace.
     pub fn state(&self, channel: &str, standing: &[String]) -> Option<ReactionState> {
-        self.tallies.get(channel).map(|tally| tally.state(standing))
+        self.channels.get(channel).map(|totals| totals.state(standing))
     }
 
     /// The round of a channel and whether its closing publication is out; `None` = nothing is known of it.
     pub fn round(&self, channel: &str) -> Option<(RoundId, bool)> {
-        self.tallies.get(channel).map(|tally| (tally.round(), tally.is_published))
+        self.channels.get(channel).map(|totals| (totals.round(), totals.is_published))
+    }
+
+    /// What was opened in a channel and is not closed; `None` = nothing.
+    pub fn opening(&self, channel: &str) -> Option<&Arc<ReactionOpening>> {
+        self.channels.get(channel).filter(|totals| totals.closed_ms == 0)?.opening.as_ref()
     }
 
     /// What a shard needs of a channel; `None` = what the namespace says. `standing`: the options and the rate of the
     /// namespace, which a channel has that was closed and not opened.
     pub fn open_reactions(&self, channel: &str, standing: (&[String], u32)) -> Option<OpenReactions> {
-        let tally = self.tallies.get(channel)?;
-        let is_closed = tally.closed_ms > 0;
-        match &tally.opening {
+        let totals = self.channels.get(channel)?;
+        let is_closed = totals.closed_ms > 0;
+        match &totals.opening {
             None if !is_closed => None,
             None => Some(OpenReactions {
                 round: RoundId::default(),
@@ -299,14 +337,15 @@ impl ReactionBook {
         if self.is_empty() && self.outputs.is_empty() && self.asked.is_empty() {
             return None;
         }
+        if self.is_urgent {
+            return Some(0);
+        }
         let is_busy = !self.changed.is_empty() || !self.shown_next.is_empty() || !self.asked.is_empty();
         let tick = is_busy.then_some(self.next_tick_ms);
-        let finish = self.unfinished.iter().filter_map(|channel| self.finish_ms(channel)).min();
+        let finish = (!self.unfinished.is_empty()).then_some(self.finish_at_ms);
         let closing = self.closings.first().map(|(at_ms, _)| *at_ms);
-        // Not more often than each tick, whatever is late.
-        let others = [finish, closing].into_iter().flatten().map(|at_ms| at_ms.max(self.next_tick_ms));
         let slow = [self.compare_at_ms, self.forget_at_ms];
-        tick.into_iter().chain(others).chain(slow).min()
+        [tick, finish, closing].into_iter().flatten().chain(slow).min()
     }
 
     /// Tells and shows what has changed since the last tick, if one is due, and does what its time has come for.
@@ -315,15 +354,19 @@ impl ReactionBook {
             // The clock was set back.
             self.next_tick_ms = now_ms;
         }
+        self.close_due(now_ms);
+        if std::mem::take(&mut self.is_urgent) {
+            self.tell_changes();
+        }
+        if now_ms >= self.finish_at_ms || self.finish_at_ms > now_ms.saturating_add(FINISH_STEP_MS) {
+            self.finish_at_ms = now_ms.saturating_add(FINISH_STEP_MS);
+            let closed = self.unfinished.iter().filter_map(|it| Some((it, self.channels.get(it)?.closed_ms)));
+            self.outputs.extend(closed.map(|(channel, closed_ms)| BookOutput::Finish(channel.clone(), closed_ms)));
+        }
         if now_ms >= self.next_tick_ms {
             self.next_tick_ms = now_ms.saturating_add(self.limits.tick_ms);
-            self.close_due(now_ms);
             self.tell_changes();
             self.outputs.extend(self.shown_next.drain(..).map(|(channel, is_news)| BookOutput::Show(channel, is_news)));
-            let closed =
-                self.unfinished.iter().filter_map(|channel| Some((channel, self.tallies.get(channel)?.closed_ms)));
-            let due = closed.filter(|(_, closed_ms)| closed_ms.saturating_add(CLOSE_WAIT_MS) <= now_ms);
-            self.outputs.extend(due.map(|(channel, closed_ms)| BookOutput::Finish(channel.clone(), closed_ms)));
             self.asked.clear();
         }
         if now_ms >= self.compare_at_ms || self.compare_at_ms > now_ms.saturating_add(COMPARE_MS) {
@@ -348,7 +391,7 @@ impl ReactionBook {
     /// Takes a message of another node's book.
     ///
     /// # Errors
-    /// [`MalformedReactions`]: it is none.
+    /// [`MalformedReactions`]: it cannot be read.
     pub fn receive(&mut self, message: &[u8], now_ms: u64) -> Result<(), MalformedReactions> {
         let LinkMessage { from, body } = LinkMessage::read(message)?;
         let from: Arc<str> = from.into();
@@ -380,70 +423,90 @@ impl ReactionBook {
         Ok(())
     }
 
+    /// Whether this incarnation of the node has something to say of a channel, for the database.
+    pub fn has_row(&self, channel: &str) -> bool {
+        self.channels.get(channel).is_some_and(|totals| totals.has_heard(&self.me))
+    }
+
     /// What this incarnation of the node says of a channel, for the database; `None` = nothing.
     pub fn row(&self, channel: &str) -> Option<Vec<u8>> {
-        let record = self.tallies.get(channel)?.record(channel, &self.me)?;
+        let record = self.channels.get(channel)?.record(channel, &self.me)?;
         serde_json::to_vec(&record).ok()
     }
 
     /// Takes what the database keeps of a contributor.
     ///
     /// # Errors
-    /// [`MalformedReactions`]: it is no such row.
+    /// [`MalformedReactions`]: it cannot be read.
     pub fn restore(&mut self, contributor: &str, row: &[u8], now_ms: u64) -> Result<(), MalformedReactions> {
         let record: ReactionRecord = serde_json::from_slice(row).map_err(|_| MalformedReactions)?;
         self.merge(&Contributor::from(contributor), record, now_ms);
         Ok(())
     }
 
-    /// The tally of a channel, an empty one if there is none.
-    fn tally(&mut self, channel: &ChannelName) -> Result<&mut Tally, ReactionFault> {
-        self.tally_within(channel, self.limits.channels)
+    /// The totals of a channel, an empty one if there is none.
+    fn totals(&mut self, channel: &ChannelName) -> Result<&mut ChannelTotals, ReactionFault> {
+        self.totals_within(channel, self.limits.channels)
     }
 
-    fn tally_within(&mut self, channel: &ChannelName, limit: usize) -> Result<&mut Tally, ReactionFault> {
-        if self.tallies.len() >= limit && !self.tallies.contains_key(channel) {
+    fn totals_within(&mut self, channel: &ChannelName, limit: usize) -> Result<&mut ChannelTotals, ReactionFault> {
+        if self.channels.len() >= limit && !self.channels.contains_key(channel) {
             return Err(ReactionFault::LimitExceeded);
         }
-        Ok(self.tallies.entry(channel.clone()).or_default())
+        Ok(self.channels.entry(channel.clone()).or_default())
     }
 
     fn merge(&mut self, of: &Contributor, record: ReactionRecord, now_ms: u64) {
-        if record.changed_ms.saturating_add(self.limits.ttl_ms) < now_ms && !self.tallies.contains_key(&*record.channel)
-        {
+        let over_ms = record.used_until_ms().saturating_add(self.limits.ttl_ms);
+        if over_ms < now_ms && !self.channels.contains_key(&*record.channel) {
             // It is forgotten here, and will be where it came from.
             return;
         }
-        let channel = ChannelName::from(&*record.channel);
-        let Ok(tally) = self.tally(&channel) else {
+        let (channel, me) = (ChannelName::from(&*record.channel), self.me.clone());
+        let Ok(totals) = self.totals(&channel) else {
             self.dropped += 1;
             return;
         };
-        if !tally.has_heard(of) && tally.contributors() >= CONTRIBUTORS_MAX {
+        if !totals.has_heard(of) && totals.contributors() >= CONTRIBUTORS_MAX {
             self.dropped += 1;
             return;
         }
-        let effect = tally.merge(of, record);
-        if effect.is_shown {
+        let effect = totals.merge(of, record);
+        let (is_closed, is_published) = (totals.closed_ms > 0, totals.is_published);
+        if effect.is_new_round {
+            // By this the others know that this node has heard of the round; it uses nothing.
+            totals.note_change(&me, 0, 0);
+            self.tell_soon(&channel);
+        }
+        if effect.is_shown && is_closed {
+            // Nothing of it is news any more, and who comes between the end and the closing publication sees the rest.
+            self.outputs.push(BookOutput::Show(channel.clone(), false));
+        } else if effect.is_shown {
             self.shown_next.insert(channel.clone(), true);
         }
         if effect.is_announced {
             self.note_round(&channel);
         }
-        if self.tallies.get(&channel).is_some_and(|tally| tally.is_published) {
+        if is_published {
             self.unfinished.remove(&channel);
         }
+    }
+
+    /// Tells the other nodes of a channel before the next tick.
+    fn tell_soon(&mut self, channel: &ChannelName) {
+        self.changed.insert(channel.clone());
+        self.is_urgent = true;
     }
 
     /// What is open in a channel has changed.
     fn note_round(&mut self, channel: &ChannelName) {
         self.closings.retain(|(_, other)| other != channel);
         self.unfinished.remove(channel);
-        let Some(tally) = self.tallies.get(channel) else { return };
-        if tally.closed_ms > 0 {
+        let Some(totals) = self.channels.get(channel) else { return };
+        if totals.closed_ms > 0 {
             return self.note_closed(channel);
         }
-        if let Some(at_ms) = tally.opening.as_ref().map(|opening| opening.closes_at_ms).filter(|at_ms| *at_ms > 0) {
+        if let Some(at_ms) = totals.opening.as_ref().map(|opening| opening.closes_at_ms).filter(|at_ms| *at_ms > 0) {
             self.closings.insert((at_ms, channel.clone()));
         }
         self.outputs.push(BookOutput::Announce(channel.clone()));
@@ -451,24 +514,19 @@ impl ReactionBook {
 
     fn note_closed(&mut self, channel: &ChannelName) {
         self.closings.retain(|(_, other)| other != channel);
-        if self.tallies.get(channel).is_some_and(|tally| !tally.is_published) {
+        if self.channels.get(channel).is_some_and(|totals| !totals.is_published) {
             self.unfinished.insert(channel.clone());
         }
         // Who comes from now on is told that it is closed.
-        self.shown_next.entry(channel.clone()).or_insert(false);
+        self.outputs.push(BookOutput::Show(channel.clone(), false));
         self.outputs.push(BookOutput::Announce(channel.clone()));
-    }
-
-    /// When a closed channel is published for the last time, Unix milliseconds.
-    fn finish_ms(&self, channel: &ChannelName) -> Option<u64> {
-        self.tallies.get(channel).map(|tally| tally.closed_ms.saturating_add(CLOSE_WAIT_MS))
     }
 
     /// Closes what closes by itself: at its own time, so that all nodes say the same.
     fn close_due(&mut self, now_ms: u64) {
         while let Some((at_ms, channel)) = self.closings.first().filter(|(at_ms, _)| *at_ms <= now_ms).cloned() {
             self.closings.remove(&(at_ms, channel.clone()));
-            if self.tallies.get_mut(&channel).is_some_and(|tally| tally.close(at_ms)) {
+            if self.channels.get_mut(&channel).is_some_and(|totals| totals.close(at_ms)) {
                 self.note_closed(&channel);
             }
         }
@@ -478,21 +536,22 @@ impl ReactionBook {
     fn forget(&mut self, now_ms: u64) {
         let ttl_ms = self.limits.ttl_ms;
         let me = self.me.clone();
-        let is_over = |tally: &Tally| {
-            let extra_ms = if tally.has_heard(&me) { FORGET_AFTER_OTHERS_MS } else { 0 };
-            tally.changed_ms().saturating_add(ttl_ms).saturating_add(extra_ms) < now_ms
+        let is_over = |totals: &ChannelTotals| {
+            let extra_ms = if totals.has_heard(&me) { FORGET_AFTER_OTHERS_MS } else { 0 };
+            totals.used_until_ms().saturating_add(ttl_ms).saturating_add(extra_ms) < now_ms
         };
-        let over: Vec<_> =
-            self.tallies.iter().filter(|(_, tally)| is_over(tally)).map(|(channel, _)| channel.clone()).collect();
+        let over =
+            self.channels.iter().filter(|(channel, totals)| is_over(totals) && !self.unfinished.contains(*channel));
+        let over: Vec<_> = over.map(|(channel, _)| channel.clone()).collect();
         for channel in over {
-            self.tallies.swap_remove(&channel);
+            self.channels.swap_remove(&channel);
             self.changed.swap_remove(&channel);
             self.closings.retain(|(_, other)| *other != channel);
             self.unfinished.remove(&channel);
             self.outputs.push(BookOutput::Announce(channel.clone()));
             self.outputs.push(BookOutput::Show(channel, false));
         }
-        if self.tallies.is_empty() {
+        if self.channels.is_empty() {
             self.doubted.clear();
             self.seen.clear();
         }

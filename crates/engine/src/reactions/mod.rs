@@ -6,7 +6,7 @@
 //! merged by the maximum, so the order of messages, their repetition, delay and loss change nothing in the end.
 //! (State-based counters: Shapiro, Preguiça, Baquero, Zawirski 2011.)
 //!
-//! It is no vote: a client may react any number of times, within its rate.
+//! It is not a vote: a client may react any number of times, within its rate.
 
 mod admission;
 mod agreement;
@@ -21,7 +21,7 @@ mod request;
 mod settings;
 mod stable_hash;
 mod state;
-mod tally;
+mod totals;
 mod turn;
 
 pub use admission::ReactionAdmission;

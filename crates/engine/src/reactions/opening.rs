@@ -35,6 +35,18 @@ pub struct ReactionOpening {
     pub closes_at_ms: u64,
 }
 
+impl ReactionOpening {
+    /// Whether it is the same but for the round.
+    pub fn is_alike(&self, other: &ReactionOpening) -> bool {
+        (&self.options, self.rate, self.closes_at_ms) == (&other.options, other.rate, other.closes_at_ms)
+    }
+
+    /// Until when something happens in it even if nobody reacts, Unix milliseconds.
+    pub(super) fn used_until_ms(&self) -> u64 {
+        self.round.opened_ms.max(self.closes_at_ms)
+    }
+}
+
 /// What a shard needs of the reactions of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenReactions {
@@ -56,7 +68,7 @@ impl OpenReactions {
         self.is_closed || self.closes_at_ms > 0 && self.closes_at_ms <= now_ms
     }
 
-    /// The number of an option; `None` = there is no such option.
+    /// The number of an option; `None` = it is not one of the options.
     pub fn find(&self, option: &str) -> Option<usize> {
         self.options.iter().position(|known| **known == *option)
     }

@@ -68,9 +68,20 @@ pub(super) struct ReactionRecord {
     /// The closing publication is out.
     #[serde(rename = "p", default, skip_serializing_if = "is_false")]
     pub(super) is_published: bool,
+    /// The contributor has counted all that its clients have sent before it was closed.
+    #[serde(rename = "s", default, skip_serializing_if = "is_false")]
+    pub(super) is_sealed: bool,
     /// What the contributor has counted.
     #[serde(rename = "t", default)]
     pub(super) totals: BTreeMap<Box<str>, u64>,
+}
+
+impl ReactionRecord {
+    /// Until when something happens or has happened in the channel, as far as the contributor knew, Unix milliseconds.
+    pub(super) fn used_until_ms(&self) -> u64 {
+        let of_opening = self.opening.as_ref().map_or(0, ReactionOpening::used_until_ms);
+        self.changed_ms.max(self.closed_ms).max(of_opening)
+    }
 }
 
 fn is_zero(number: &u64) -> bool {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use touchline_protocol::data::Object;
 
 /// The method that counts a reaction.
 pub const REACTIONS_ADD: &str = "reactions.add";
@@ -38,15 +39,16 @@ struct SentMethod<'a> {
 }
 
 impl<'a> ReactionRequest<'a> {
-    /// Reads the data of `rpc` with the method [`REACTIONS_ADD`]; `None` = it is no such request.
+    /// Reads the data of `rpc` with the method [`REACTIONS_ADD`]; `None` = it cannot be read.
     pub fn read(data: &'a str) -> Option<Self> {
-        let request: Self = serde_json::from_str(data).ok()?;
+        let Object(request): Object<Self> = serde_json::from_str(data).ok()?;
         (1..=N_MAX).contains(&request.n).then_some(request)
     }
 
-    /// Reads the data of `send`: outer `None` = its method is another one, inner `None` = it is no such request.
+    /// Reads the data of `send`: outer `None` = its method is another one, inner `None` = it cannot be
+    /// read.
     pub fn read_sent(data: &'a str) -> Option<Option<Self>> {
-        let sent: SentMethod<'a> = serde_json::from_str(data).ok()?;
+        let Object(sent): Object<SentMethod<'a>> = serde_json::from_str(data).ok()?;
         (sent.method == REACTIONS_ADD).then(|| Self::read(sent.data.get()))
     }
 }
@@ -64,7 +66,15 @@ mod tests {
         for wrong in ["0", "101", "-1", "1.5", "\"1\"", "null", "99999999999999"] {
             assert_eq!(ReactionRequest::read(&option(wrong)), None, "{wrong}");
         }
-        for wrong in ["{}", "[]", "", r#"{"channel":"a"}"#, r#"{"option":"a"}"#, r#"{"channel":1,"option":"a"}"#] {
+        for wrong in [
+            "{}",
+            "[]",
+            "",
+            r#"["a","boo",3]"#,
+            r#"{"channel":"a"}"#,
+            r#"{"option":"a"}"#,
+            r#"{"channel":1,"option":"a"}"#,
+        ] {
             assert_eq!(ReactionRequest::read(wrong), None, "{wrong}");
         }
     }
@@ -76,5 +86,6 @@ mod tests {
         assert_eq!(sent(r#"{"method":"reactions.add","data":{"channel":"a"}}"#), Some(None));
         assert_eq!(sent(r#"{"method":"other","data":{}}"#), None);
         assert_eq!(sent(r#"{"data":{}}"#), None);
+        assert_eq!(sent(r#"["reactions.add",{"channel":"a","option":"b"}]"#), None);
     }
 }

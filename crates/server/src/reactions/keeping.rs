@@ -1,10 +1,10 @@
 //! What is kept of the totals in the primary database: one row for each incarnation of a node and channel.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use touchline_engine::reactions::ReactionBook;
 use touchline_protocol::stream::ChannelName;
 use touchline_store::{ReactionPlace, ReactionRow, StoreRefusal};
@@ -19,6 +19,8 @@ const ROWS: usize = 1_000;
 const LOAD_PATIENCE_MS: u64 = 10_000;
 /// How long a node that stops waits for its last write.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
+/// Outcomes that can wait: one write and one read are under way at most.
+const OUTCOMES: usize = 2;
 
 /// What a write or a read has come to.
 pub(super) enum KeepingOutcome {
@@ -34,6 +36,8 @@ pub(super) struct KeptTotals {
     contributor: Box<str>,
     /// Channels whose totals have changed since the write that is under way began.
     changed: BTreeSet<ChannelName>,
+    /// Channels whose present state somebody waits for to be written, and whether the write of it has begun.
+    urgent: BTreeMap<ChannelName, bool>,
     /// Channels that are still to be written in this round. Those that change meanwhile wait for the next one, so that
     /// busy channels keep none from its turn.
     round: Vec<ChannelName>,
@@ -44,8 +48,8 @@ pub(super) struct KeptTotals {
     load: Option<Loading>,
     /// What is not read then is shown when it is, Unix milliseconds.
     loaded_by_ms: u64,
-    sender: UnboundedSender<KeepingOutcome>,
-    outcomes: UnboundedReceiver<KeepingOutcome>,
+    sender: Sender<KeepingOutcome>,
+    outcomes: Receiver<KeepingOutcome>,
 }
 
 /// How far the rows of earlier incarnations are read.
@@ -57,14 +61,15 @@ struct Loading {
 
 impl KeptTotals {
     pub(super) fn new(node: &Arc<Node>, contributor: &str, now_ms: u64) -> Self {
-        let (sender, outcomes) = unbounded_channel();
-        let channel = &node.settings.channel;
-        let mut options = channel.namespaces.iter().map(|namespace| &namespace.options);
-        let is_any = channel.without_namespace.reactions_durable || options.any(|options| options.reactions_durable);
+        let (sender, outcomes) = channel(OUTCOMES);
+        let channels = &node.settings.channel;
+        let mut options = channels.namespaces.iter().map(|namespace| &namespace.options);
+        let is_any = channels.without_namespace.reactions_durable || options.any(|options| options.reactions_durable);
         let loading = || Loading { after: ReactionPlace::default(), at_ms: now_ms, is_under_way: false };
         KeptTotals {
             contributor: contributor.into(),
             changed: BTreeSet::new(),
+            urgent: BTreeMap::new(),
             round: Vec::new(),
             is_keeping: false,
             keep_at_ms: 0,
@@ -78,13 +83,31 @@ impl KeptTotals {
 
     /// Notes that this node has changed something in a channel.
     pub(super) fn change(&mut self, channel: &ChannelName) {
-        let is_durable = self.node.session.namespaces.resolve(channel).is_ok_and(|options| options.reactions_durable);
-        if is_durable && self.node.store().is_some() {
+        if self.is_durable(channel) {
             if self.changed.is_empty() {
                 self.keep_at_ms = self.node.clock.now_ms().saturating_add(KEEP_MS);
             }
             self.changed.insert(channel.clone());
         }
+    }
+
+    /// Notes the same, and writes it at once: somebody waits until it [`KeptTotals::is_kept`].
+    pub(super) fn change_now(&mut self, channel: &ChannelName) {
+        if self.is_durable(channel) {
+            self.changed.insert(channel.clone());
+            self.urgent.insert(channel.clone(), false);
+            self.keep_at_ms = self.node.clock.now_ms();
+        }
+    }
+
+    /// Whether all is written of a channel that somebody waits for; also when nothing is kept of it.
+    pub(super) fn is_kept(&self, channel: &str) -> bool {
+        !self.urgent.contains_key(channel)
+    }
+
+    fn is_durable(&self, channel: &str) -> bool {
+        let is_wanted = self.node.session.namespaces.resolve(channel).is_ok_and(|options| options.reactions_durable);
+        is_wanted && self.node.store().is_some()
     }
 
     /// Whether totals of earlier starts are being read: nothing is shown meanwhile, but for so long only.
@@ -119,7 +142,10 @@ impl KeptTotals {
         match outcome {
             KeepingOutcome::Kept(channels, result) => {
                 self.is_keeping = false;
+                let is_written = result.is_ok();
+                self.urgent.retain(|_, is_begun| !(is_written && *is_begun));
                 if let Err(error) = result {
+                    self.urgent.values_mut().for_each(|is_begun| *is_begun = false);
                     self.keep_at_ms = now_ms.saturating_add(KEEP_MS);
                     self.node.reactions.metrics.failed_writes.add(1);
                     tracing::warn!(%error, "totals of reactions are not written; it is tried again");
@@ -152,7 +178,7 @@ impl KeptTotals {
         {
             load.is_under_way = true;
             let sender = self.sender.clone();
-            let done = move |rows| drop(sender.send(KeepingOutcome::Loaded(rows)));
+            let done = move |rows| drop(sender.try_send(KeepingOutcome::Loaded(rows)));
             store.reactions(load.after.clone(), ROWS, Box::new(done));
         }
         if !self.round.is_empty() || self.keep_at_ms <= now_ms {
@@ -177,12 +203,19 @@ impl KeptTotals {
             Some(ReactionRow { channel: (&**channel).into(), contributor, state, changed_ms: now_ms })
         };
         let rows: Vec<ReactionRow> = channels.iter().filter_map(row).collect();
+        for channel in &channels {
+            match self.urgent.get_mut(channel) {
+                Some(is_begun) if book.has_row(channel) => *is_begun = true,
+                Some(_) => drop(self.urgent.remove(channel)),
+                None => {}
+            }
+        }
         if rows.is_empty() {
             return;
         }
         self.is_keeping = true;
         let sender = self.sender.clone();
-        let done = move |result| drop(sender.send(KeepingOutcome::Kept(channels, result)));
+        let done = move |result| drop(sender.try_send(KeepingOutcome::Kept(channels, result)));
         store.keep_reactions(rows, Box::new(done));
     }
 

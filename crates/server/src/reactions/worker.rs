@@ -1,6 +1,5 @@
 //! The loop of the thread, and what it does for whom.
 
-use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -21,22 +20,17 @@ use touchline_protocol::publication::Content;
 use touchline_protocol::stream::ChannelName;
 use touchline_registry::HashSeed;
 
+use super::closings::Closings;
 use super::keeping::KeptTotals;
+use super::waiting::{AnswerFacts, CLOSE_PATIENCE_MS, Postponed, Unanswered};
 use crate::backend::nats::REACTIONS_SCOPE;
 use crate::node::Node;
 use crate::runtime::mailbox::{Message, ShownReactions};
-use crate::runtime::reaction_mailbox::{
-    ReactionAnswerFault, ReactionMessage, ReactionMetrics, ReactionOperation, ReactionReply,
-};
+use crate::runtime::reaction_mailbox::{ReactionMessage, ReactionMetrics, ReactionOperation, ReactionReply};
 use crate::runtime::reply_to::ReplyTo;
 
 /// Messages that are taken before what is due is done.
 const MESSAGES: usize = 256;
-/// How long a node waits for each node before it whose turn it is to publish a closed channel, milliseconds.
-const TURN_MS: u64 = 3_000;
-/// How long the server API waits for the closing publication, milliseconds: some turns.
-const CLOSE_PATIENCE_MS: u64 = 10_000;
-
 /// What the thread begins with.
 pub(crate) struct ReactionsStart {
     pub(crate) messages: Receiver<ReactionMessage>,
@@ -63,13 +57,6 @@ pub(crate) fn start(node: Arc<Node>, start: ReactionsStart) -> io::Result<JoinHa
     })
 }
 
-/// A request of the server API that waits until its channel is published for the last time.
-struct WaitingClose {
-    reply: ReactionReply<ReactionState>,
-    /// It is answered then, whatever has happened, Unix milliseconds.
-    until_ms: u64,
-}
-
 struct ReactionWorker {
     node: Arc<Node>,
     metrics: Arc<ReactionMetrics>,
@@ -78,13 +65,11 @@ struct ReactionWorker {
     kept: KeptTotals,
     /// Closing publications under way, with the round that each closes.
     publishing: JoinSet<(ChannelName, RoundId, Response)>,
-    published_next: HashSet<ChannelName>,
-    closes: HashMap<ChannelName, Vec<WaitingClose>>,
+    closings: Closings,
     /// How many channels shards were told that there is room for, when the node was full.
     admitted: usize,
-    /// Requests that wait until the totals of earlier starts are read; each waits in a task of the server API, whose
-    /// number is limited.
-    early: Vec<(ChannelName, ReactionOperation)>,
+    postponed: Vec<Postponed>,
+    unanswered: Vec<Unanswered>,
 }
 
 impl ReactionWorker {
@@ -103,10 +88,10 @@ impl ReactionWorker {
             book,
             scope: REACTIONS_SCOPE.into(),
             publishing: JoinSet::new(),
-            published_next: HashSet::new(),
-            closes: HashMap::new(),
+            closings: Closings::new(node.shards.len()),
             admitted: 0,
-            early: Vec::new(),
+            postponed: Vec::new(),
+            unanswered: Vec::new(),
             node,
         }
     }
@@ -137,85 +122,115 @@ impl ReactionWorker {
 
     /// How long nothing is to be done; `None` = until something happens.
     fn due(&self) -> Option<Duration> {
-        let closes = self.closes.values().flatten().map(|close| close.until_ms).min();
+        let unanswered = self.unanswered.iter().map(Unanswered::until_ms).min();
+        let postponed = self.postponed.iter().map(|postponed| postponed.until_ms).min();
         let book = self.book.due_ms().filter(|_| !self.kept.is_loading());
-        let due_ms = [book, self.kept.due_ms(), closes].into_iter().flatten().min()?;
+        let due_ms = [book, self.kept.due_ms(), unanswered, postponed].into_iter().flatten().min()?;
         Some(Duration::from_millis(due_ms.saturating_sub(self.node.clock.now_ms()).max(1)))
     }
 
     fn handle(&mut self, message: ReactionMessage) {
         match message {
-            ReactionMessage::Counted(counted) => counted.iter().for_each(|counted| self.count(counted)),
+            ReactionMessage::Counted(shard, counted) => counted.iter().for_each(|counted| self.count(shard, counted)),
             ReactionMessage::Scope(message) => {
                 if self.book.receive(&message, self.node.clock.now_ms()).is_err() {
                     tracing::warn!("a message about reactions can't be read: a node of a later version may be there");
                 }
             }
             ReactionMessage::Joined => self.book.joined(),
-            ReactionMessage::Operate(channel, operation) if self.kept.is_loading() => {
-                self.early.push((channel, operation));
+            ReactionMessage::Operate(channel, operation) => {
+                let until_ms = self.node.clock.now_ms().saturating_add(CLOSE_PATIENCE_MS);
+                self.operate_or_postpone(Postponed { channel, operation, until_ms });
             }
-            ReactionMessage::Operate(channel, operation) => self.operate(channel, operation),
             ReactionMessage::Stop => {}
         }
     }
 
-    fn count(&mut self, counted: &CountedReactions) {
-        let CountedReactions { channel, round, options, counts } = counted;
+    fn count(&mut self, shard: ShardId, counted: &CountedReactions) {
+        let CountedReactions { channel, round, options, counts, is_last } = counted;
         let some = options.iter().zip(counts).filter(|(_, n)| **n > 0).map(|(option, n)| (&**option, *n));
         let some: Vec<_> = some.collect();
-        match self.book.add(channel, round, &some, self.node.clock.now_ms()) {
-            Ok(()) => self.kept.change(channel),
-            Err(_) => self.metrics.late.add(some.iter().map(|(_, n)| n).sum()),
+        if !some.is_empty() {
+            match self.book.add(channel, round, &some, self.node.clock.now_ms()) {
+                Ok(()) => self.kept.change(channel),
+                Err(_) => self.metrics.late.add(some.iter().map(|(_, n)| n).sum()),
+            }
+        }
+        if *is_last && self.closings.end_shard(shard, channel, round) {
+            self.book.seal(channel, round);
+            self.kept.change_now(channel);
+        }
+    }
+
+    /// Carries a request out, unless it has to wait: all wait until the totals of earlier starts are read, an opening
+    /// until the result of the round before it is published.
+    fn operate_or_postpone(&mut self, postponed: Postponed) {
+        let Postponed { channel, operation, until_ms } = &postponed;
+        let is_behind_close = matches!(operation, ReactionOperation::Open { .. })
+            && (self.book.is_finishing(channel) || self.unanswered.iter().any(|request| request.closes(channel)));
+        let is_late = *until_ms <= self.node.clock.now_ms();
+        if !self.kept.is_loading() && !is_behind_close {
+            self.operate(postponed.channel, postponed.operation);
+        } else if !is_late {
+            self.postponed.push(postponed);
+        } else if let ReactionOperation::Open { reply, .. } = postponed.operation {
+            let _ = reply.send(Err(ReactionFault::NotKept));
         }
     }
 
     fn operate(&mut self, channel: ChannelName, operation: ReactionOperation) {
         let now_ms = self.node.clock.now_ms();
-        let is_standing = !self.standing(&channel).0.is_empty();
         match operation {
             ReactionOperation::Open { options, rate, closes_at_ms, reply } => {
-                let opened = self.book.open(&channel, options, (rate, closes_at_ms), now_ms);
-                self.kept.change(&channel);
-                // The shards of this node have it before anybody knows that it is open.
-                self.perform(now_ms);
-                let _ = reply.send(opened.map_err(ReactionAnswerFault::Fault));
+                match self.book.open(&channel, options, (rate, closes_at_ms), now_ms) {
+                    Ok(_) => self.note_opened(channel, reply, now_ms),
+                    Err(fault) => drop(reply.send(Err(fault))),
+                }
             }
             ReactionOperation::Add { option, n, reply } => {
                 let _ = reply.send(self.add(&channel, &option, n, now_ms));
             }
             ReactionOperation::Get(reply) => {
-                let state = self.state(&channel).ok_or(ReactionAnswerFault::Fault(ReactionFault::NotOpen));
-                let _ = reply.send(state);
+                let _ = reply.send(self.state(&channel).ok_or(ReactionFault::NotOpen));
             }
-            ReactionOperation::Close(reply) => match self.book.close(&channel, is_standing, now_ms) {
-                Ok(_) => {
-                    self.kept.change(&channel);
-                    let until_ms = now_ms.saturating_add(CLOSE_PATIENCE_MS);
-                    self.closes.entry(channel).or_default().push(WaitingClose { reply, until_ms });
+            ReactionOperation::Close(reply) => {
+                let is_standing = !self.standing(&channel).0.is_empty();
+                match self.book.close(&channel, is_standing, now_ms) {
+                    Ok(_) => {
+                        self.kept.change_now(&channel);
+                        let round = self.book.round(&channel).map(|(round, _)| round).unwrap_or_default();
+                        self.unanswered.push(Unanswered::close(channel, round, reply, now_ms));
+                    }
+                    Err(fault) => drop(reply.send(Err(fault))),
                 }
-                Err(fault) => drop(reply.send(Err(ReactionAnswerFault::Fault(fault)))),
-            },
+            }
         }
     }
 
+    /// Something is open that somebody waits for.
+    fn note_opened(&mut self, channel: ChannelName, reply: ReactionReply<u64>, now_ms: u64) {
+        let Some(opening) = self.book.opening(&channel).map(Arc::clone) else { return };
+        self.kept.change_now(&channel);
+        self.unanswered.push(Unanswered::open(channel, opening, reply, now_ms));
+    }
+
     /// Counts reactions of the backend.
-    fn add(&mut self, channel: &ChannelName, option: &str, n: u64, now_ms: u64) -> Result<(), ReactionAnswerFault> {
+    fn add(&mut self, channel: &ChannelName, option: &str, n: u64, now_ms: u64) -> Result<(), ReactionFault> {
         let (standing, rate) = self.standing(channel);
         let open = self.book.open_reactions(channel, (standing, rate));
         let round = match &open {
-            Some(open) if open.is_closed_at(now_ms) => return Err(ReactionAnswerFault::Fault(ReactionFault::Closed)),
-            Some(open) if open.find(option).is_none() => return Err(ReactionAnswerFault::NoSuchOption),
+            Some(open) if open.is_closed_at(now_ms) => return Err(ReactionFault::Closed),
+            Some(open) if open.find(option).is_none() => return Err(ReactionFault::UnknownOption),
             Some(open) => open.round.clone(),
-            None if standing.is_empty() => return Err(ReactionAnswerFault::Fault(ReactionFault::NotOpen)),
-            None if !standing.iter().any(|known| known == option) => return Err(ReactionAnswerFault::NoSuchOption),
+            None if standing.is_empty() => return Err(ReactionFault::NotOpen),
+            None if !standing.iter().any(|known| known == option) => return Err(ReactionFault::UnknownOption),
             None => RoundId::default(),
         };
         // It can be refused still, other than what shards have accepted.
         if !self.node.reactions.admission.admits(channel) {
-            return Err(ReactionAnswerFault::Fault(ReactionFault::LimitExceeded));
+            return Err(ReactionFault::LimitExceeded);
         }
-        self.book.add(channel, &round, &[(option, n)], now_ms).map_err(ReactionAnswerFault::Fault)?;
+        self.book.add(channel, &round, &[(option, n)], now_ms)?;
         self.kept.change(channel);
         Ok(())
     }
@@ -239,18 +254,19 @@ impl ReactionWorker {
     /// Does what is due.
     fn advance(&mut self) {
         let now_ms = self.node.clock.now_ms();
-        if !self.kept.is_loading() {
-            for (channel, operation) in std::mem::take(&mut self.early) {
-                self.operate(channel, operation);
-            }
-            // Before, totals would be shown that are too low.
-            if self.book.due_ms().is_some_and(|due_ms| due_ms <= now_ms) {
-                self.book.tick(now_ms);
-            }
+        let peers = self.node.peers_in_order();
+        // Before, totals would be shown that are too low.
+        if !self.kept.is_loading() && self.book.due_ms().is_some_and(|due_ms| due_ms <= now_ms) {
+            self.book.tick(now_ms);
         }
-        self.perform(now_ms);
-        self.answer_closes(now_ms);
+        self.perform(&peers, now_ms);
+        // A closing is answered before what waits for it opens the channel anew.
+        self.answer(&peers, now_ms);
+        for postponed in std::mem::take(&mut self.postponed) {
+            self.operate_or_postpone(postponed);
+        }
         self.kept.advance(&self.book, now_ms);
+        self.closings.retain(|channel| self.book.is_finishing(channel));
         let admission = &self.node.reactions.admission;
         match self.book.full() {
             Some(known) if self.admitted != self.book.len() || !admission.is_full() => {
@@ -264,10 +280,13 @@ impl ReactionWorker {
         self.metrics.dropped.set(self.book.dropped());
     }
 
-    /// Does what the book wants done.
-    fn perform(&mut self, now_ms: u64) {
-        let mut shown: Vec<Vec<ShownReactions>> = self.node.shards.iter().map(|_| Vec::new()).collect();
+    /// Does what the book wants done. `peers`: the nodes in sight.
+    fn perform(&mut self, peers: &[Box<str>], now_ms: u64) {
         let outputs: Vec<BookOutput> = self.book.outputs().collect();
+        if outputs.is_empty() {
+            return;
+        }
+        let mut shown: Vec<Vec<ShownReactions>> = self.node.shards.iter().map(|_| Vec::new()).collect();
         for output in outputs {
             match output {
                 BookOutput::Send(to, message) => {
@@ -281,12 +300,8 @@ impl ReactionWorker {
                         shown.push(self.shown(channel, has_news));
                     }
                 }
-                BookOutput::Announce(channel) => {
-                    let open = self.book.open_reactions(&channel, self.standing(&channel));
-                    let open = || Message::ReactionsOpen(channel.clone(), open.clone().map(Box::new));
-                    self.node.send_to_shards(open);
-                }
-                BookOutput::Finish(channel, closed_ms) => self.publish_last(channel, closed_ms, now_ms),
+                BookOutput::Announce(channel) => self.announce(&channel),
+                BookOutput::Finish(channel, closed_ms) => self.publish_last(channel, closed_ms, peers, now_ms),
             }
         }
         for (home, shown) in shown.into_iter().enumerate().filter(|(_, shown)| !shown.is_empty()) {
@@ -294,36 +309,50 @@ impl ReactionWorker {
         }
     }
 
-    /// What the home of a channel shows. Behind the closing publication nothing is news any more.
+    /// Tells the shards what is open in a channel.
+    fn announce(&mut self, channel: &ChannelName) {
+        let open = self.book.open_reactions(channel, self.standing(channel));
+        if self.book.is_finishing(channel)
+            && let Some((round, _)) = self.book.round(channel)
+        {
+            self.closings.begin(channel, round);
+        }
+        let message = || Message::ReactionsOpen(channel.clone(), open.clone().map(Box::new));
+        self.node.send_to_shards(message);
+    }
+
+    /// What the home of a channel shows. Behind the end of a round the closing publication alone is news.
     fn shown(&self, channel: ChannelName, has_news: bool) -> ShownReactions {
         let Some(state) = self.book.state(&channel, self.standing(&channel).0) else {
             return ShownReactions { channel, news: None, state: None };
         };
-        let is_over = self.book.round(&channel).is_some_and(|(_, is_published)| is_published);
         let whole = Bytes::from(state.publication(state.is_closed));
-        let news = (has_news && !is_over)
-            .then(|| if state.is_closed { state.publication(false).into() } else { whole.clone() });
+        let news = (has_news && !state.is_closed).then(|| whole.clone());
         ShownReactions { channel, news, state: Some(whole) }
     }
 
     /// Publishes a closed channel for the last time, if it is this node's turn.
-    fn publish_last(&mut self, channel: ChannelName, closed_ms: u64, now_ms: u64) {
-        let peers = self.node.peers_in_order();
-        let turn = finish_turn(&channel, &self.node.id, peers.iter().map(|peer| &**peer)) as u64;
-        let is_too_early = now_ms < closed_ms.saturating_add(turn.saturating_mul(TURN_MS));
+    fn publish_last(&mut self, channel: ChannelName, closed_ms: u64, peers: &[Box<str>], now_ms: u64) {
+        let names = || peers.iter().map(|peer| &**peer);
+        let turn = finish_turn(&channel, &self.node.id, names()) as u64;
         let state = self.book.state(&channel, self.standing(&channel).0);
         let (Some(state), Some((round, false))) = (state, self.book.round(&channel)) else { return };
-        if is_too_early || !self.published_next.insert(channel.clone()) {
+        let is_sealed = self.book.is_sealed_by(&channel, names().chain([&*self.node.id]));
+        let is_ready = is_sealed && self.kept.is_kept(&channel);
+        if !self.closings.takes_turn(&channel, (closed_ms, turn), is_ready, now_ms) {
             return;
         }
         let content = Content { data: Bytes::from(state.publication(true)), ..Content::default() };
         // Two nodes that both take it for their turn store it once.
-        let idempotency_key = format!("$reactions/{}/{}", round.opened_ms, round.opener).into();
+        let idempotency_key = format!("$reactions/{}/{}/{closed_ms}", round.opened_ms, round.opener).into();
         let publish = ChannelRequest::Publish(Box::new(Publish { content, idempotency_key, ..Publish::default() }));
         let (sender, reply) = oneshot::channel();
-        let reply_to = ReplyTo::Operation(None, sender);
-        self.node
-            .send(self.node.home(&channel), Message::Request { channel: channel.clone(), request: publish, reply_to });
+        let request =
+            Message::Request { channel: channel.clone(), request: publish, reply_to: ReplyTo::Operation(None, sender) };
+        let home = self.node.home(&channel);
+        // Who comes behind the publication sees the same.
+        self.node.send(home, Message::ShowReactions(vec![self.shown(channel.clone(), false)]));
+        self.node.send(home, request);
         self.publishing.spawn_local(async move {
             let response = reply.await.unwrap_or(Response::Done);
             (channel, round, response)
@@ -332,36 +361,27 @@ impl ReactionWorker {
 
     fn note_published(&mut self, published: Option<(ChannelName, RoundId, Response)>) {
         let Some((channel, round, response)) = published else { return };
-        self.published_next.remove(&channel);
+        let now_ms = self.node.clock.now_ms();
+        self.closings.note_published(&channel, &round, now_ms);
         let is_of_round = self.book.round(&channel).is_some_and(|(present, _)| present == round);
-        // If it was refused, the book asks for it again at its next tick.
         if is_of_round && matches!(response, Response::Published(_)) {
-            self.book.finished(&channel, self.node.clock.now_ms());
+            self.book.finished(&channel, now_ms);
             self.kept.change(&channel);
         }
     }
 
-    /// Answers those who wait for channels that are published for the last time, or have waited for long.
-    fn answer_closes(&mut self, now_ms: u64) {
-        let channels: Vec<ChannelName> = self.closes.keys().cloned().collect();
-        for channel in channels {
-            let is_over = self.book.round(&channel).is_none_or(|(_, is_published)| is_published);
-            let Some(closes) = self.closes.get_mut(&channel) else { continue };
-            let answered: Vec<_> = closes.extract_if(.., |close| is_over || close.until_ms <= now_ms).collect();
-            if closes.is_empty() {
-                self.closes.remove(&channel);
-            }
-            for WaitingClose { reply, .. } in answered {
-                let state = self.state(&channel).ok_or(ReactionAnswerFault::Fault(ReactionFault::NotOpen));
-                let _ = reply.send(state);
-            }
-        }
+    /// Answers those whose requests are done, or have waited for long.
+    fn answer(&mut self, peers: &[Box<str>], now_ms: u64) {
+        let unanswered = std::mem::take(&mut self.unanswered);
+        let facts = AnswerFacts { book: &self.book, kept: &self.kept, peers, now_ms };
+        let rest = unanswered.into_iter().filter_map(|request| request.answer(&facts, |channel| self.state(channel)));
+        self.unanswered = rest.collect();
     }
 
     /// Tells the other nodes, and the database, what this one has counted last.
     async fn finish(mut self) {
         self.book.tell_last();
-        self.perform(self.node.clock.now_ms());
+        self.perform(&self.node.peers_in_order(), self.node.clock.now_ms());
         self.kept.finish(&self.book).await;
     }
 }

@@ -12,6 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
+use touchline_engine::ShardId;
 use touchline_engine::reactions::{CountedReactions, ReactionAdmission, ReactionFault, ReactionRefusal, ReactionState};
 use touchline_protocol::stream::ChannelName;
 
@@ -24,7 +25,7 @@ const MESSAGES_MAX: usize = 4_096;
 #[derive(Debug)]
 pub(crate) enum ReactionMessage {
     /// What a shard has counted.
-    Counted(Vec<CountedReactions>),
+    Counted(ShardId, Vec<CountedReactions>),
     /// A message of the same thread of another node.
     Scope(Bytes),
     /// This node takes part in the cluster from now on.
@@ -38,7 +39,7 @@ pub(crate) enum ReactionMessage {
 /// What the server API asks of the reactions of a channel.
 #[derive(Debug)]
 pub(crate) enum ReactionOperation {
-    /// Opens them. The answer is when they were opened, Unix milliseconds.
+    /// Opens them. The answer is when they were opened, Unix milliseconds; it comes when the nodes in sight know of it.
     Open {
         options: Box<[Box<str>]>,
         /// Reactions a second of one connection.
@@ -56,16 +57,7 @@ pub(crate) enum ReactionOperation {
 }
 
 /// Who waits for an answer.
-pub(crate) type ReactionReply<T> = oneshot::Sender<Result<T, ReactionAnswerFault>>;
-
-/// Why the server API is not answered as it wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ReactionAnswerFault {
-    /// What the totals say.
-    Fault(ReactionFault),
-    /// There is no such option.
-    NoSuchOption,
-}
+pub(crate) type ReactionReply<T> = oneshot::Sender<Result<T, ReactionFault>>;
 
 /// The metrics of reactions.
 #[derive(Debug, Default)]

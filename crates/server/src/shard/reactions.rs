@@ -24,15 +24,18 @@ impl Shard {
         metrics.accepted.add_shared(accepted);
         metrics.refused.iter().zip(refused).for_each(|(counter, n)| counter.add_shared(n));
         // What waits is of earlier rounds, too: at most as much as one tick has counted.
-        if self.unsent_reactions.is_empty() {
-            self.unsent_reactions = self.reactions.take();
-        }
-        if self.unsent_reactions.is_empty() {
-            return;
-        }
-        let message = ReactionMessage::Counted(std::mem::take(&mut self.unsent_reactions));
-        if let Err(ReactionMessage::Counted(counted)) = self.node.reactions.try_send(message) {
-            self.unsent_reactions = counted;
+        loop {
+            if self.unsent_reactions.is_empty() {
+                self.unsent_reactions = self.reactions.take();
+            }
+            if self.unsent_reactions.is_empty() {
+                return;
+            }
+            let message = ReactionMessage::Counted(self.id, std::mem::take(&mut self.unsent_reactions));
+            if let Err(ReactionMessage::Counted(_, counted)) = self.node.reactions.try_send(message) {
+                self.unsent_reactions = counted;
+                return;
+            }
         }
     }
 

@@ -15,10 +15,12 @@ use crate::api::operation::{Operation, OperationError};
 use crate::api::params::{OneChannelRequest, channel_options, nullable, nullable_fields};
 use crate::auth::NamedChannels;
 use crate::node::Node;
-use crate::runtime::reaction_mailbox::{ReactionAnswerFault, ReactionMessage, ReactionOperation, ReactionReply};
+use crate::runtime::reaction_mailbox::{ReactionMessage, ReactionOperation, ReactionReply};
 
 /// The most reactions of one request.
 const ADD_MAX: u64 = 1_000_000;
+/// The latest time that JSON readers keep exactly: 2^53 − 1.
+const CLOSES_AT_MAX: u64 = (1 << 53) - 1;
 /// The fastest rate that a request may set.
 const RATE_MAX: u32 = 1_000_000;
 
@@ -35,10 +37,12 @@ async fn ask<T>(
     }
     let answer = answer.await.map_err(|_| OperationError::from(Error::INTERNAL))?;
     answer.map_err(|fault| match fault {
-        ReactionAnswerFault::Fault(ReactionFault::LimitExceeded) => Error::LIMIT_EXCEEDED.into(),
-        ReactionAnswerFault::Fault(ReactionFault::NotOpen) => Error::NOT_AVAILABLE.into(),
-        ReactionAnswerFault::Fault(ReactionFault::Closed) => Error::REACTIONS_CLOSED.into(),
-        ReactionAnswerFault::NoSuchOption => OperationError::bad("option"),
+        ReactionFault::LimitExceeded => Error::LIMIT_EXCEEDED.into(),
+        ReactionFault::NotOpen => Error::NOT_AVAILABLE.into(),
+        ReactionFault::Closed => Error::REACTIONS_CLOSED.into(),
+        ReactionFault::UnknownOption => OperationError::bad("option"),
+        ReactionFault::Replaced => Error::CHANGED.into(),
+        ReactionFault::NotKept => Error::STORE_UNAVAILABLE.into(),
     })
 }
 
@@ -70,6 +74,7 @@ pub(crate) struct ReactionOpenRequest {
     options: Vec<String>,
     /// When they close by themselves, Unix milliseconds; 0 = never.
     #[serde(deserialize_with = "nullable")]
+    #[schemars(range(max = CLOSES_AT_MAX))]
     closes_at: u64,
     /// Reactions a second of one connection; 0 = as the namespace says.
     #[serde(deserialize_with = "nullable")]
@@ -93,8 +98,14 @@ impl Operation for ReactionOpenOperation {
     const RESULT: &'static str = "`opened` (Unix milliseconds)";
     const EXAMPLE: &'static str = r#"{"channel": "news", "options": ["applause", "boo"]}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"opened": 1763813700000}"#;
-    const ERRORS: &'static [Error] =
-        &[Error::UNKNOWN_CHANNEL, Error::NOT_AVAILABLE, Error::LIMIT_EXCEEDED, Error::TOO_MANY_REQUESTS];
+    const ERRORS: &'static [Error] = &[
+        Error::UNKNOWN_CHANNEL,
+        Error::NOT_AVAILABLE,
+        Error::LIMIT_EXCEEDED,
+        Error::TOO_MANY_REQUESTS,
+        Error::CHANGED,
+        Error::STORE_UNAVAILABLE,
+    ];
     const SCOPE: OperationScope = OperationScope::AnyNode;
     const IS_IDEMPOTENT: bool = true;
     type Request<'a> = ReactionOpenRequest;
@@ -112,7 +123,8 @@ impl Operation for ReactionOpenOperation {
         if request.rate > RATE_MAX {
             return Err(OperationError::bad("rate"));
         }
-        if request.closes_at > 0 && request.closes_at <= node.clock.now_ms() {
+        let is_past = request.closes_at > 0 && request.closes_at <= node.clock.now_ms();
+        if is_past || request.closes_at > CLOSES_AT_MAX {
             return Err(OperationError::bad("closes_at"));
         }
         let rate = if request.rate == 0 { options.reactions_rate } else { request.rate };
@@ -123,7 +135,7 @@ impl Operation for ReactionOpenOperation {
 }
 
 /// Counts reactions.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["channel", "option"]), transform = nullable_fields)]
@@ -138,13 +150,7 @@ pub(crate) struct ReactionsAddRequest {
     option: String,
     /// How many; absent = 1.
     #[schemars(range(min = 1, max = ADD_MAX))]
-    n: u64,
-}
-
-impl Default for ReactionsAddRequest {
-    fn default() -> Self {
-        ReactionsAddRequest { channel: String::new(), option: String::new(), n: 1 }
-    }
+    n: Option<u64>,
 }
 
 /// `reactions_add`.
@@ -172,10 +178,10 @@ impl Operation for ReactionsAddOperation {
 
     async fn run(node: &Node, request: ReactionsAddRequest) -> Result<EmptyReply, OperationError> {
         options_of(node, &request.channel)?;
-        if !(1..=ADD_MAX).contains(&request.n) {
+        let (option, n) = (request.option.into(), request.n.unwrap_or(1));
+        if !(1..=ADD_MAX).contains(&n) {
             return Err(OperationError::bad("n"));
         }
-        let (option, n) = (request.option.into(), request.n);
         ask(node, &request.channel, |reply| ReactionOperation::Add { option, n, reply }).await?;
         Ok(EmptyReply {})
     }
@@ -245,12 +251,18 @@ pub(crate) struct ReactionsCloseOperation;
 impl Operation for ReactionsCloseOperation {
     const NAME: &'static str = "reactions_close";
     const SUMMARY: &'static str = "Closes the reactions of a channel, and answers when they are published for the last \
-                                   time: after a second";
+                                   time: when all nodes in sight have counted what they accepted";
     const RESULT: &'static str = "as `reactions_get`";
     const EXAMPLE: &'static str = r#"{"channel": "news"}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"reactions": {"applause": 41, "boo": 3}, "seq": 44, "closed": true}"#;
-    const ERRORS: &'static [Error] =
-        &[Error::UNKNOWN_CHANNEL, Error::NOT_AVAILABLE, Error::LIMIT_EXCEEDED, Error::TOO_MANY_REQUESTS];
+    const ERRORS: &'static [Error] = &[
+        Error::UNKNOWN_CHANNEL,
+        Error::NOT_AVAILABLE,
+        Error::LIMIT_EXCEEDED,
+        Error::TOO_MANY_REQUESTS,
+        Error::CHANGED,
+        Error::STORE_UNAVAILABLE,
+    ];
     const SCOPE: OperationScope = OperationScope::AnyNode;
     const IS_IDEMPOTENT: bool = true;
     type Request<'a> = OneChannelRequest;

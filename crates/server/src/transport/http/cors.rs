@@ -6,8 +6,9 @@ use hyper::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, HOST, HeaderMap, HeaderName,
     HeaderValue, ORIGIN, VARY,
 };
-use hyper::{StatusCode, Uri};
+use hyper::{Method, Request, StatusCode, Uri};
 
+use super::body::RequestBody;
 use super::respond::{self, HttpResponse, RefusalResponse};
 use crate::net::origin;
 use crate::net::remote::Remote;
@@ -56,6 +57,31 @@ pub(super) fn admit(mut answer: HttpResponse, origin: Option<&HeaderValue>) -> H
         headers.insert(VARY, HeaderValue::from_static("Origin"));
     }
     answer
+}
+
+/// Answers a request of a path that pages of other origins post to, also the preflight of its browser.
+pub(super) async fn answer_post<F>(
+    node: &Node,
+    peer: Remote,
+    request: Request<RequestBody>,
+    post: impl FnOnce(Request<RequestBody>) -> F,
+) -> HttpResponse
+where
+    F: Future<Output = HttpResponse>,
+{
+    let origin = match check(node, peer, request.uri(), request.headers()) {
+        Ok(origin) => origin,
+        Err(answer) => return *answer,
+    };
+    if *request.method() == Method::OPTIONS {
+        return preflight(request.headers(), origin.as_ref());
+    }
+    let answer = if *request.method() == Method::POST {
+        post(request).await
+    } else {
+        respond::method_not_allowed("POST, OPTIONS")
+    };
+    admit(answer, origin.as_ref())
 }
 
 /// The answer to a browser's preflight request.

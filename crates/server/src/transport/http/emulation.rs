@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hyper::header::CONTENT_TYPE;
-use hyper::{Method, Request, StatusCode};
+use hyper::{Request, StatusCode};
 use touchline_protocol::emulation::EmulationCommand;
 use touchline_protocol::protobuf::Malformed;
 
@@ -16,19 +16,7 @@ use crate::node::Node;
 
 /// Answers a request of `/emulation`: forwards its commands to their session.
 pub(crate) async fn answer(node: &Node, peer: Remote, request: Request<RequestBody>) -> HttpResponse {
-    let origin = match cors::check(node, peer, request.uri(), request.headers()) {
-        Ok(origin) => origin,
-        Err(answer) => return *answer,
-    };
-    if *request.method() == Method::OPTIONS {
-        return cors::preflight(request.headers(), origin.as_ref());
-    }
-    let answer = if *request.method() == Method::POST {
-        forward(node, request).await
-    } else {
-        respond::method_not_allowed("POST, OPTIONS")
-    };
-    cors::admit(answer, origin.as_ref())
+    cors::answer_post(node, peer, request, |request| forward(node, request)).await
 }
 
 async fn forward(node: &Node, request: Request<RequestBody>) -> HttpResponse {

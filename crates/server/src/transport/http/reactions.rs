@@ -1,7 +1,7 @@
 //! Reactions of clients that only listen: each comes in a request of its own, to any node and shard.
 
 use bytes::Bytes;
-use hyper::{Method, Request, StatusCode};
+use hyper::{Request, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -31,19 +31,7 @@ struct ReactingClient<'a> {
 
 /// Answers a request of `/reactions`: forwards the reaction to its session. The answer says that it is on its way.
 pub(crate) async fn answer(node: &Node, peer: Remote, request: Request<RequestBody>) -> HttpResponse {
-    let origin = match cors::check(node, peer, request.uri(), request.headers()) {
-        Ok(origin) => origin,
-        Err(answer) => return *answer,
-    };
-    if *request.method() == Method::OPTIONS {
-        return cors::preflight(request.headers(), origin.as_ref());
-    }
-    let answer = if *request.method() == Method::POST {
-        forward(node, request).await
-    } else {
-        respond::method_not_allowed("POST, OPTIONS")
-    };
-    cors::admit(answer, origin.as_ref())
+    cors::answer_post(node, peer, request, |request| forward(node, request)).await
 }
 
 async fn forward(node: &Node, request: Request<RequestBody>) -> HttpResponse {

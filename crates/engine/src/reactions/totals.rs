@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::opening::{ReactionOpening, RoundId};
 use super::records::{Contributor, ReactionRecord};
+use super::stable_hash::stable_hash;
 use super::state::ReactionState;
 
 /// What a contributor has counted.
@@ -15,6 +16,8 @@ struct ContributorSlot {
     /// When the contributor has last changed it, Unix milliseconds.
     changed_ms: u64,
     totals: BTreeMap<Box<str>, u64>,
+    /// It has counted all that its clients have sent before the round was closed.
+    is_sealed: bool,
 }
 
 /// What a merge has changed.
@@ -24,11 +27,13 @@ pub(super) struct MergeEffect {
     pub(super) is_shown: bool,
     /// What can be reacted with now, or whether.
     pub(super) is_announced: bool,
+    /// A round has begun.
+    pub(super) is_new_round: bool,
 }
 
-/// The totals of a channel. A join-semilattice: [`Tally::merge`] may be repeated and done in any order.
+/// The totals of a channel. A join-semilattice: [`ChannelTotals::merge`] may be repeated and done in any order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Tally {
+pub(super) struct ChannelTotals {
     /// What was opened; `None` = the namespace has.
     pub(super) opening: Option<Arc<ReactionOpening>>,
     /// When it was closed, Unix milliseconds; 0 = it is open. Of several times the first one counts.
@@ -38,14 +43,14 @@ pub(super) struct Tally {
     slots: BTreeMap<Contributor, ContributorSlot>,
 }
 
-impl Tally {
+impl ChannelTotals {
     pub(super) fn round(&self) -> RoundId {
         self.opening.as_ref().map(|opening| opening.round.clone()).unwrap_or_default()
     }
 
     /// Begins a round: nothing that was counted before counts any more.
     pub(super) fn begin(&mut self, opening: Arc<ReactionOpening>) {
-        *self = Tally { opening: Some(opening), ..Tally::default() };
+        *self = ChannelTotals { opening: Some(opening), ..ChannelTotals::default() };
     }
 
     /// Raises the counters of a contributor, which must be this node.
@@ -85,8 +90,8 @@ impl Tally {
             return effect;
         }
         if round > self.round() {
-            *self = Tally { opening: record.opening.clone().map(Arc::new), ..Tally::default() };
-            effect = MergeEffect { is_shown: true, is_announced: true };
+            *self = ChannelTotals { opening: record.opening.clone().map(Arc::new), ..ChannelTotals::default() };
+            effect = MergeEffect { is_shown: true, is_announced: true, is_new_round: true };
         }
         if record.closed_ms > 0 {
             let was_open = self.closed_ms == 0;
@@ -97,6 +102,7 @@ impl Tally {
         let slot = self.slots.entry(of.clone()).or_default();
         slot.version = slot.version.max(record.version);
         slot.changed_ms = slot.changed_ms.max(record.changed_ms);
+        slot.is_sealed |= record.is_sealed;
         for (option, told) in record.totals {
             let total = slot.totals.entry(option).or_default();
             if told > *total {
@@ -117,13 +123,34 @@ impl Tally {
             opening: self.opening.as_deref().cloned(),
             closed_ms: self.closed_ms,
             is_published: self.is_published,
+            is_sealed: slot.is_sealed,
             totals: slot.totals.clone(),
         })
     }
 
-    /// Contributors that have said something, with the number of their last change and their totals.
-    pub(super) fn slots(&self) -> impl Iterator<Item = (&Contributor, (u64, &BTreeMap<Box<str>, u64>))> {
-        self.slots.iter().map(|(contributor, slot)| (contributor, (slot.version, &slot.totals)))
+    /// Contributors that have told something, each with the number of its last change and a hash of what is known.
+    pub(super) fn digests(&self, channel: &str) -> impl Iterator<Item = (&Contributor, u64, u64)> {
+        let (round, ends) = (self.round(), (self.closed_ms, self.is_published));
+        let told = self.slots.iter().filter(|(_, slot)| slot.version > 0);
+        told.map(move |(contributor, slot)| {
+            let known = (channel, &round, ends, slot.is_sealed, &slot.totals);
+            (contributor, slot.version, stable_hash(&known))
+        })
+    }
+
+    /// Whether each of these nodes has said something in this round, so that it knows of the round.
+    pub(super) fn is_known_by<'n>(&self, mut nodes: impl Iterator<Item = &'n str>) -> bool {
+        nodes.all(|node| self.slots.keys().any(|contributor| contributor.is_of(node)))
+    }
+
+    /// Whether each of these nodes has counted all that came before the round was closed.
+    pub(super) fn is_sealed_by<'n>(&self, mut nodes: impl Iterator<Item = &'n str>) -> bool {
+        nodes.all(|node| self.slots.iter().any(|(contributor, slot)| contributor.is_of(node) && slot.is_sealed))
+    }
+
+    /// Notes that this node has counted all that came before the round was closed. Returns whether that is new.
+    pub(super) fn seal(&mut self, me: &Contributor) -> bool {
+        !std::mem::replace(&mut self.slots.entry(me.clone()).or_default().is_sealed, true)
     }
 
     /// The number of a contributor's last change; `None` = it has said nothing in this round.
@@ -147,10 +174,12 @@ impl Tally {
         new + totals.map_or(0, BTreeMap::len)
     }
 
-    /// When any contributor has last changed it, Unix milliseconds.
-    pub(super) fn changed_ms(&self) -> u64 {
+    /// Until when something happens or has happened in the channel, Unix milliseconds: the last change, or the time at
+    /// which it closes.
+    pub(super) fn used_until_ms(&self) -> u64 {
         let of_slots = self.slots.values().map(|slot| slot.changed_ms).max().unwrap_or_default();
-        of_slots.max(self.opening.as_ref().map_or(0, |opening| opening.round.opened_ms))
+        let of_opening = self.opening.as_ref().map_or(0, |opening| opening.used_until_ms());
+        of_slots.max(of_opening).max(self.closed_ms)
     }
 
     /// The result. `standing`: the options of the namespace, which are there if nothing was opened.

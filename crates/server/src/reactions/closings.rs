@@ -1,0 +1,142 @@
+//! Channels that are closed and not yet published for the last time, as far as this node goes: which of its shards have
+//! counted all, and when it is this node's turn to publish.
+
+use std::collections::{BTreeSet, HashMap};
+
+use touchline_engine::ShardId;
+use touchline_engine::reactions::RoundId;
+use touchline_protocol::stream::ChannelName;
+
+/// How long a node waits for each node before it whose turn it is to publish, milliseconds.
+const TURN_MS: u64 = 3_000;
+/// How long the first one waits for nodes in sight that have not said that they have counted all, milliseconds.
+const SEAL_PATIENCE_MS: u64 = 10_000;
+/// When a publication that was refused is tried again, milliseconds.
+const RETRY_MS: u64 = 1_000;
+
+/// The channels.
+#[derive(Debug)]
+pub(super) struct Closings {
+    shards: usize,
+    channels: HashMap<ChannelName, Closing>,
+}
+
+/// A channel.
+#[derive(Debug)]
+struct Closing {
+    round: RoundId,
+    /// Shards of this node that count nothing more in the round.
+    ended: BTreeSet<ShardId>,
+    /// Since when all is there that is to be published, Unix milliseconds; 0 = it is not.
+    ready_since_ms: u64,
+    is_publishing: bool,
+    /// Not before, Unix milliseconds.
+    retry_at_ms: u64,
+}
+
+impl Closings {
+    /// None. `shards`: how many this node has.
+    pub(super) fn new(shards: usize) -> Self {
+        Closings { shards, channels: HashMap::new() }
+    }
+
+    /// The shards are told that a round is closed.
+    pub(super) fn begin(&mut self, channel: &ChannelName, round: RoundId) {
+        if self.channels.get(channel).is_some_and(|closing| closing.round == round) {
+            return;
+        }
+        let ended = BTreeSet::new();
+        let closing = Closing { round, ended, ready_since_ms: 0, is_publishing: false, retry_at_ms: 0 };
+        self.channels.insert(channel.clone(), closing);
+    }
+
+    /// A shard counts nothing more in a round. Returns whether that holds for all shards now.
+    pub(super) fn end_shard(&mut self, shard: ShardId, channel: &ChannelName, round: &RoundId) -> bool {
+        let Some(closing) = self.channels.get_mut(channel).filter(|closing| closing.round == *round) else {
+            return false;
+        };
+        closing.ended.insert(shard) && closing.ended.len() == self.shards
+    }
+
+    /// Whether this node is to publish a channel that was closed at `closed_ms`, Unix milliseconds. `turn`: nodes that
+    /// come before it. `is_ready`: all is there. If so, the publication is under way until
+    /// [`Closings::note_published`].
+    pub(super) fn takes_turn(
+        &mut self,
+        channel: &ChannelName,
+        (closed_ms, turn): (u64, u64),
+        is_ready: bool,
+        now_ms: u64,
+    ) -> bool {
+        let Some(closing) = self.channels.get_mut(channel) else { return false };
+        if is_ready && closing.ready_since_ms == 0 {
+            closing.ready_since_ms = now_ms;
+        }
+        if !is_ready {
+            closing.ready_since_ms = 0;
+        }
+        let begins_ms = if is_ready { closing.ready_since_ms } else { closed_ms.saturating_add(SEAL_PATIENCE_MS) };
+        let at_ms = begins_ms.saturating_add(turn.saturating_mul(TURN_MS)).max(closing.retry_at_ms);
+        let is_turn = at_ms <= now_ms && !closing.is_publishing;
+        closing.is_publishing |= is_turn;
+        is_turn
+    }
+
+    /// A publication has come to its end: if it was refused, it is tried again later.
+    pub(super) fn note_published(&mut self, channel: &ChannelName, round: &RoundId, now_ms: u64) {
+        if let Some(closing) = self.channels.get_mut(channel).filter(|closing| closing.round == *round) {
+            (closing.is_publishing, closing.retry_at_ms) = (false, now_ms.saturating_add(RETRY_MS));
+        }
+    }
+
+    /// Forgets channels that are published, or open again.
+    pub(super) fn retain(&mut self, mut is_finishing: impl FnMut(&ChannelName) -> bool) {
+        self.channels.retain(|channel, _| is_finishing(channel));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(opened_ms: u64) -> RoundId {
+        RoundId { opened_ms, opener: "n1".into() }
+    }
+
+    #[test]
+    fn a_round_has_ended_when_every_shard_says_so() {
+        let (mut closings, channel) = (Closings::new(2), "a".into());
+        assert!(!closings.end_shard(0, &channel, &round(1)), "nobody was asked");
+        closings.begin(&channel, round(1));
+        assert!(!closings.end_shard(0, &channel, &round(1)));
+        assert!(!closings.end_shard(0, &channel, &round(1)), "it has said so twice");
+        assert!(!closings.end_shard(1, &channel, &round(2)), "it speaks of another round");
+        closings.begin(&channel, round(1));
+        assert!(closings.end_shard(1, &channel, &round(1)));
+        assert!(!closings.end_shard(1, &channel, &round(1)), "all have ended once");
+    }
+
+    #[test]
+    fn the_first_publishes_when_all_is_there_and_the_others_later() {
+        let (mut closings, channel) = (Closings::new(1), "a".into());
+        assert!(!closings.takes_turn(&channel, (1_000, 0), true, 99_000), "it is not closed");
+        closings.begin(&channel, round(1));
+        assert!(!closings.takes_turn(&channel, (1_000, 1), true, 1_050));
+        assert!(!closings.takes_turn(&channel, (1_000, 1), true, 1_049 + TURN_MS));
+        assert!(closings.takes_turn(&channel, (1_000, 1), true, 1_050 + TURN_MS));
+        assert!(!closings.takes_turn(&channel, (1_000, 0), true, 99_000), "one is under way");
+        closings.note_published(&channel, &round(1), 99_000);
+        assert!(!closings.takes_turn(&channel, (1_000, 0), true, 99_000));
+        assert!(closings.takes_turn(&channel, (1_000, 0), true, 99_000 + RETRY_MS));
+        closings.retain(|_| false);
+        assert!(!closings.takes_turn(&channel, (1_000, 0), true, 199_000));
+    }
+
+    #[test]
+    fn nodes_that_say_nothing_are_waited_for_but_not_for_ever() {
+        let (mut closings, channel) = (Closings::new(1), "a".into());
+        closings.begin(&channel, round(1));
+        assert!(!closings.takes_turn(&channel, (1_000, 0), false, 999 + SEAL_PATIENCE_MS));
+        assert!(closings.takes_turn(&channel, (1_000, 0), false, 1_000 + SEAL_PATIENCE_MS));
+    }
+}
