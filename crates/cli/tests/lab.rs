@@ -128,6 +128,18 @@ const CASES: &[(&[&str], &[&str], &[&str])] = &[
         &["average time of one event to all"],
         &["failed to open", WRONGS],
     ),
+    (
+        &["walkie", "--listeners", "20", "--seconds", "1"],
+        &[
+            "the server's part of mouth to ear: p99.9",
+            "floor: p99.9",
+            "p99 / floor",
+            "server CPU per delivered frame",
+            "frames sent",
+            "frames received",
+        ],
+        &[WRONGS],
+    ),
     (&["publish", "--connections", "4", "--seconds", "1"], &["publishes"], &[]),
 ];
 

@@ -97,6 +97,8 @@ pub(crate) enum Scenario {
     /// Reactions of a crowd: what one costs beside a bare loop that counts them, that none is lost, and a fan-out
     /// beside them.
     Reactions(ReactionsOptions),
+    /// A walkie-talkie: the time from a speaker's send to each listener's receipt, beside the floor of the same sends.
+    Walkie(Walkie),
     /// A killed node of a cluster is back, and so are its clients, with all that they missed.
     Restart(Restart),
     /// Publications on one of three servers joined by NATS to subscribers of each, beside one server alone.
@@ -366,6 +368,17 @@ pub(crate) struct ReactionsOptions {
     /// Publications of each fan-out, ten a second.
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     pub(crate) messages: usize,
+}
+
+/// A walkie-talkie.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Walkie {
+    /// Listeners of the room.
+    #[arg(long, value_name = "COUNT", default_value_t = 500)]
+    pub(crate) listeners: usize,
+    /// For how long one speaks, 50 frames a second.
+    #[arg(long, default_value_t = 20)]
+    pub(crate) seconds: u64,
 }
 
 /// Hooks.

@@ -2,7 +2,7 @@
 //! send each. Where readers come over TLS, each has a session of its own: the frame is encrypted for each of them, as
 //! one record, and there may be several threads.
 
-use std::io::{BufRead as _, Write as _};
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -30,6 +30,9 @@ pub(crate) enum FloorCommand {
     Accept { connections: usize, transport: ClientTransport, threads: usize },
     /// Send events, each to the readers of one channel after the other.
     Send(Sending),
+    /// Accept so many readers, acknowledge each, then accept one that speaks, and write each frame that it sends to one
+    /// reader after the other, until it ends.
+    Relay { connections: usize, transport: ClientTransport },
 }
 
 /// What the floor sends.
@@ -76,6 +79,12 @@ pub(crate) fn serve() -> Result<()> {
             }
             FloorCommand::Send(sending) => {
                 crew.send(&sending)?;
+                say(&FloorReport::Sent)?;
+            }
+            FloorCommand::Relay { connections, transport } => {
+                let mut readers = accept(&listener, connections, transport)?;
+                say(&FloorReport::Accepted)?;
+                relay(listener.accept()?.0.into(), &mut readers)?;
                 say(&FloorReport::Sent)?;
             }
         }
@@ -158,6 +167,22 @@ impl FloorReader {
             session.write_tls(&mut self.socket)?;
         }
         Ok(())
+    }
+}
+
+/// Writes what a speaker sends to all readers, frame by frame, until it ends.
+fn relay(mut speaker: TcpStream, readers: &mut [FloorReader]) -> Result<()> {
+    let (mut begun, mut some) = (Vec::new(), [0; 4_096]);
+    loop {
+        let length = speaker.read(&mut some)?;
+        if length == 0 {
+            return Ok(());
+        }
+        begun.extend_from_slice(&some[..length]);
+        while let Some((.., length)) = wire::frame(&begun) {
+            readers.iter_mut().try_for_each(|reader| reader.write_all(&begun[..length]))?;
+            begun.drain(..length);
+        }
     }
 }
 

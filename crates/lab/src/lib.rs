@@ -56,6 +56,7 @@ mod report;
 mod scenario;
 mod server_under_test;
 mod socket;
+mod speaker;
 mod token;
 mod transport;
 mod wire;

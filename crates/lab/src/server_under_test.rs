@@ -40,6 +40,8 @@ pub(crate) const OUTBOX_BATCH: u32 = 1_000;
 /// Prefix of channels with history on disk.
 pub(crate) const DURABLE: &str = "durable:c";
 
+/// Prefix of rooms in which one speaks and others listen.
+pub(crate) const ROOM: &str = "talk:room";
 /// Prefix of channels into which clients publish.
 pub(crate) const DIRECT: &str = "direct:c";
 /// Prefix of channels about which a backend is asked.
@@ -110,6 +112,7 @@ struct Setup<'a> {
     events: Option<&'a EventsSetup<'a>>,
     /// How often reactions are told; None = there are none.
     reactions: Option<&'a str>,
+    has_rooms: bool,
 }
 
 /// What a backend is asked about.
@@ -266,6 +269,14 @@ impl ServerUnderTest {
         ServerUnderTest::launch(options, &Setup { reactions: Some(tick), ..Setup::default() })
     }
 
+    /// A fresh server with the rooms [`ROOM`].
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(crate) fn start_talking(options: &Options) -> Result<Self> {
+        ServerUnderTest::launch(options, &Setup { has_rooms: true, ..Setup::default() })
+    }
+
     /// As many fresh servers, joined by NATS.
     ///
     /// # Errors
@@ -300,6 +311,9 @@ impl ServerUnderTest {
         let file = std::env::temp_dir().join(format!("touchline-lab-{}-{}.json", std::process::id(), address.port()));
         let tcp = free_address()?;
         let mut settings = configured(address, setup);
+        if setup.has_rooms {
+            open_rooms(&mut settings);
+        }
         options.transport.configure(&mut settings, tcp.port());
         if options.transport == ClientTransport::Tls {
             settings["http_server"]["tls"] = SelfSignedCertificate::make()?.settings();
@@ -498,4 +512,15 @@ fn count_reactions(all: &mut serde_json::Value, tick: &str) {
     (counting["reactions"], counting["reactions_rate"]) = (json!(OPTIONS), json!(1_000));
     all["channel"]["namespaces"].as_array_mut().into_iter().for_each(|namespaces| namespaces.push(counting.clone()));
     all["reactions"] = json!({"tick": tick});
+}
+
+/// Channels `talk:…` are rooms: clients publish bytes, and a listener whose link is slow loses old frames.
+fn open_rooms(all: &mut serde_json::Value) {
+    let mut rooms = all["channel"]["namespaces"][0].clone();
+    rooms["name"] = json!("talk");
+    rooms["publication_data_format"] = json!("binary");
+    (rooms["history_size"], rooms["history_ttl"]) = (json!(6_000), json!("5m"));
+    (rooms["slow_consumer"], rooms["max_age"]) = (json!("drop_oldest"), json!("400ms"));
+    (rooms["allow_publish_for_client"], rooms["allow_publish_for_anonymous"]) = (json!(true), json!(true));
+    all["channel"]["namespaces"].as_array_mut().into_iter().for_each(|namespaces| namespaces.push(rooms.clone()));
 }

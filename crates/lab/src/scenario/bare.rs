@@ -94,13 +94,13 @@ impl Bare {
 }
 
 /// A process that sends what the floor sends.
-struct Floor {
-    part: LabPart<FloorCommand, FloorReport>,
-    address: SocketAddr,
+pub(super) struct Floor {
+    pub(super) part: LabPart<FloorCommand, FloorReport>,
+    pub(super) address: SocketAddr,
 }
 
 impl Floor {
-    fn start() -> Result<Self> {
+    pub(super) fn start() -> Result<Self> {
         let mut part = LabPart::start("floor-server")?;
         match part.report()? {
             FloorReport::Listening { address } => Ok(Floor { part, address }),
@@ -108,7 +108,8 @@ impl Floor {
         }
     }
 
-    fn wait(&mut self, what: &str, is_it: impl Fn(&FloorReport) -> bool) -> Result<()> {
+    /// Waits for the report that says that the floor has done `what`.
+    pub(super) fn wait(&mut self, what: &str, is_it: impl Fn(&FloorReport) -> bool) -> Result<()> {
         let report = self.part.report()?;
         if is_it(&report) { Ok(()) } else { bail!("the floor reported {report:?} instead of the end of {what}") }
     }

@@ -21,6 +21,7 @@ mod registry;
 mod restart;
 mod slow;
 mod statistics;
+mod walkie;
 mod who;
 
 use std::process::ExitCode;
@@ -93,6 +94,7 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Events(arguments) => events::events(arguments, options, results)?,
             Scenario::Reactions(arguments) => reactions::reactions(arguments, options, results)?,
             Scenario::Restart(restart) => restart::restart(restart, options, results)?,
+            Scenario::Walkie(walkie) => walkie::walkie(walkie, options, results)?,
             Scenario::Who(who) => who::who(who, options, results)?,
             Scenario::Across(across) => across::across(across, options, results)?,
             Scenario::Channels(channels) => channels::channels(channels, options, results)?,

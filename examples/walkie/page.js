@@ -1,0 +1,174 @@
+// The page: from the entry form to the room, and from the room's state to what is shown.
+
+import { Link } from './link.js';
+import { hasOpus, Microphone } from './microphone.js';
+import { Room } from './room.js';
+import { Speaker } from './speaker.js';
+import { TalkButton } from './talk-button.js';
+import { FACES, fillFaces, showRoom } from './view.js';
+import { dialWebSocket } from './websocket.js';
+import * as words from './words.js';
+
+const $ = (id) => document.getElementById(id);
+const TICK_MS = 500;
+
+/** `#token=…&room=…`: a dispatcher's address. The token does not stay in the address bar. */
+const given = new URLSearchParams(location.hash.slice(1));
+history.replaceState(null, '', location.pathname + location.search);
+
+/** The room of a token, which may interrupt there. */
+function dispatcherRoom(token) {
+  try {
+    const [, claims] = token.split('.');
+    const text = new TextDecoder().decode(Uint8Array.from(atob(claims.replaceAll('-', '+').replaceAll('_', '/')), (c) => c.charCodeAt(0)));
+    return /^dispatch\/(.+)$/.exec(JSON.parse(text).register.floor[0])[1];
+  } catch {
+    return null;
+  }
+}
+
+function say(text) { $('news').textContent = text; }
+
+function complain(text) {
+  $('problem').hidden = !text;
+  $('problem').textContent = text;
+}
+
+/** The room as it is shown: what is wrong first, then who speaks. */
+class Screen {
+  #isLost = false;
+  #wasLive = false;
+  refusal = '';
+  trouble = null; // of the microphone
+
+  constructor(parts) { Object.assign(this, parts); }
+
+  #problem() {
+    const { room } = this;
+    if (room.state === 'closed') return words.closed(room.reason);
+    return this.#isLost ? words.LOST : this.refusal || words.MICROPHONE[this.trouble] || '';
+  }
+
+  update() {
+    const { room, microphone, speaker, button } = this;
+    const wasLost = this.#isLost;
+    this.#wasLive ||= room.state === 'live';
+    this.#isLost = this.#wasLive && ['lost', 'connecting'].includes(room.state);
+    if (wasLost && room.state === 'live') say(words.BACK);
+    const problem = this.#problem();
+    if (problem !== $('problem').textContent) complain(problem);
+    $('again').hidden = !this.trouble || this.trouble === 'insecure';
+    $('sound').hidden = speaker.isOn;
+    showRoom(room, { speaker, canTalk: microphone.isOpen, isHeld: button.isHeld, say });
+  }
+}
+
+/** Plays what was missed, until somebody speaks. */
+class Replay {
+  #timer = null;
+
+  constructor(speaker) { this.speaker = speaker; }
+
+  async start(talks) {
+    say(`Plays what was missed: ${talks.map(({ name }) => name).join(', ')}.`);
+    await this.speaker.on();
+    this.#timer = setTimeout(() => this.stop('All that was missed was played.'), this.speaker.replay(talks));
+  }
+
+  stop(text) {
+    if (this.#timer === null) return;
+    clearTimeout(this.#timer);
+    this.#timer = null;
+    this.speaker.silence();
+    say(text);
+  }
+}
+
+/** What a room tells this page. */
+const events = (screen, replay) => ({
+  onChange: () => screen.update(),
+  onFrame: (frame) => {
+    replay.stop('Somebody speaks: the replay has ended.');
+    return screen.speaker.take(frame);
+  },
+  onTurn: (turn) => {
+    say(words.SPEAK);
+    screen.microphone.start(turn.codec, (payload, capturedMs) => turn.send(payload, capturedMs)).catch(() => screen.onTrouble('broken'));
+  },
+  onTurnEnd: async (reason) => {
+    screen.button.isHeld = false;
+    say(words.ENDED[reason]);
+    await screen.microphone.stop();
+  },
+  onWarning: () => say(words.WARNING),
+  onMissed: (seconds) => {
+    $('missed').hidden = seconds === 0;
+    $('missed').textContent = words.missed(seconds, screen.room.isMissedPartial);
+  },
+  onRefusal: (error) => {
+    screen.refusal = words.refused(error);
+    screen.update();
+  },
+});
+
+/** What the talk button does. */
+const presses = (screen) => ({
+  onPress: () => {
+    screen.speaker.on();
+    screen.refusal = '';
+    if (screen.room.state !== 'live') return say(words.LOST);
+    say('');
+    screen.room.want();
+  },
+  onRelease: () => {
+    const { room } = screen;
+    const wasWaiting = room.isWanted && !room.turn;
+    room.unwant();
+    if (wasWaiting) say(words.LEFT_QUEUE);
+  },
+});
+
+async function enter({ room: name, person, token }) {
+  $('join').hidden = true;
+  $('room').hidden = false;
+  $('where').textContent = `· ${name}`;
+  const codecs = (await hasOpus()) ? ['opus', 'pcm'] : ['pcm'];
+  const { server } = await (await fetch('settings.json')).json();
+  const speaker = new Speaker();
+  const replay = new Replay(speaker);
+  const link = new Link(dialWebSocket(server), { token });
+  const onTrouble = (trouble) => { Object.assign(screen, { trouble }).update(); };
+  const screen = new Screen({ speaker, onTrouble, microphone: new Microphone(onTrouble) });
+  screen.room = new Room(link, name, { ...person, codecs }, events(screen, replay), { isDispatcher: dispatcherRoom(token) === name, position: remembered(name) });
+  screen.button = new TalkButton($('talk'), $('toggle'), presses(screen));
+  $('again').onclick = async () => onTrouble(await screen.microphone.open());
+  $('sound').onclick = () => speaker.on().then(() => screen.update());
+  $('missed').onclick = () => replay.start(screen.room.takeMissed());
+  const remember = () => screen.room.position && localStorage.setItem(`walkie:${name}`, JSON.stringify(screen.room.position));
+  addEventListener('pagehide', remember);
+  $('leave').onclick = () => location.reload();
+  setInterval(() => screen.update(), TICK_MS);
+  link.connect();
+  speaker.on();
+  onTrouble(await screen.microphone.open());
+  $('talk').focus();
+}
+
+/** Where this browser was in the room's channel. */
+function remembered(room) {
+  try { return JSON.parse(localStorage.getItem(`walkie:${room}`)); } catch { return null; }
+}
+
+const form = $('join');
+const token = given.get('token') ?? '';
+const fixed = dispatcherRoom(token);
+fillFaces($('choice'), localStorage.getItem('walkie-face') ?? FACES[0][0]);
+form.elements.name.value = localStorage.getItem('walkie-name') ?? (fixed ? 'Dispatcher' : '');
+form.elements.room.value = fixed ?? given.get('room') ?? localStorage.getItem('walkie-room') ?? 'team';
+form.elements.room.readOnly = Boolean(fixed);
+form.onsubmit = (event) => {
+  event.preventDefault();
+  const { room, name, face } = Object.fromEntries(new FormData(form));
+  for (const [key, value] of Object.entries({ room, name, face })) localStorage.setItem(`walkie-${key}`, value);
+  enter({ room, person: { name: name.trim(), face }, token }).catch((error) => complain(`This page does not work: ${error.message}.`));
+};

@@ -1,0 +1,55 @@
+// One button for pointers, keys and screen readers: held, or pressed once to begin and once to end.
+
+export class TalkButton {
+  #isByPointer = false;
+  isHeld = false;
+
+  /** @param {HTMLButtonElement} button  @param {HTMLInputElement} toggle pressed once instead of held  @param {{onPress: () => void, onRelease: () => void}} handlers */
+  constructor(button, toggle, handlers) {
+    Object.assign(this, { button, toggle, handlers });
+    button.addEventListener('pointerdown', (event) => this.#down(event));
+    button.addEventListener('contextmenu', (event) => event.preventDefault());
+    for (const name of ['pointerup', 'pointercancel']) addEventListener(name, () => this.#up(true));
+    addEventListener('keydown', (event) => this.#isKey(event) && this.#key(event));
+    addEventListener('keyup', (event) => this.#isKey(event) && (event.preventDefault(), this.#up(false)));
+    // A screen reader presses a button without a pointer and without keys: nothing is held then.
+    button.addEventListener('click', ({ detail }) => detail === 0 && this.#switch());
+    // The release is not seen when the window is not there any more.
+    addEventListener('blur', () => !toggle.checked && this.#set(false));
+  }
+
+  /** The space bar is the button, wherever it does nothing else; Enter is where the button has the focus. */
+  #isKey({ code, target }) {
+    if (target === this.button) return code === 'Space' || code === 'Enter';
+    return code === 'Space' && !target.closest?.('button, input, select, textarea, a, summary');
+  }
+
+  #key(event) {
+    event.preventDefault();
+    if (event.repeat) return;
+    if (this.toggle.checked) this.#switch();
+    else this.#set(true);
+  }
+
+  #down(event) {
+    if (event.button !== 0) return;
+    this.#isByPointer = true;
+    if (this.toggle.checked) this.#switch();
+    else this.#set(true);
+  }
+
+  #up(isPointer) {
+    if (isPointer && !this.#isByPointer) return;
+    this.#isByPointer = false;
+    if (!this.toggle.checked) this.#set(false);
+  }
+
+  #switch() { this.#set(!this.isHeld); }
+
+  #set(isHeld) {
+    if (this.isHeld === isHeld || (isHeld && this.button.getAttribute('aria-disabled') === 'true')) return;
+    this.isHeld = isHeld;
+    if (isHeld) this.handlers.onPress();
+    else this.handlers.onRelease();
+  }
+}

@@ -1,0 +1,94 @@
+// Who is heard, who is next, and what of the history was said by somebody with the floor.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Floor, LIMIT_MS, RANK_MS } from '../floor.js';
+import { encodeFrame } from '../frames.js';
+import { missedTalks } from '../missed.js';
+
+const registered = (name, client, talk = 1) => ({ change: 'registered', name, client, meta: { name: client, face: '🦊', talk } });
+const unregistered = (name, client) => ({ change: 'unregistered', name, client });
+const joined = (group, client, meta = {}) => ({ change: 'joined', group, client, meta });
+
+function floorWith(...changes) {
+  const floor = new Floor('a');
+  changes.forEach((change) => floor.apply(change, 0));
+  return floor;
+}
+
+test('the holder of the floor is heard, with the talk that he has announced, and nobody else', () => {
+  const floor = floorWith(registered('floor/a', 'ann', 7), registered('floor/other', 'bob', 8));
+  assert.equal(floor.isHeard('ann', 7, 1_000), true);
+  assert.equal(floor.isHeard('ann', 8, 1_000), false);
+  assert.equal(floor.isHeard('bob', 8, 1_000), false);
+  assert.equal(floor.isHeard('ann', 7, LIMIT_MS), false, 'the limit is over');
+  floor.apply({ change: 'updated', name: 'floor/a', client: 'ann', meta: { talk: 9 } }, LIMIT_MS);
+  assert.equal(floor.isHeard('ann', 9, LIMIT_MS), false, 'other metadata are not another talk');
+});
+
+test('the last frames of a talk are heard, until somebody else has the floor', () => {
+  const floor = floorWith(registered('floor/a', 'ann'), unregistered('floor/a', 'ann'));
+  assert.equal(floor.isHeard('ann', 1, 100), true);
+  assert.equal(floor.isHeard('ann', 1, 1_000), false);
+  floor.apply(registered('floor/a', 'bob', 2), 50);
+  assert.equal(floor.isHeard('ann', 1, 100), false);
+  floor.apply(unregistered('floor/a', 'ann'), 60);
+  assert.equal(floor.speaker(100).client, 'bob', 'the end of an owner of before changes nothing');
+});
+
+test('while a dispatcher speaks, only he is heard', () => {
+  const floor = floorWith(registered('floor/a', 'ann'), registered('dispatch/a', 'control', 2));
+  assert.equal(floor.isHeard('ann', 1, 10), false);
+  assert.equal(floor.isHeard('control', 2, 10), true);
+  assert.equal(floor.speaker(10).isDispatcher, true);
+  floor.apply(unregistered('floor/a', 'ann'), 20);
+  assert.equal(floor.patienceMs('bob'), null, 'the floor is not free');
+});
+
+test('the queue: dispatchers, then by time, then by client; each waits for those before it', () => {
+  const floor = floorWith(
+    joined('queue/a', 'late', { since: 30 }), joined('queue/a', 'b', { since: 10 }), joined('queue/a', 'a', { since: 10 }),
+    joined('queue/a', 'control', { since: 99 }), joined('dispatch/a', 'control'), joined('queue/other', 'x', { since: 1 }),
+  );
+  assert.deepEqual(floor.queue, ['control', 'a', 'b', 'late']);
+  assert.deepEqual(['control', 'late', 'stranger'].map((client) => floor.patienceMs(client)), [0, 3 * RANK_MS, 4 * RANK_MS]);
+  floor.apply(registered('floor/a', 'control'), 0);
+  assert.equal(floor.patienceMs('a'), null);
+  floor.apply({ change: 'left', group: 'queue/a', client: 'control' }, 0);
+  assert.deepEqual(floor.queue, ['a', 'b', 'late']);
+});
+
+test('what clients say of themselves cannot break a page', () => {
+  const floor = floorWith(joined('room/a', 'x', null), joined('room/a', 'y', { name: {}, face: 'f'.repeat(100), codecs: 'opus' }), joined('queue/a', 'z', { since: 'soon' }));
+  assert.deepEqual(floor.people.get('x'), { name: 'Somebody', face: '🙂', codecs: [] });
+  assert.equal(floor.people.get('y').face.length, 8);
+  assert.equal(floor.codec, 'pcm', 'one who names no codec gets PCM');
+  assert.equal(floor.waiting.get('z').since, 0);
+  assert.equal(floorWith(joined('room/a', 'x', { codecs: ['opus', 'pcm'] })).codec, 'opus');
+});
+
+test('a listing anew keeps the beginning of a talk that goes on', () => {
+  const floor = floorWith(registered('floor/a', 'ann', 5));
+  const before = floor.clear();
+  floor.list(registered('floor/a', 'ann', 5), 20_000, before);
+  assert.equal(floor.speaker(LIMIT_MS), null);
+  floor.list(registered('floor/a', 'ann', 6), 20_000, before);
+  assert.equal(floor.speaker(LIMIT_MS).client, 'ann');
+});
+
+test('missed talk: frames with the floor, in order, talk by talk, within the limit, and none of our own', () => {
+  let time = 1_000;
+  const publication = (client, talk, sequence, capturedMs = sequence * 20) => ({
+    data: encodeFrame({ codec: 'opus', sequence, capturedMs, talk, payload: Uint8Array.of(sequence) }), info: { client }, time: (time += 20),
+  });
+  const publications = [
+    publication('ann', 1, 0), publication('ann', 1, 2), publication('rogue', 66, 0), publication('ann', 1, 1), { data: new Uint8Array(3), info: { client: 'ann' }, time },
+    publication('bob', 2, 0), publication('ann', 1, 3), publication('me', 3, 0), publication('cas', 4, 0, 2 ** 32 - 20), publication('cas', 4, 1, 0),
+  ];
+  time += LIMIT_MS;
+  publications.push(publication('cas', 4, 2, 20));
+  const allowed = new Set(['ann/1', 'bob/2', 'me/3', 'cas/4']);
+  const talks = missedTalks(publications, (client, talk) => (allowed.has(`${client}/${talk}`) ? { name: client.toUpperCase(), face: '🦊' } : undefined), new Set(['me']));
+  assert.deepEqual(talks.map(({ name, seconds, frames }) => [name, seconds, frames.map(({ sequence }) => sequence)]), [
+    ['ANN', 0.06, [0, 1, 2]], ['BOB', 0.02, [0]], ['CAS', 0.04, [0, 1]],
+  ]);
+});

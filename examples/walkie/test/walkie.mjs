@@ -1,0 +1,88 @@
+// What the tests of the walkie-talkie share: the server with this example's configuration, its pages, and a browser with a microphone that beeps.
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { chromium } from '../../../tests/e2e/node_modules/playwright-core/index.mjs';
+import { freePort, Server, token } from '../../../tests/e2e/server.mjs';
+import { servePages } from '../pages.mjs';
+
+const SECRET = 'the-secret-of-the-tests-of-the-walkie-talkie';
+export const KEY = 'the-key-of-the-tests';
+
+const config = new URL('../touchline.toml', import.meta.url).pathname;
+
+/** The server, with lines over TCP on `tcp`, and a listener for the pages on `pages`. */
+export async function start() {
+  const tcp = await freePort();
+  Object.assign(process.env, { TOUCHLINE_TCP_PORT: String(tcp), TOUCHLINE_HTTP_API_KEY: KEY, TOUCHLINE_CLIENT_TOKEN_HMAC_SECRET_KEY: SECRET });
+  const server = await Server.start({ args: (port) => ['serve', '--dev', '--no-match', '--port', String(port), '--config', config] });
+  for (const name of ['TOUCHLINE_TCP_PORT', 'TOUCHLINE_HTTP_API_KEY', 'TOUCHLINE_CLIENT_TOKEN_HMAC_SECRET_KEY']) delete process.env[name];
+  const listeners = [];
+  /** The address of pages that reach the server by this address. */
+  const pagesFor = async (websocket) => {
+    const port = await freePort();
+    listeners.push(await servePages(port, websocket));
+    return `http://127.0.0.1:${port}`;
+  };
+  return {
+    server, tcp, pagesFor, pages: await pagesFor(server.websocket),
+    stop: async () => {
+      listeners.forEach((listener) => { listener.close(); listener.closeAllConnections(); });
+      await server.stop();
+    },
+  };
+}
+
+export const dispatcherToken = (room) => token({
+  sub: 'dispatcher', exp: Math.floor(Date.now() / 1000) + 3600, register: { floor: [`dispatch/${room}`] }, groups: [{ scope: 'floor', group: `dispatch/${room}` }],
+}, SECRET);
+
+/** Chromium with a microphone that beeps once a second; `isDenied`: nobody gives the page leave to use it. */
+export function launchWithMicrophone({ isDenied = false, hasNone = false } = {}) {
+  const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
+  assert.ok(executablePath, 'the tests need Chromium (Debian package chromium)');
+  const quiet = ['--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+  // A page that nobody looks at keeps its timers.
+  const awake = ['--disable-background-timer-throttling', '--disable-renderer-backgrounding', '--disable-backgrounding-occluded-windows'];
+  const microphone = [...(hasNone ? [] : ['--use-fake-device-for-media-stream']), ...(isDenied ? ['--deny-permission-prompts'] : ['--use-fake-ui-for-media-stream'])];
+  return chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', '--autoplay-policy=no-user-gesture-required', ...quiet, ...awake, ...microphone] });
+}
+
+/** A page in a context of its own, in the room. */
+export async function enter(browser, url, { room, name, token: given, ...options }) {
+  const context = await browser.newContext({ viewport: { width: 390, height: 844 }, ...options });
+  const page = await context.newPage();
+  page.faults = [];
+  page.on('pageerror', (error) => page.faults.push(error.message));
+  page.on('console', (message) => message.type() === 'error' && !/WebSocket connection|ERR_CONNECTION/.test(message.text()) && page.faults.push(message.text()));
+  await page.goto(`${url}/#${new URLSearchParams({ room, ...(given && { token: given }) })}`);
+  await page.getByLabel('Your name').fill(name);
+  await page.getByRole('button', { name: 'Join' }).click();
+  await page.locator('#state[data-state=live]').waitFor();
+  return page;
+}
+
+export const talkButton = (page) => page.locator('#talk');
+export const counters = (page) => page.locator('#counters').evaluate(({ dataset }) => Object.fromEntries(Object.entries(dataset).map(([key, value]) => [key, Number(value)])));
+export const news = (page) => page.locator('#news').innerText();
+export const mood = (page) => page.locator('#room').getAttribute('data-mood');
+
+/** The microphone is there. */
+export const isReady = (page) => page.locator('#talk[aria-disabled=false]').waitFor();
+
+/** Holds the button down. */
+export async function press(page) {
+  await isReady(page);
+  await talkButton(page).hover();
+  await page.mouse.down();
+}
+export const release = (page) => page.mouse.up();
+
+export async function until(condition, what, seconds = 60) {
+  let last;
+  for (const end = Date.now() + seconds * 1000; Date.now() < end; await sleep(25)) {
+    last = await condition();
+    if (last) return last;
+  }
+  assert.fail(`in vain: ${typeof what === 'function' ? await what() : what}`);
+}
