@@ -63,7 +63,7 @@ export class Floor {
     return null;
   }
 
-  /** A change of long ago: it tells of a talk, and nothing of how things are now. */
+  /** A change of before: it shows that a talk had the floor, and nothing of how things are now. */
   learn({ change, name, client, meta }) {
     const { floor, dispatch } = this.names;
     if (change === 'registered' && (name === floor || name === dispatch)) this.#talks.set(`${client}/${meta?.talk}`, person(meta));

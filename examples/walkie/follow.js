@@ -3,7 +3,7 @@
 import { Refusal } from './link.js';
 
 const SCOPE = 'floor';
-/** Changes of before that are read for the talks which they tell of. */
+/** Changes of before that are read for the talks that had the floor. */
 const PAST = 2_000;
 const AGAIN_MS = 1_000;
 

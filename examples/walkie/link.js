@@ -1,4 +1,4 @@
-// A connection that lasts, over any transport: it comes back by itself and subscribes again. examples/match/touchline.js tells more of the protocol.
+// A connection that lasts, over any transport: it comes back by itself and subscribes again. examples/match/touchline.js has more of the protocol.
 
 const FIRST_PAUSE_MS = 200;
 const LONGEST_PAUSE_MS = 5_000;

@@ -5,6 +5,8 @@ import { toPcm } from './pcm.js';
 
 const OPUS = { codec: 'opus', sampleRate: SAMPLE_RATE, numberOfChannels: 1, bitrate: 24_000, opus: { frameDuration: FRAME_MS * 1000 } };
 
+const SPEECH = { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true };
+
 /** What is wrong, by the name of the browser's error. */
 const TROUBLE = {
   NotAllowedError: 'denied', NotFoundError: 'none', NotReadableError: 'busy', OverconstrainedError: 'none', SecurityError: 'denied',
@@ -35,7 +37,7 @@ export class Microphone {
   async open() {
     if (!navigator.mediaDevices?.getUserMedia) return globalThis.isSecureContext ? 'broken' : 'insecure';
     try {
-      const stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true } });
+      const stream = await navigator.mediaDevices.getUserMedia({ audio: SPEECH });
       [this.#track] = stream.getAudioTracks();
       this.#track.onended = () => this.#onTrouble('ended');
       // Off, until somebody talks.

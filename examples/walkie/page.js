@@ -84,7 +84,7 @@ class Replay {
   }
 }
 
-/** What a room tells this page. */
+/** What this page does when something happens in the room. */
 const events = (screen, replay) => ({
   onChange: () => screen.update(),
   onFrame: (frame) => {
@@ -139,7 +139,8 @@ async function enter({ room: name, person, token }) {
   const link = new Link(dialWebSocket(server), { token });
   const onTrouble = (trouble) => { Object.assign(screen, { trouble }).update(); };
   const screen = new Screen({ speaker, onTrouble, microphone: new Microphone(onTrouble) });
-  screen.room = new Room(link, name, { ...person, codecs }, events(screen, replay), { isDispatcher: dispatcherRoom(token) === name, position: remembered(name) });
+  const options = { isDispatcher: dispatcherRoom(token) === name, position: remembered(name) };
+  screen.room = new Room(link, name, { ...person, codecs }, events(screen, replay), options);
   screen.button = new TalkButton($('talk'), $('toggle'), presses(screen));
   $('again').onclick = async () => onTrouble(await screen.microphone.open());
   $('sound').onclick = () => speaker.on().then(() => screen.update());

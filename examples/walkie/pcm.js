@@ -48,6 +48,8 @@ export class Framer {
   }
 }
 
+const CONVERT = 'ffmpeg -i FILE -ac 1 -ar 16000 -sample_fmt s16 OUT.wav';
+
 /** The samples of a WAV file as bytes of PCM; fails with what is wrong with the file. */
 export function readWav(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
@@ -60,7 +62,7 @@ export function readWav(bytes) {
       format = [8, 10, 12, 22].map((field) => (field === 12 ? view.getUint32(at + field, true) : view.getUint16(at + field, true))).join(' ');
     }
     if (name(at) === 'data') {
-      if (format !== `1 1 ${SAMPLE_RATE} 16`) throw new Error('the WAV file must be PCM, mono, 16 kHz, 16 bits: ffmpeg -i FILE -ac 1 -ar 16000 -sample_fmt s16 OUT.wav');
+      if (format !== `1 1 ${SAMPLE_RATE} 16`) throw new Error(`the WAV file must be PCM, mono, 16 kHz, 16 bits: ${CONVERT}`);
       return bytes.subarray(at + 8, at + 8 + length);
     }
     at += 8 + length + (length % 2);

@@ -45,9 +45,9 @@ export class Room {
   /**
    * @param {Link} link
    * @param {string} room
-   * @param {{name: string, face: string, codecs: string[], canSpeak: () => string | null}} me
-   * @param {object} events onChange(), onFrame(frame) which gives false where the frame comes too late to be played, onTurn(turn), onTurnEnd(reason) which may be a promise, onWarning(),
-   *   onMissed(), onRefusal(error)
+   * @param {{name: string, face: string, codecs: string[]}} me
+   * @param {object} events onChange(), onFrame(frame) which gives false where the frame comes too late to be played,
+   *   onTurn(turn), onTurnEnd(reason) which may be a promise, onWarning(), onMissed(seconds), onRefusal(error)
    * @param {{isDispatcher?: boolean, position?: {offset: number, epoch: string}}} [options] `position`: where this client was before
    */
   constructor(link, room, me, events, { isDispatcher = false, position = null } = {}) {

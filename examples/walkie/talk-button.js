@@ -4,7 +4,11 @@ export class TalkButton {
   #isByPointer = false;
   isHeld = false;
 
-  /** @param {HTMLButtonElement} button  @param {HTMLInputElement} toggle pressed once instead of held  @param {{onPress: () => void, onRelease: () => void}} handlers */
+  /**
+   * @param {HTMLButtonElement} button
+   * @param {HTMLInputElement} toggle pressed once instead of held
+   * @param {{onPress: () => void, onRelease: () => void}} handlers
+   */
   constructor(button, toggle, handlers) {
     Object.assign(this, { button, toggle, handlers });
     button.addEventListener('pointerdown', (event) => this.#down(event));

@@ -92,6 +92,9 @@ export function showRoom(room, { speaker: sound, canTalk, isHeld, say }) {
 
 function showCounters(room, { heardS, late, missing, peak }) {
   const said = (room.sent * 0.02).toFixed(1);
-  put($('counters'), `Heard ${heardS.toFixed(1)} s, ${late} frames late, ${missing} missing, ${room.ignored} without the floor. Said ${said} s, ${room.dropped} frames dropped.`);
-  Object.assign($('counters').dataset, { heard: heardS.toFixed(2), late, missing, ignored: room.ignored, sent: room.sent, dropped: room.dropped, opus: room.sentOpus, peak: peak.toFixed(3) });
+  const { ignored, sent, sentOpus, dropped } = room;
+  const heard = `Heard ${heardS.toFixed(1)} s, ${late} frames late, ${missing} missing, ${ignored} without the floor.`;
+  put($('counters'), `${heard} Said ${said} s, ${dropped} frames dropped.`);
+  const sound = { heard: heardS.toFixed(2), late, missing, ignored, sent, dropped, opus: sentOpus, peak: peak.toFixed(3) };
+  Object.assign($('counters').dataset, sound);
 }

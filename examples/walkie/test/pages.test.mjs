@@ -10,6 +10,7 @@ import { counters, dispatcherToken, enter, KEY, launchWithMicrophone, mood, news
 let browser;
 let walkie;
 const raws = [];
+const networks = [];
 
 before(async () => {
   browser = await launchWithMicrophone();
@@ -18,6 +19,8 @@ before(async () => {
 afterEach(async () => {
   raws.splice(0).forEach((raw) => raw.close());
   await Promise.all(browser.contexts().map((context) => context.close()));
+  // A listener that is open keeps the process.
+  await Promise.all(networks.splice(0).map((wire) => wire.cut()));
 });
 after(async () => {
   await browser?.close();
@@ -25,6 +28,11 @@ after(async () => {
 });
 
 const join = (room, name, options = {}) => enter(browser, options.pages ?? walkie.pages, { room, name, ...options });
+const someNetwork = async () => {
+  const wire = await network(walkie.server.port);
+  networks.push(wire);
+  return wire;
+};
 const rogue = async (room) => {
   const raw = await rawClient(walkie.tcp, room);
   raws.push(raw);
@@ -99,7 +107,7 @@ test('a holder that is killed loses the floor to the next', async () => {
 });
 
 test('a link that is cut: the page says so, comes back, and plays what was missed', async (t) => {
-  const wire = await network(walkie.server.port);
+  const wire = await someNetwork();
   const [ann, bob] = await Promise.all([join('cut', 'Ann'), join('cut', 'Bob', { pages: await walkie.pagesFor(wire.websocket) })]);
   await everybody(2, ann, bob);
   await press(ann);
@@ -131,7 +139,7 @@ test('a link that is cut: the page says so, comes back, and plays what was misse
 });
 
 test('a speaker whose link is cut is told that nothing is sent, and the floor is free', async () => {
-  const wire = await network(walkie.server.port);
+  const wire = await someNetwork();
   const [ann, bob] = await Promise.all([join('mute', 'Ann', { pages: await walkie.pagesFor(wire.websocket) }), join('mute', 'Bob')]);
   await press(ann);
   await speaks(bob, 'Ann');
@@ -144,7 +152,7 @@ test('a speaker whose link is cut is told that nothing is sent, and the floor is
 });
 
 test('on a link that stands still, talk older than 400 ms is dropped and not sent later', async (t) => {
-  const wire = await network(walkie.server.port);
+  const wire = await someNetwork();
   const [ann, bob] = await Promise.all([join('still', 'Ann', { pages: await walkie.pagesFor(wire.websocket) }), join('still', 'Bob')]);
   await everybody(2, ann, bob);
   await press(ann);
@@ -162,7 +170,7 @@ test('on a link that stands still, talk older than 400 ms is dropped and not sen
 });
 
 test('a listener whose link stands still hears live talk afterwards, and is offered the rest', async (t) => {
-  const wire = await network(walkie.server.port);
+  const wire = await someNetwork();
   const [ann, bob] = await Promise.all([join('behind', 'Ann'), join('behind', 'Bob', { pages: await walkie.pagesFor(wire.websocket) })]);
   await everybody(2, ann, bob);
   await press(ann);
@@ -242,7 +250,7 @@ test('a talk ends at its limit, and the moderator takes the floor from a client 
   await isMood(cas, 'talking');
   assert.match(told.join('\n'), /^floor\/hog was taken from /);
   const { heard } = await counters(cas);
-  t.diagnostic(`${heard} s of the talk beyond the limit were heard; ${told}`);
+  t.diagnostic(`${heard} s were heard of a talk that did not end; ${told}`);
   assert.ok(heard <= LIMIT_MS / 1000 + 0.5, 'nothing is heard beyond the limit');
   stop.abort();
   await moderator;

@@ -57,7 +57,7 @@ test('what one says is exactly what another hears, and who comes later finds it 
   await until(() => listener.sound.length >= pcm.length, () => `${listener.sound.length} of ${pcm.length} bytes`);
   assert.ok(listener.sound.equals(pcm), 'the same bytes');
   await says(listener, 'Speaker speaks');
-  assert.match(speaker.text, /you speak\n[^]*said 1\.00 s, 0 frames dropped\n$/);
+  assert.match(speaker.text, /you speak\n[^]*said 1\.00 s, 0 frames dropped\n/);
   const late = terminal('wav', 'Late', '--missed');
   await says(late, 'Speaker said:');
   await until(() => late.sound.length >= pcm.length, 'all of it');
