@@ -177,6 +177,7 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("config/src/check/consumers.rs", "CONNECTIONS_MAX", "Connections to databases of all consumers of a node", "nobody: the start is refused"),
     fixed("cluster/src/consumer/kept.rs", "KEPT_SIZE_MAX", "Bytes of messages that a consumer of a stream has under way; the last may end beyond it", "nothing: the rest waits in the stream"),
     fixed("cluster/src/consumer/pulling.rs", "PULLED_SIZE_MAX", "Bytes of messages that a consumer of a stream asks for in advance", "nothing: the rest waits in the stream"),
+    fixed("server/src/reactions/waiting.rs", "WAITING_MAX", "Requests to open or close reactions that wait on a node for other nodes or the database", "error 111"),
     fixed("server/src/api/operations/reactions.rs", "CLOSES_AT_MAX", "The latest `closes_at` of reactions, Unix milliseconds", "error 107"),
     fixed("server/src/consumers/stream.rs", "MESSAGE_SIZE_MAX", "Bytes of the payload of a message in a stream", "nobody: the message is put aside"),
     fixed("server/src/consumers/repetition.rs", "MARKS_MAX", "Channels and users of which a consumer of a stream knows the last message behind the first without an acknowledgement", "nothing: a command that is delivered again is carried out again"),
