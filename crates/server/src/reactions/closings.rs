@@ -14,8 +14,8 @@ const COMPLETE_PATIENCE_MS: u64 = 10_000;
 /// When a publication that was refused is tried again, milliseconds.
 const RETRY_MS: u64 = 1_000;
 
-/// The closed channels. They are channels of the book, so `reactions.channel_limit` bounds them, and each is removed when
-/// its result is published ([`Closings::retain`]).
+/// The closed channels. They are channels of the book, so `reactions.channel_limit` bounds them, and each is removed
+/// when its result is published ([`Closings::retain`]).
 #[derive(Debug)]
 pub(super) struct Closings {
     shards: usize,
