@@ -37,7 +37,7 @@ describe('a contested name', () => {
     way = await slowWay(nats.port);
     backend = await Backend.start((question) => decide(question));
     const scopes = [{ name: 'doors', conflict_policy: 'hook', allow_register: ['*'] }];
-    const proxy = { conflict: { endpoint: backend.url('/conflict'), timeout: '1s' } };
+    const proxy = { conflict: { endpoint: backend.url('/conflict'), timeout: '4s' } };
     const change = (nats_url) => ({
       registry: { scopes, proxy },
       cluster: { engine: 'nats', name: `conflict-${process.pid}`, nats_url: [nats_url], heartbeat_interval: '300ms', node_timeout: '10s' },
@@ -105,14 +105,14 @@ describe('a contested name', () => {
   for (const [what, answer] of [
     ['an answer that names neither client', () => ({ result: { keep: 'nobody' } })],
     ['an error', () => ({ error: { code: 500, message: 'no' } })],
-    ['no answer in time', async (_, first) => { await sleep(3_000); return { result: { keep: first.id } }; }],
+    ['no answer in time', async (_, first) => { await sleep(8_000); return { result: { keep: first.id } }; }],
   ]) {
     test(`is kept by the later claim after ${what}, and other names do not wait`, { timeout: 120_000 }, async () => {
       const name = what.replaceAll(' ', '-');
       const [ann, bob] = await contest(name, answer);
       await register(ann, `other-${name}`);
       await eventually(() => backend.of('/conflict').some((question) => question.name === name), 'the question');
-      await sleep(1_500); // The backend has 1 s.
+      await sleep(4_500); // The backend has 4 s, and half of them to have the users found.
       await keeps(name, bob);
       await keeps(`other-${name}`, ann);
       assert.ok((await nodes[0].api('info', {})).result, 'the node serves others');

@@ -41,8 +41,9 @@ describe('a server that stops and starts', () => {
     for (const client of clients) client.on('connecting', (event) => event.code >= 3000 && codes.push(event.code));
     await Promise.all(clients.map((client) => { client.connect(); return client.ready(30_000); }));
     assert.equal(await first.stop(), 0, first.output);
-    assert.deepEqual([...new Set(codes)], [3001]);
-    assert.equal(codes.length, 50);
+    // The process may be gone before its last words are read.
+    await eventually(() => codes.length >= 50, 'all clients to be told');
+    assert.deepEqual(codes, Array(50).fill(3001));
     const second = await Server.start({ port: first.port });
     await Promise.all(clients.map((client) => client.ready(30_000)));
     for (const client of clients) client.disconnect();

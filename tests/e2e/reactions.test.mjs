@@ -256,6 +256,23 @@ test('durable totals are there after a crash, and all of them after a stop', { t
   rmSync(directory, { recursive: true });
 });
 
+test('while the database is gone, openings wait for a time and in a number', { timeout: 120_000 }, async () => {
+  const postgres = await Postgres.start();
+  const server = await Server.start({ change: { namespaces: [{ name: 'match', ...open, ...crowd, reactions_durable: true }], store: { primary: { url: postgres.url } } } });
+  await server.api('reaction_open', { channel: 'match:before', options: ['yes'] });
+  await postgres.kill();
+  // What may be sent again later has an HTTP status of its own, which the helper takes for a fault.
+  const attempt = (n) => server.api('reaction_open', { channel: `match:${n}`, options: ['yes'] }).catch(({ message }) => ({ error: JSON.parse(message.slice(message.indexOf('{'))).error }));
+  const codes = await Promise.all(Array.from({ length: 1_100 }, async (_, n) => (await attempt(n)).error?.code));
+  assert.deepEqual([codes.filter((code) => code === 4010).length, codes.filter((code) => code === 111).length], [1_024, 76]);
+  assert.equal((await server.api('reactions_get', { channel: 'match:before' })).result.seq, 0, 'who does not wait is answered');
+  await postgres.again();
+  const kept = codes.indexOf(4010);
+  await until(async () => (await attempt(kept)).result, () => 'it can be sent again');
+  assert.equal(await server.stop(), 0, server.output);
+  await postgres.stop();
+});
+
 describe('three nodes', () => {
   let network;
   let servers = [];

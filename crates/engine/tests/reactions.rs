@@ -20,7 +20,7 @@ const CALM_MS: u64 = 90_000;
 const CHANNELS: [&str; 3] = ["standing", "opened", "both"];
 const OPTIONS: [&str; 2] = ["applause", "boo"];
 /// How long a closed channel waits for nodes that do not say that they have counted all.
-const SEAL_PATIENCE_MS: u64 = 10_000;
+const COMPLETE_PATIENCE_MS: u64 = 10_000;
 const LIMITS: ReactionLimits = ReactionLimits { channels: 100, ttl_ms: 86_400_000, tick_ms: 250 };
 
 /// A node in one of its lives, and what a plain count says that it has accepted: by channel, round and option.
@@ -191,7 +191,7 @@ impl World {
                 if life.book.is_finishing(&channel) {
                     let (round, _) = life.book.round(&channel).expect("it is closed");
                     // The one shard that it has counts nothing more from now on.
-                    life.book.seal(&channel, &round);
+                    life.book.complete(&channel, &round);
                 }
             }
             BookOutput::Finish(channel, closed_ms) => self.finish(place, &channel, closed_ms),
@@ -205,15 +205,15 @@ impl World {
         let in_sight: Vec<usize> = (0..NODES).filter(in_sight).collect();
         let names: Vec<String> = in_sight.iter().map(|other| format!("n{other}")).collect();
         let Some(life) = &mut self.lives[place] else { return };
-        let is_sealed = life.book.is_sealed_by(channel, names.iter().map(String::as_str));
-        if in_sight[0] != place || !is_sealed && now_ms < closed_ms + SEAL_PATIENCE_MS {
+        let is_complete = life.book.is_complete_at(channel, names.iter().map(String::as_str));
+        if in_sight[0] != place || !is_complete && now_ms < closed_ms + COMPLETE_PATIENCE_MS {
             return;
         }
         let (round, is_out) = life.book.round(channel).expect("it is closed");
         assert!(!is_out, "what is out is not asked for again");
         let state = life.book.state(channel, &standing(index)).expect("it is closed");
         life.book.finished(&channel.into(), now_ms);
-        if is_sealed {
+        if is_complete {
             let of_others = in_sight.iter().filter_map(|other| self.lives[*other].as_ref());
             // Who has started since counts what comes after the end.
             let of_others = of_others.filter(|life| life.started_ms < closed_ms);
@@ -340,15 +340,15 @@ fn a_node_says_that_it_knows_a_round_and_that_it_has_counted_all_of_it() {
     exchange(&mut a, &mut b, START_MS + 2);
     assert!(a.is_known_by("opened", ["a", "b"]) && b.is_known_by("opened", ["a", "b"]));
     let round = a.round("opened").expect("it is open").0;
-    a.seal(&channel, &round);
-    assert!(!a.is_sealed_by("opened", ["a"]), "it is open");
+    a.complete(&channel, &round);
+    assert!(!a.is_complete_at("opened", ["a"]), "it is open");
     assert_eq!(a.close(&channel, false, START_MS + 3), Ok(true));
     exchange(&mut a, &mut b, START_MS + 4);
     b.add(&channel, &round, &[("boo", 4)], START_MS + 5).expect("its shards had accepted it");
-    b.seal(&channel, &round);
-    assert!(a.is_finishing("opened") && !a.is_sealed_by("opened", ["b"]));
+    b.complete(&channel, &round);
+    assert!(a.is_finishing("opened") && !a.is_complete_at("opened", ["b"]));
     exchange(&mut a, &mut b, START_MS + 6);
-    assert!(a.is_sealed_by("opened", ["b"]) && !a.is_sealed_by("opened", ["a", "b"]));
+    assert!(a.is_complete_at("opened", ["b"]) && !a.is_complete_at("opened", ["a", "b"]));
     let state = a.state("opened", &[]).expect("it is closed");
     assert_eq!(state.seq(), 4, "who has counted all has told all");
     a.finished(&channel, START_MS + 7);

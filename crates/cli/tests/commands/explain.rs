@@ -1,12 +1,16 @@
 //! `touchline explain`: the steps of a decision, and its exit status.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use serde_json::Value;
 
 use super::{CONFIGURATION, run, text};
 
 /// Runs `explain` on the configuration of the tests, with a backend for hooks.
 fn explain(arguments: &[&str]) -> (Option<i32>, String) {
-    let number = arguments.join("").bytes().fold(7_u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+    // Tests run side by side with the same arguments.
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let number = CALLS.fetch_add(1, Ordering::Relaxed);
     let name = format!("touchline-commands-{}-explain-{number}.toml", std::process::id());
     let file = std::env::temp_dir().join(name);
     let hooks =

@@ -59,6 +59,8 @@ pub enum ReactionFault {
     Replaced,
     /// The database has not kept it in time.
     NotKept,
+    /// Too many requests wait.
+    Busy,
 }
 
 /// What a book wants done.
@@ -72,7 +74,7 @@ pub enum BookOutput {
     /// Tell the shards what is open in this channel.
     Announce(ChannelName),
     /// This channel was closed at this time, Unix milliseconds. When the nodes have counted all
-    /// ([`ReactionBook::is_sealed_by`]), publish it for the last time, if it is this node's turn
+    /// ([`ReactionBook::is_complete_at`]), publish it for the last time, if it is this node's turn
     /// ([`super::finish_turn`]). It comes until that is done.
     Finish(ChannelName, u64),
 }
@@ -250,10 +252,10 @@ impl ReactionBook {
     }
 
     /// This node has counted all that its clients have sent in a round before it was closed.
-    pub fn seal(&mut self, channel: &ChannelName, round: &RoundId) {
+    pub fn complete(&mut self, channel: &ChannelName, round: &RoundId) {
         let me = self.me.clone();
         if let Some(totals) = self.channels.get_mut(channel).filter(|it| it.closed_ms > 0 && it.round() == *round)
-            && totals.seal(&me)
+            && totals.complete(&me)
         {
             self.tell_soon(channel);
         }
@@ -265,8 +267,8 @@ impl ReactionBook {
     }
 
     /// Whether these nodes have counted all that came before a channel was closed, and this one knows it.
-    pub fn is_sealed_by<'n>(&self, channel: &str, nodes: impl IntoIterator<Item = &'n str>) -> bool {
-        self.channels.get(channel).is_some_and(|totals| totals.is_sealed_by(nodes.into_iter()))
+    pub fn is_complete_at<'n>(&self, channel: &str, nodes: impl IntoIterator<Item = &'n str>) -> bool {
+        self.channels.get(channel).is_some_and(|totals| totals.is_complete_at(nodes.into_iter()))
     }
 
     /// Whether a channel is closed, and not known to be published for the last time.

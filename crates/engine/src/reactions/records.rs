@@ -69,8 +69,8 @@ pub(super) struct ReactionRecord {
     #[serde(rename = "p", default, skip_serializing_if = "is_false")]
     pub(super) is_published: bool,
     /// The contributor has counted all that its clients have sent before it was closed.
-    #[serde(rename = "s", default, skip_serializing_if = "is_false")]
-    pub(super) is_sealed: bool,
+    #[serde(rename = "d", default, skip_serializing_if = "is_false")]
+    pub(super) is_complete: bool,
     /// What the contributor has counted.
     #[serde(rename = "t", default)]
     pub(super) totals: BTreeMap<Box<str>, u64>,

@@ -17,7 +17,7 @@ struct ContributorSlot {
     changed_ms: u64,
     totals: BTreeMap<Box<str>, u64>,
     /// It has counted all that its clients have sent before the round was closed.
-    is_sealed: bool,
+    is_complete: bool,
 }
 
 /// What a merge has changed.
@@ -102,7 +102,7 @@ impl ChannelTotals {
         let slot = self.slots.entry(of.clone()).or_default();
         slot.version = slot.version.max(record.version);
         slot.changed_ms = slot.changed_ms.max(record.changed_ms);
-        slot.is_sealed |= record.is_sealed;
+        slot.is_complete |= record.is_complete;
         for (option, told) in record.totals {
             let total = slot.totals.entry(option).or_default();
             if told > *total {
@@ -123,7 +123,7 @@ impl ChannelTotals {
             opening: self.opening.as_deref().cloned(),
             closed_ms: self.closed_ms,
             is_published: self.is_published,
-            is_sealed: slot.is_sealed,
+            is_complete: slot.is_complete,
             totals: slot.totals.clone(),
         })
     }
@@ -133,7 +133,7 @@ impl ChannelTotals {
         let (round, ends) = (self.round(), (self.closed_ms, self.is_published));
         let told = self.slots.iter().filter(|(_, slot)| slot.version > 0);
         told.map(move |(contributor, slot)| {
-            let known = (channel, &round, ends, slot.is_sealed, &slot.totals);
+            let known = (channel, &round, ends, slot.is_complete, &slot.totals);
             (contributor, slot.version, stable_hash(&known))
         })
     }
@@ -144,13 +144,13 @@ impl ChannelTotals {
     }
 
     /// Whether each of these nodes has counted all that came before the round was closed.
-    pub(super) fn is_sealed_by<'n>(&self, mut nodes: impl Iterator<Item = &'n str>) -> bool {
-        nodes.all(|node| self.slots.iter().any(|(contributor, slot)| contributor.is_of(node) && slot.is_sealed))
+    pub(super) fn is_complete_at<'n>(&self, mut nodes: impl Iterator<Item = &'n str>) -> bool {
+        nodes.all(|node| self.slots.iter().any(|(contributor, slot)| contributor.is_of(node) && slot.is_complete))
     }
 
     /// Notes that this node has counted all that came before the round was closed. Returns whether that is new.
-    pub(super) fn seal(&mut self, me: &Contributor) -> bool {
-        !std::mem::replace(&mut self.slots.entry(me.clone()).or_default().is_sealed, true)
+    pub(super) fn complete(&mut self, me: &Contributor) -> bool {
+        !std::mem::replace(&mut self.slots.entry(me.clone()).or_default().is_complete, true)
     }
 
     /// The number of a contributor's last change; `None` = it has said nothing in this round.

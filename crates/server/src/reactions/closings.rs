@@ -10,18 +10,19 @@ use touchline_protocol::stream::ChannelName;
 /// How long a node waits for each node before it whose turn it is to publish, milliseconds.
 const TURN_MS: u64 = 3_000;
 /// How long the first one waits for nodes in sight that have not said that they have counted all, milliseconds.
-const SEAL_PATIENCE_MS: u64 = 10_000;
+const COMPLETE_PATIENCE_MS: u64 = 10_000;
 /// When a publication that was refused is tried again, milliseconds.
 const RETRY_MS: u64 = 1_000;
 
-/// The channels.
+/// The closed channels. They are channels of the book, so `reactions.channel_limit` bounds them, and each is removed
+/// when its result is published ([`Closings::retain`]).
 #[derive(Debug)]
 pub(super) struct Closings {
     shards: usize,
     channels: HashMap<ChannelName, Closing>,
 }
 
-/// A channel.
+/// How far the closing of a channel is.
 #[derive(Debug)]
 struct Closing {
     round: RoundId,
@@ -35,7 +36,7 @@ struct Closing {
 }
 
 impl Closings {
-    /// None. `shards`: how many this node has.
+    /// No channels. `shards`: how many shards this node has.
     pub(super) fn new(shards: usize) -> Self {
         Closings { shards, channels: HashMap::new() }
     }
@@ -75,7 +76,7 @@ impl Closings {
         if !is_ready {
             closing.ready_since_ms = 0;
         }
-        let begins_ms = if is_ready { closing.ready_since_ms } else { closed_ms.saturating_add(SEAL_PATIENCE_MS) };
+        let begins_ms = if is_ready { closing.ready_since_ms } else { closed_ms.saturating_add(COMPLETE_PATIENCE_MS) };
         let at_ms = begins_ms.saturating_add(turn.saturating_mul(TURN_MS)).max(closing.retry_at_ms);
         let is_turn = at_ms <= now_ms && !closing.is_publishing;
         closing.is_publishing |= is_turn;
@@ -136,7 +137,7 @@ mod tests {
     fn nodes_that_say_nothing_are_waited_for_but_not_for_ever() {
         let (mut closings, channel) = (Closings::new(1), "a".into());
         closings.begin(&channel, round(1));
-        assert!(!closings.takes_turn(&channel, (1_000, 0), false, 999 + SEAL_PATIENCE_MS));
-        assert!(closings.takes_turn(&channel, (1_000, 0), false, 1_000 + SEAL_PATIENCE_MS));
+        assert!(!closings.takes_turn(&channel, (1_000, 0), false, 999 + COMPLETE_PATIENCE_MS));
+        assert!(closings.takes_turn(&channel, (1_000, 0), false, 1_000 + COMPLETE_PATIENCE_MS));
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct KeptTotals {
     contributor: Box<str>,
     /// Channels whose totals have changed since the write that is under way began.
     changed: BTreeSet<ChannelName>,
-    /// Channels whose present state somebody waits for to be written, and whether the write of it has begun.
+    /// Channels for whose write a request waits, and whether that write has begun. They are channels of the book.
     urgent: BTreeMap<ChannelName, bool>,
     /// Channels that are still to be written in this round. Those that change meanwhile wait for the next one, so that
     /// busy channels keep none from its turn.
@@ -91,7 +91,7 @@ impl KeptTotals {
         }
     }
 
-    /// Notes the same, and writes it at once: somebody waits until it [`KeptTotals::is_kept`].
+    /// Notes the same, and writes it at once: a request waits until [`KeptTotals::is_kept`].
     pub(super) fn change_now(&mut self, channel: &ChannelName) {
         if self.is_durable(channel) {
             self.changed.insert(channel.clone());
@@ -100,7 +100,7 @@ impl KeptTotals {
         }
     }
 
-    /// Whether all is written of a channel that somebody waits for; also when nothing is kept of it.
+    /// Whether no write is outstanding for which a request waits.
     pub(super) fn is_kept(&self, channel: &str) -> bool {
         !self.urgent.contains_key(channel)
     }

@@ -1,5 +1,4 @@
-//! Requests of the server API that wait: for a time to be carried out, or for what they have begun to be done. Each
-//! waits in a task of the server API, whose number is limited.
+//! Requests of the server API that wait: to be carried out, or until what they have begun is done.
 
 use std::sync::Arc;
 
@@ -14,6 +13,9 @@ use crate::runtime::reaction_mailbox::{ReactionOperation, ReactionReply};
 const OPEN_PATIENCE_MS: u64 = 5_000;
 /// How long a closing waits until the channel is published for the last time, and an opening behind it, milliseconds.
 pub(super) const CLOSE_PATIENCE_MS: u64 = 15_000;
+
+/// Requests that wait at most; more are refused.
+pub(super) const WAITING_MAX: usize = 1_024;
 
 /// A request that is not carried out yet.
 pub(super) struct Postponed {

@@ -22,7 +22,7 @@ use touchline_registry::HashSeed;
 
 use super::closings::Closings;
 use super::keeping::KeptTotals;
-use super::waiting::{AnswerFacts, CLOSE_PATIENCE_MS, Postponed, Unanswered};
+use super::waiting::{AnswerFacts, CLOSE_PATIENCE_MS, Postponed, Unanswered, WAITING_MAX};
 use crate::backend::nats::REACTIONS_SCOPE;
 use crate::node::Node;
 use crate::runtime::mailbox::{Message, ShownReactions};
@@ -139,6 +139,10 @@ impl ReactionWorker {
             }
             ReactionMessage::Joined => self.book.joined(),
             ReactionMessage::Operate(channel, operation) => {
+                let is_full = self.postponed.len() + self.unanswered.len() >= WAITING_MAX;
+                if is_full && (operation.may_wait() || self.kept.is_loading()) {
+                    return operation.refuse(ReactionFault::Busy);
+                }
                 let until_ms = self.node.clock.now_ms().saturating_add(CLOSE_PATIENCE_MS);
                 self.operate_or_postpone(Postponed { channel, operation, until_ms });
             }
@@ -157,7 +161,7 @@ impl ReactionWorker {
             }
         }
         if *is_last && self.closings.end_shard(shard, channel, round) {
-            self.book.seal(channel, round);
+            self.book.complete(channel, round);
             self.kept.change_now(channel);
         }
     }
@@ -173,8 +177,8 @@ impl ReactionWorker {
             self.operate(postponed.channel, postponed.operation);
         } else if !is_late {
             self.postponed.push(postponed);
-        } else if let ReactionOperation::Open { reply, .. } = postponed.operation {
-            let _ = reply.send(Err(ReactionFault::NotKept));
+        } else {
+            postponed.operation.refuse(ReactionFault::NotKept);
         }
     }
 
@@ -254,14 +258,13 @@ impl ReactionWorker {
     /// Does what is due.
     fn advance(&mut self) {
         let now_ms = self.node.clock.now_ms();
-        let peers = self.node.peers_in_order();
         // Before, totals would be shown that are too low.
         if !self.kept.is_loading() && self.book.due_ms().is_some_and(|due_ms| due_ms <= now_ms) {
             self.book.tick(now_ms);
         }
-        self.perform(&peers, now_ms);
+        self.perform(now_ms);
         // A closing is answered before what waits for it opens the channel anew.
-        self.answer(&peers, now_ms);
+        self.answer(now_ms);
         for postponed in std::mem::take(&mut self.postponed) {
             self.operate_or_postpone(postponed);
         }
@@ -280,12 +283,14 @@ impl ReactionWorker {
         self.metrics.dropped.set(self.book.dropped());
     }
 
-    /// Does what the book wants done. `peers`: the nodes in sight.
-    fn perform(&mut self, peers: &[Box<str>], now_ms: u64) {
+    /// Does what the book wants done.
+    fn perform(&mut self, now_ms: u64) {
         let outputs: Vec<BookOutput> = self.book.outputs().collect();
         if outputs.is_empty() {
             return;
         }
+        let is_any_closed = outputs.iter().any(|output| matches!(output, BookOutput::Finish(..)));
+        let peers = if is_any_closed { self.node.peers_in_order() } else { Vec::new() };
         let mut shown: Vec<Vec<ShownReactions>> = self.node.shards.iter().map(|_| Vec::new()).collect();
         for output in outputs {
             match output {
@@ -301,7 +306,7 @@ impl ReactionWorker {
                     }
                 }
                 BookOutput::Announce(channel) => self.announce(&channel),
-                BookOutput::Finish(channel, closed_ms) => self.publish_last(channel, closed_ms, peers, now_ms),
+                BookOutput::Finish(channel, closed_ms) => self.publish_last(channel, closed_ms, &peers, now_ms),
             }
         }
         for (home, shown) in shown.into_iter().enumerate().filter(|(_, shown)| !shown.is_empty()) {
@@ -337,8 +342,8 @@ impl ReactionWorker {
         let turn = finish_turn(&channel, &self.node.id, names()) as u64;
         let state = self.book.state(&channel, self.standing(&channel).0);
         let (Some(state), Some((round, false))) = (state, self.book.round(&channel)) else { return };
-        let is_sealed = self.book.is_sealed_by(&channel, names().chain([&*self.node.id]));
-        let is_ready = is_sealed && self.kept.is_kept(&channel);
+        let is_complete = self.book.is_complete_at(&channel, names().chain([&*self.node.id]));
+        let is_ready = is_complete && self.kept.is_kept(&channel);
         if !self.closings.takes_turn(&channel, (closed_ms, turn), is_ready, now_ms) {
             return;
         }
@@ -371,9 +376,13 @@ impl ReactionWorker {
     }
 
     /// Answers those whose requests are done, or have waited for long.
-    fn answer(&mut self, peers: &[Box<str>], now_ms: u64) {
+    fn answer(&mut self, now_ms: u64) {
+        if self.unanswered.is_empty() {
+            return;
+        }
+        let peers = self.node.peers_in_order();
         let unanswered = std::mem::take(&mut self.unanswered);
-        let facts = AnswerFacts { book: &self.book, kept: &self.kept, peers, now_ms };
+        let facts = AnswerFacts { book: &self.book, kept: &self.kept, peers: &peers, now_ms };
         let rest = unanswered.into_iter().filter_map(|request| request.answer(&facts, |channel| self.state(channel)));
         self.unanswered = rest.collect();
     }
@@ -381,7 +390,7 @@ impl ReactionWorker {
     /// Tells the other nodes, and the database, what this one has counted last.
     async fn finish(mut self) {
         self.book.tell_last();
-        self.perform(&self.node.peers_in_order(), self.node.clock.now_ms());
+        self.perform(self.node.clock.now_ms());
         self.kept.finish(&self.book).await;
     }
 }

@@ -56,6 +56,23 @@ pub(crate) enum ReactionOperation {
     Close(ReactionReply<ReactionState>),
 }
 
+impl ReactionOperation {
+    /// Whether its answer waits for other nodes or the database.
+    pub(crate) fn may_wait(&self) -> bool {
+        matches!(self, ReactionOperation::Open { .. } | ReactionOperation::Close(_))
+    }
+
+    /// Answers it with a fault.
+    pub(crate) fn refuse(self, fault: ReactionFault) {
+        // A request whose caller is gone needs no answer.
+        match self {
+            ReactionOperation::Open { reply, .. } => drop(reply.send(Err(fault))),
+            ReactionOperation::Add { reply, .. } => drop(reply.send(Err(fault))),
+            ReactionOperation::Get(reply) | ReactionOperation::Close(reply) => drop(reply.send(Err(fault))),
+        }
+    }
+}
+
 /// Who waits for an answer.
 pub(crate) type ReactionReply<T> = oneshot::Sender<Result<T, ReactionFault>>;
 

@@ -24,6 +24,16 @@ const CLOSES_AT_MAX: u64 = (1 << 53) - 1;
 /// The fastest rate that a request may set.
 const RATE_MAX: u32 = 1_000_000;
 
+/// The errors of operations that begin or end a round.
+const ROUND_ERRORS: &[Error] = &[
+    Error::UNKNOWN_CHANNEL,
+    Error::NOT_AVAILABLE,
+    Error::LIMIT_EXCEEDED,
+    Error::TOO_MANY_REQUESTS,
+    Error::CHANGED,
+    Error::STORE_UNAVAILABLE,
+];
+
 /// Sends the thread that keeps the totals a request, and waits for the answer.
 async fn ask<T>(
     node: &Node,
@@ -43,6 +53,7 @@ async fn ask<T>(
         ReactionFault::UnknownOption => OperationError::bad("option"),
         ReactionFault::Replaced => Error::CHANGED.into(),
         ReactionFault::NotKept => Error::STORE_UNAVAILABLE.into(),
+        ReactionFault::Busy => Error::TOO_MANY_REQUESTS.into(),
     })
 }
 
@@ -98,14 +109,7 @@ impl Operation for ReactionOpenOperation {
     const RESULT: &'static str = "`opened` (Unix milliseconds)";
     const EXAMPLE: &'static str = r#"{"channel": "news", "options": ["applause", "boo"]}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"opened": 1763813700000}"#;
-    const ERRORS: &'static [Error] = &[
-        Error::UNKNOWN_CHANNEL,
-        Error::NOT_AVAILABLE,
-        Error::LIMIT_EXCEEDED,
-        Error::TOO_MANY_REQUESTS,
-        Error::CHANGED,
-        Error::STORE_UNAVAILABLE,
-    ];
+    const ERRORS: &'static [Error] = ROUND_ERRORS;
     const SCOPE: OperationScope = OperationScope::AnyNode;
     const IS_IDEMPOTENT: bool = true;
     type Request<'a> = ReactionOpenRequest;
@@ -255,14 +259,7 @@ impl Operation for ReactionsCloseOperation {
     const RESULT: &'static str = "as `reactions_get`";
     const EXAMPLE: &'static str = r#"{"channel": "news"}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"reactions": {"applause": 41, "boo": 3}, "seq": 44, "closed": true}"#;
-    const ERRORS: &'static [Error] = &[
-        Error::UNKNOWN_CHANNEL,
-        Error::NOT_AVAILABLE,
-        Error::LIMIT_EXCEEDED,
-        Error::TOO_MANY_REQUESTS,
-        Error::CHANGED,
-        Error::STORE_UNAVAILABLE,
-    ];
+    const ERRORS: &'static [Error] = ROUND_ERRORS;
     const SCOPE: OperationScope = OperationScope::AnyNode;
     const IS_IDEMPOTENT: bool = true;
     type Request<'a> = OneChannelRequest;
