@@ -92,7 +92,9 @@ pub use channels::Channels;
 pub use claims::{ConnectionClaims, SubscriptionClaims, TokenError, Verifier};
 pub use field_names::field_names;
 pub use hub::Hub;
-pub use namespace::{ChannelOptions, ChannelSettings, Namespace, Namespaces, REGISTRY_NAMESPACE, RecoveryMode};
+pub use namespace::{
+    ChannelOptions, ChannelSettings, Namespace, Namespaces, REGISTRY_NAMESPACE, RecoveryMode, SlowConsumer,
+};
 pub use request::{ChannelRequest, ConnectionId, Delivery, Response, ShardId};
 pub use session::{Context, Effects, RefusalReport, Session};
 pub use settings::{ClientSettings, PersonalChannel};

@@ -127,7 +127,7 @@ pub use touchline_engine::limit::{
 pub use touchline_engine::session::{
     ChannelAction, DecisionRule, ExplainedAction, ExplainedStep, StepFact, StepVerdict,
 };
-pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Namespace, RecoveryMode};
+pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Namespace, RecoveryMode, SlowConsumer};
 pub use touchline_engine::{
     ClaimPath, ClaimPaths, PersonalChannel, ProviderOptions, RefusalReport, SubscriptionTokenSettings, TokenError,
     TokenJwksSettings, TokenProvider, TokenSettings,

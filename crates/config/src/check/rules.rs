@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use touchline_engine::reactions::check_options;
-use touchline_engine::{ChannelOptions, ClientSettings};
+use touchline_engine::{ChannelOptions, ClientSettings, SlowConsumer};
 
 use super::names::{is_field_name, is_namespace_name};
 use super::{api_keys, consumers, doubts, events, hooks, limits, paths, tokens};
@@ -250,6 +250,7 @@ fn options(path: &str, options: &ChannelOptions, history_meta_ttl: std::time::Du
         findings.push(Finding::error(format!("{path}.durable: needs history_size and history_ttl"), None));
     }
     reactions(path, options, findings);
+    slow_consumer(path, options, findings);
     let mut warn = |text: &str| findings.push(Finding::warning(format!("{path}: {text}"), None));
     if options.force_push_join_leave && !options.join_leave {
         warn("force_push_join_leave does nothing without join_leave");
@@ -295,6 +296,30 @@ fn reaction_tick(settings: &Settings, findings: &mut Vec<Finding>) {
 
 /// Shortest time for which totals are kept: nodes forget at slightly different times.
 const REACTION_TTL_MIN: Duration = Duration::from_secs(60);
+
+/// Publications that are dropped leave gaps, which recovery, positions and deltas do not allow; and the last totals of
+/// reactions must reach everybody.
+fn slow_consumer(path: &str, options: &ChannelOptions, findings: &mut Vec<Finding>) {
+    if options.slow_consumer == SlowConsumer::Disconnect {
+        if !options.max_age.is_zero() {
+            let text = format!("{path}.max_age: it does nothing without slow_consumer = \"drop_oldest\"");
+            findings.push(Finding::warning(text, None));
+        }
+        return;
+    }
+    let excluded = [
+        (options.force_recovery, "force_recovery"),
+        (options.allow_recovery, "allow_recovery"),
+        (options.force_positioning, "force_positioning"),
+        (options.allow_positioning, "allow_positioning"),
+        (!options.allowed_delta_types.is_empty(), "allowed_delta_types"),
+        (!options.reactions.is_empty(), "reactions"),
+    ];
+    for (_, name) in excluded.iter().filter(|(is_on, _)| *is_on) {
+        let text = format!("{path}.slow_consumer: drop_oldest leaves gaps, which {name} does not allow");
+        findings.push(Finding::error(text, None));
+    }
+}
 
 fn reactions(path: &str, options: &ChannelOptions, findings: &mut Vec<Finding>) {
     if let Some(fault) = check_options(options.reactions.iter().map(String::as_str)) {

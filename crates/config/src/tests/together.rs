@@ -27,6 +27,19 @@ fn settings_that_do_not_go_together_are_told() {
             namespace("history_size = 5\nhistory_ttl = \"2h\"\nhistory_meta_ttl = \"1h\""),
             "Error channel.namespaces[chat].history_ttl: must not be longer than history_meta_ttl",
         ),
+        (
+            namespace("slow_consumer = \"drop_oldest\"\nforce_recovery = true\nhistory_size = 5\nhistory_ttl = \"2h\""),
+            "Error channel.namespaces[chat].slow_consumer: drop_oldest leaves gaps, \
+             which force_recovery does not allow",
+        ),
+        (
+            namespace("slow_consumer = \"drop_oldest\"\nreactions = [\"boo\"]"),
+            "Error channel.namespaces[chat].slow_consumer: drop_oldest leaves gaps, which reactions does not allow",
+        ),
+        (
+            namespace("max_age = \"1s\""),
+            "Warning channel.namespaces[chat].max_age: it does nothing without slow_consumer = \"drop_oldest\"",
+        ),
         (namespace("[[channel.namespaces]]\nname = \"chat\""), "Error channel.namespaces[chat].name: used twice"),
         (
             "client.token.rsa_public_key = \"-----BEGIN PRIVATE KEY-----\\nMIIE\\n-----END PRIVATE KEY-----\""

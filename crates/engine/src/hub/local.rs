@@ -13,6 +13,8 @@ pub(super) struct LocalSubscribers {
     pub(super) name: ChannelName,
     /// References by [`super::Hub::acquire`] that are not released.
     pub(super) references: u32,
+    /// How long a publication may wait for a slow subscriber, microseconds; `None` = it is not dropped.
+    pub(super) drop_after_us: Option<u64>,
     /// The subscribers without a filter.
     pub(super) members: Vec<ChannelSubscriber>,
     /// The subscribers with a filter; `None` = there are none.
@@ -20,6 +22,11 @@ pub(super) struct LocalSubscribers {
 }
 
 impl LocalSubscribers {
+    /// None yet, with one reference.
+    pub(super) fn new(name: &str) -> Self {
+        LocalSubscribers { name: name.into(), references: 1, drop_after_us: None, members: Vec::new(), filtered: None }
+    }
+
     /// The subscribers of a filter's group; `None` = those without a filter.
     pub(super) fn group(&mut self, group: Option<u32>) -> &mut Vec<ChannelSubscriber> {
         let LocalSubscribers { members, filtered, .. } = self;

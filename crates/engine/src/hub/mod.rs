@@ -4,6 +4,7 @@
 
 mod audience;
 mod delivery;
+mod dropping;
 mod filtered;
 mod local;
 mod subscriber;
@@ -92,7 +93,7 @@ impl Hub {
             self.audience_mut(known).references += 1;
             return known;
         }
-        let audience = LocalSubscribers { name: name.into(), references: 1, members: Vec::new(), filtered: None };
+        let audience = LocalSubscribers::new(name);
         let index = match self.free.pop() {
             Some(index) => {
                 self.audiences[index as usize] = Some(audience);

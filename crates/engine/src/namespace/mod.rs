@@ -16,7 +16,7 @@ use touchline_protocol::data::is_plain_text;
 use touchline_protocol::filter::FilterLimits;
 
 use boundary::{rsplit_once, split_once};
-pub use options::{ChannelOptions, RecoveryMode};
+pub use options::{ChannelOptions, RecoveryMode, SlowConsumer};
 pub use settings::{ChannelSettings, Namespace};
 
 /// The namespace of the channels that carry changes of a scope of the registry. It is there without a configuration, so

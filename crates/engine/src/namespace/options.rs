@@ -52,6 +52,13 @@ settings! {
         own reactions_rate: u32 = 20, ValueKind::Integer(1, 1_000_000);
         /// The totals of reactions are in `store.primary` each second, and there after a crash.
         own reactions_durable: bool = false;
+        /// What happens to a subscriber that reads too slowly: `disconnect` ends its connection when its queue is full
+        /// (`client.queue_max_size`), `drop_oldest` drops publications that wait for it, the oldest ones first. Not
+        /// together with recovery, positioning, deltas and reactions.
+        own slow_consumer: SlowConsumer = SlowConsumer::Disconnect;
+        /// With `slow_consumer = "drop_oldest"`: how long a publication may wait for a subscriber; older ones are
+        /// dropped. 0 = until the queue is full.
+        own max_age: Duration = Duration::ZERO;
         /// Delta formats that subscribers may ask for: `fossil`. They get publications as changes to the one before.
         key allowed_delta_types: Vec<String> = &[];
         /// Subscribers may ask for publications with certain tags only.
@@ -104,9 +111,22 @@ impl ChannelOptions {
         self.history_size > 0 && !self.history_ttl.is_zero()
     }
 
+    /// Whether subscriptions can have positions. Where publications are dropped, these would only show gaps.
+    pub fn has_positions(&self) -> bool {
+        self.has_history() && self.slow_consumer != SlowConsumer::DropOldest
+    }
+
     /// Whether a client with this encoding can be given the publications.
     pub fn is_readable_by(&self, encoding: Encoding) -> bool {
         self.publication_data_format != DataFormat::Binary || self.binary_as_base64 || encoding == Encoding::Protobuf
+    }
+
+    /// How long a publication may wait for a slow subscriber before it is dropped, microseconds; `u64::MAX` = until the
+    /// queue is full. `None` = publications are not dropped.
+    pub fn drop_after_us(&self) -> Option<u64> {
+        let age_us = u64::try_from(self.max_age.as_micros()).unwrap_or(u64::MAX);
+        let is_dropping = self.slow_consumer == SlowConsumer::DropOldest;
+        is_dropping.then_some(if age_us == 0 { u64::MAX } else { age_us })
     }
 
     /// Whether reactions can be published in the channel: they are JSON.
@@ -134,5 +154,16 @@ pub enum RecoveryMode {
     Cache,
 }
 
+/// What happens to a subscriber that reads too slowly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SlowConsumer {
+    /// Its connection ends.
+    #[default]
+    Disconnect,
+    /// Publications that wait for it are dropped, the oldest ones first.
+    DropOldest,
+}
+
+words_of!(SlowConsumer { Disconnect = "disconnect", DropOldest = "drop_oldest" });
 words_of!(DataFormat { Json = "json", JsonObject = "json_object", Binary = "binary"; alias "" = Json });
 words_of!(RecoveryMode { Stream = "stream", Cache = "cache"; alias "" = Stream });

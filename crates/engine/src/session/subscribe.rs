@@ -275,10 +275,10 @@ impl Session {
         }
         let overrides = &grant.overrides;
         let option = |value: Option<BoolValue>, default: bool| value.map_or(default, |v| v.value);
-        let has_history = options.has_history();
+        let has_positions = options.has_positions();
         let is_recoverable =
-            has_history && (option(overrides.force_recovery, options.force_recovery) || grant.recoverable);
-        let is_positioned = has_history
+            has_positions && (option(overrides.force_recovery, options.force_recovery) || grant.recoverable);
+        let is_positioned = has_positions
             && (is_recoverable || option(overrides.force_positioning, options.force_positioning) || grant.positioned);
         let announces = option(overrides.join_leave, options.join_leave);
         let presence = option(overrides.presence, options.presence);
@@ -302,7 +302,7 @@ impl Session {
         let request = Subscribe { connection: context.id, recover: recover.clone() };
         self.next_serial += 1;
         let is_refreshed_by_hook = options.sub_refresh_proxy_enabled && grant.expire_at_s > 0;
-        let local = context.hub.acquire(channel);
+        let local = context.hub.acquire_dropping(channel, options.drop_after_us());
         if self.subscriptions.capacity() == 0 {
             // Most clients have one subscription, so the memory is for one.
             self.subscriptions.reserve_exact(1);

@@ -3,7 +3,7 @@
 
 use touchline_engine::directory::ScopeOptions;
 use touchline_engine::session::TransportMode;
-use touchline_engine::{ChannelOptions, PersonalChannel};
+use touchline_engine::{ChannelOptions, PersonalChannel, SlowConsumer};
 
 use crate::story::{Settings, Story, with_history};
 
@@ -377,7 +377,7 @@ fn connects_without_a_token_or_without_a_user_need_a_setting() {
 #[test]
 fn a_position_is_told_where_it_may_be_asked_for() {
     // Options: positioning, recovery, history for subscribers … for clients. What is requested, what is granted.
-    let rules: [(Change, &str, [bool; 2]); 11] = [
+    let rules: [(Change, &str, [bool; 2]); 12] = [
         (|_| (), r#""positioned":true,"recoverable":true"#, [false, false]),
         (|o| o.allow_positioning = true, r#""positioned":true,"recoverable":true"#, [true, false]),
         (|o| o.allow_recovery = true, r#""positioned":true,"recoverable":true"#, [true, true]),
@@ -389,6 +389,11 @@ fn a_position_is_told_where_it_may_be_asked_for() {
         (|o| o.force_positioning = true, r#""flag":0"#, [true, false]),
         (|o| o.force_recovery = true, r#""flag":0"#, [true, true]),
         (|o| (o.history_size, o.force_positioning, o.force_recovery) = (0, true, true), r#""flag":0"#, [false, false]),
+        (
+            |o| (o.slow_consumer, o.allow_history_for_client) = (SlowConsumer::DropOldest, true),
+            r#""positioned":true,"recoverable":true"#,
+            [false, false],
+        ),
     ];
     for (allow, asked, [is_positioned, is_recoverable]) in rules {
         let mut story = Story::with(|settings| {

@@ -76,6 +76,17 @@ impl Socket {
         let _ = SockRef::from(socket).set_tcp_user_timeout(limit);
     }
 
+    /// Makes the system take no more output than this many bytes ahead of what it can send (tcp(7),
+    /// TCP_NOTSENT_LOWAT): what it has taken cannot be dropped any more.
+    pub(crate) fn limit_unsent(&self, bytes: u32) {
+        // A system that can't do it takes as much as its buffers hold.
+        let _ = match self {
+            Socket::Tcp(socket) => SockRef::from(socket).set_tcp_notsent_lowat(bytes),
+            Socket::Tls(tls) => SockRef::from(&tls.socket).set_tcp_notsent_lowat(bytes),
+            Socket::Pair(socket) => SockRef::from(socket).set_send_buffer_size(bytes as usize),
+        };
+    }
+
     /// Sends the closing alert of TLS: without it the peer can't distinguish an end from a link that was cut.
     ///
     /// # Errors

@@ -68,6 +68,7 @@ shard_metrics! {
     Counter connects: "Connections that were opened";
     Counter publications: "Publications accepted";
     Counter deliveries: "Publications, joins and leaves handed to connections";
+    Counter publications_dropped: "Publications that slow subscribers missed (slow_consumer = drop_oldest)";
     Counter writes: "Writes to sockets";
     Counter written_bytes: "Bytes written to sockets";
     Counter messages_received: "Messages received from clients";

@@ -20,17 +20,36 @@ use super::state::{Shard, TICK_MS};
 use crate::runtime::clock::{Clock, TENTH_US, tenths};
 use crate::runtime::registry_mailbox::RegistryMessage;
 
+/// The most output of a connection that the system takes ahead where publications may be dropped, bytes: half a second
+/// of speech.
+const UNSENT_MAX: u32 = 2_048;
+
 /// Notes an event for every recipient on this shard.
 pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     let Shard { hub, connections, users, outbox, metrics, minute_stats, node, id, .. } = shard;
     // The last subscriber may have left while the event was under way.
     let Some(channel) = hub.find(&delivery.channel) else { return };
-    let expires_us = expiry_us(&delivery.event, &node.clock);
+    let mut expires_us = expiry_us(&delivery.event, &node.clock);
+    let mut kind = OutputKind::Push;
+    if let (Some(age_us), ChannelEvent::Publication { .. }) = (hub.drop_after_us(channel), &delivery.event) {
+        kind = OutputKind::Droppable;
+        expires_us = expires_us.min(accepted_us.saturating_add(age_us));
+        hub.subscribers(channel).for_each(|slot| limit_unsent(connections, slot));
+    }
     let held_max = node.settings.client.queue_max_size;
     let excluded =
         exclusion(&delivery.event).map(|it| ExcludedSlots::of(it, (*id, node.shards.len()), users, connections));
-    let mut notes =
-        Notes { connections, outbox, held_max, accepted_us, expires_us, made: None, others: Vec::new(), delivered: 0 };
+    let mut notes = Notes {
+        connections,
+        outbox,
+        held_max,
+        accepted_us,
+        expires_us,
+        kind,
+        made: None,
+        others: Vec::new(),
+        delivered: 0,
+    };
     match &delivery.event {
         ChannelEvent::Publication { publication, previous } => {
             let tags = || publication.tags();
@@ -62,9 +81,9 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
 pub(super) fn push_many(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &EncodedPush) {
     let Shard { connections, outbox, node, .. } = shard;
     let held_max = node.settings.client.queue_max_size;
-    let (made, others) = Default::default();
+    let (made, others, kind) = (None, Vec::new(), OutputKind::Push);
     let mut notes =
-        Notes { connections, outbox, held_max, accepted_us: 0, expires_us: NEVER, made, others, delivered: 0 };
+        Notes { connections, outbox, held_max, accepted_us: 0, expires_us: NEVER, kind, made, others, delivered: 0 };
     for (owner, slot) in clients {
         let is_there = notes
             .connections
@@ -77,6 +96,16 @@ pub(super) fn push_many(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &En
         }
     }
     outbox.drop_unread_frames();
+}
+
+/// Keeps the system from taking more of a connection's output than it can send soon: that could not be dropped.
+fn limit_unsent(connections: &mut Connections, slot: u32) {
+    if let Some(connection) = connections.get_mut(slot)
+        && !connection.is_unsent_limited
+    {
+        connection.is_unsent_limited = true;
+        connection.socket.limit_unsent(UNSENT_MAX);
+    }
 }
 
 /// When an event expires, microseconds of the node's clock; [`NEVER`] = it does not.
@@ -115,6 +144,7 @@ struct Notes<'a> {
     accepted_us: u64,
     /// When the event expires, microseconds of the node's clock. Deltas build on each other, so they don't expire.
     expires_us: u64,
+    kind: OutputKind,
     /// The frame that was noted last, and all that have been encoded.
     made: Option<((Wire, DeliveryForm), u32)>,
     others: Vec<((Wire, DeliveryForm), u32)>,
@@ -140,7 +170,7 @@ impl Notes<'_> {
                 let encoded = self.others.iter().find(|(other, _)| *other == key).map(|(_, frame)| *frame);
                 let frame = encoded.unwrap_or_else(|| {
                     let expires_us = if form == DeliveryForm::Plain { self.expires_us } else { NEVER };
-                    let frame = self.outbox.add(make(wire), OutputKind::Push, self.accepted_us, expires_us);
+                    let frame = self.outbox.add(make(wire), self.kind, self.accepted_us, expires_us);
                     self.others.push((key, frame));
                     frame
                 });
@@ -204,6 +234,7 @@ impl Shard {
         for slot in std::mem::take(&mut self.sliced) {
             self.flush_blocked(slot);
         }
+        self.metrics.publications_dropped.add(std::mem::take(&mut self.outbox.dropped));
         for age_us in self.outbox.finished_us.drain(..) {
             self.metrics.delivery_latency.observe_us(age_us);
         }
@@ -276,6 +307,10 @@ impl Shard {
             }
         };
         let Some(connection) = self.connections.get_mut(slot) else { return };
+        let client = &self.node.settings.client;
+        if let Some(queue) = connection.queue.as_deref_mut().filter(|_| !is_reading) {
+            self.outbox.dropped += queue.drop_oldest(client.queue_max_size, client.queue_max_entries);
+        }
         let queued = connection.queue.as_ref().map_or(0, |queue| queue.bytes());
         self.metrics.queued_bytes.replace(queued_before as u64, queued as u64);
         if queued > 0 && queued_before == 0 && !connection.transport.mode().answers_pings() {
@@ -293,7 +328,6 @@ impl Shard {
                 self.remove(slot)
             };
         }
-        let client = &self.node.settings.client;
         let is_beyond = |queue: &Queue| queue.is_beyond(client.queue_max_size, client.queue_max_entries);
         if !is_reading
             && connection.stage == ConnectionStage::Open

@@ -71,6 +71,8 @@ pub(super) struct Outbox {
     wanted: Vec<u32>,
     /// Whether there has been a frame that expires.
     may_expire: bool,
+    /// Publications that were not written to connections because they had waited for too long.
+    pub(super) dropped: u64,
     /// Ages of the frames that have been written to their last reader, microseconds.
     pub(super) finished_us: Vec<u64>,
 }
@@ -167,6 +169,7 @@ impl Outbox {
             return Written::Nothing;
         }
         let written = if let Some(queue) = &mut connection.queue {
+            self.dropped += queue.expire(now_us);
             for &frame in &self.wanted {
                 let entry = &self.frames[frame.wrapping_sub(self.base) as usize];
                 queue.push(entry.frame.clone(), entry.kind, entry.readers, entry.expires_us);
@@ -189,9 +192,7 @@ impl Outbox {
     pub(super) fn flush(&mut self, connection: &mut Connection, now_us: u64) -> Written {
         let Some(queue) = &mut connection.queue else { return Written::Nothing };
         self.gathered_frames.clear();
-        if self.may_expire {
-            queue.expire(now_us);
-        }
+        self.dropped += queue.expire(now_us);
         let before = queue.bytes();
         let flushed = queue.flush(&mut connection.socket, &mut self.gathered);
         if queue.bytes() < before {
@@ -216,11 +217,12 @@ impl Outbox {
 
     /// Removes expired frames from `wanted`.
     fn expire(&mut self, now_us: u64) {
-        let Outbox { wanted, frames, base, .. } = self;
+        let Outbox { wanted, frames, base, dropped, .. } = self;
         wanted.retain(|frame| {
             let entry = &mut frames[frame.wrapping_sub(*base) as usize];
             let is_live = entry.expires_us > now_us;
             entry.readers -= u32::from(!is_live);
+            *dropped += u64::from(!is_live && entry.kind == OutputKind::Droppable);
             is_live
         });
     }

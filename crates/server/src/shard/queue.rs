@@ -25,6 +25,8 @@ const _: () = assert!(size_of::<QueuedFrame>() < ENTRY_SIZE);
 pub(super) enum OutputKind {
     /// A publication, join, leave or message, which the client has not requested.
     Push,
+    /// A publication that is dropped when it has waited for too long or the queue is full.
+    Droppable,
     /// The reply to a command.
     Answer,
     /// The pong to a ping.
@@ -69,6 +71,8 @@ pub(super) struct Queue {
     charge: usize,
     /// The number of frames that are not answers.
     pushes: usize,
+    /// No frame expires earlier, microseconds of the node's clock; 0 = none does.
+    first_expiry_us: u64,
     /// The socket would take more: the rest waits only for the connection's next turn.
     pub(super) is_sliced: bool,
     /// When the socket has last taken bytes, microseconds of the node's clock.
@@ -89,7 +93,14 @@ impl Queue {
             OutputKind::Answer => self.answers += frame.len(),
             _ => self.pushes += 1,
         }
+        self.note_expiry(expires_us);
         self.frames.push_back(QueuedFrame { frame, expires_us, share, kind });
+    }
+
+    fn note_expiry(&mut self, expires_us: u64) {
+        if expires_us != u64::MAX && (self.first_expiry_us == 0 || expires_us < self.first_expiry_us) {
+            self.first_expiry_us = expires_us.max(1);
+        }
     }
 
     /// Records that the first bytes of the first frame have been written already.
@@ -129,25 +140,55 @@ impl Queue {
         now_us.saturating_sub(self.moved_us)
     }
 
-    /// Drops the expired frames that have not been begun.
-    pub(super) fn expire(&mut self, now_us: u64) {
-        let begun = usize::from(self.written > 0);
-        if self.frames.iter().skip(begun).all(|queued| queued.expires_us > now_us) {
-            return;
+    /// Drops the expired frames that have not been begun. Returns how many of them were droppable.
+    pub(super) fn expire(&mut self, now_us: u64) -> u64 {
+        if self.first_expiry_us == 0 || self.first_expiry_us > now_us {
+            return 0;
         }
-        self.retain(begun, |queued| queued.expires_us > now_us);
+        let before = self.droppable();
+        self.retain(self.begun(), |queued| queued.expires_us > now_us);
+        (before - self.droppable()) as u64
+    }
+
+    /// Drops the oldest droppable frames that have not been begun, until the queue is within its limits or has no more
+    /// of them. Returns how many.
+    pub(super) fn drop_oldest(&mut self, size_max: usize, entries_max: usize) -> u64 {
+        let mut dropped = 0;
+        let mut place = self.begun();
+        while place < self.frames.len() && self.is_beyond(size_max, entries_max) {
+            if self.frames[place].kind != OutputKind::Droppable {
+                place += 1;
+                continue;
+            }
+            if let Some(queued) = self.frames.remove(place) {
+                self.bytes -= queued.frame.len();
+                self.charge -= queued.share as usize;
+                self.pushes -= 1;
+                dropped += 1;
+            }
+        }
+        dropped
+    }
+
+    /// The number of frames of which some bytes are written.
+    fn begun(&self) -> usize {
+        usize::from(self.written > 0)
+    }
+
+    fn droppable(&self) -> usize {
+        self.frames.iter().filter(|queued| queued.kind == OutputKind::Droppable).count()
     }
 
     /// Drops every frame of which no byte was written.
     pub(super) fn clear_unbegun(&mut self) {
         self.pong = None;
-        self.retain(usize::from(self.written > 0), |_| false);
+        self.retain(self.begun(), |_| false);
     }
 
     fn retain(&mut self, begun: usize, keep: impl Fn(&QueuedFrame) -> bool) {
         let all = std::mem::take(&mut self.frames);
         let written = self.written;
-        (self.bytes, self.answers, self.charge, self.pushes) = (0, 0, 0, 0);
+        (self.bytes, self.answers, self.charge, self.pushes, self.first_expiry_us) = (0, 0, 0, 0, 0);
         for (index, queued) in all.into_iter().enumerate() {
             if index < begun || keep(&queued) {
                 let left = queued.frame.len() - if index == 0 { written } else { 0 };
@@ -157,6 +198,7 @@ impl Queue {
                     OutputKind::Answer => self.answers += left,
                     _ => self.pushes += 1,
                 }
+                self.note_expiry(queued.expires_us);
                 self.frames.push_back(queued);
             }
         }
@@ -278,6 +320,8 @@ mod tests {
         );
         assert_eq!(queue.charge, all().map(|(_, w)| w.share as usize).sum::<usize>());
         assert_eq!(queue.pushes, all().filter(|(_, w)| w.kind != OutputKind::Answer).count());
+        let expiries = all().map(|(_, w)| w.expires_us).filter(|expires_us| *expires_us != u64::MAX);
+        assert!(expiries.min().is_none_or(|first| queue.first_expiry_us > 0 && queue.first_expiry_us <= first));
     }
 
     #[test]
@@ -343,6 +387,38 @@ mod tests {
         assert!(queue.is_beyond(1_000_000, 10), "entries have a limit of their own");
         queue.clear_unbegun();
         assert_eq!((queue.bytes, queue.charge), (0, 0));
+    }
+
+    #[test]
+    fn of_droppable_frames_the_oldest_go_until_the_queue_is_within_its_limits() {
+        let (mut queue, mut socket, mut gathered) = (Queue::default(), Narrow(1, Vec::new()), Vec::new());
+        for text in ["begun", "d1", "d2", "d3"] {
+            queue.push(Bytes::from_static(text.as_bytes()), OutputKind::Droppable, 1, u64::MAX);
+        }
+        queue.push(Bytes::from_static(b"join"), OutputKind::Push, 1, u64::MAX);
+        queue.push(Bytes::from_static(b"reply"), OutputKind::Answer, 1, u64::MAX);
+        let _ = queue.flush(&mut socket, &mut gathered);
+        assert_eq!(queue.drop_oldest(usize::MAX, 5), 0, "it is within its limits");
+        assert_eq!(queue.drop_oldest(usize::MAX, 3), 2);
+        check(&queue);
+        assert_eq!(queue.drop_oldest(0, 0), 1, "what was begun, pushes and answers stay");
+        assert!(queue.is_beyond(0, 0));
+        socket.0 = 100;
+        let _ = queue.flush(&mut socket, &mut gathered);
+        assert_eq!(socket.1, b"begunjoinreply");
+        assert_eq!((queue.bytes, queue.charge, queue.pushes), (0, 0, 0));
+    }
+
+    #[test]
+    fn droppable_frames_that_expire_are_counted() {
+        let mut queue = Queue::default();
+        for (kind, expires_us) in [(OutputKind::Droppable, 10), (OutputKind::Droppable, 30), (OutputKind::Push, 10)] {
+            queue.push(Bytes::from_static(b"x"), kind, 1, expires_us);
+        }
+        assert_eq!((queue.expire(9), queue.frames.len()), (0, 3));
+        assert_eq!((queue.expire(10), queue.frames.len()), (1, 1));
+        check(&queue);
+        assert_eq!((queue.expire(31), queue.frames.len()), (1, 0));
     }
 
     #[test]

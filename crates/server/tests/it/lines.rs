@@ -1,17 +1,98 @@
 //! Lines over bare TCP, as devices with little memory read them.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 
-use crate::support::TestServer;
+use touchline_server::SlowConsumer;
+
+use crate::support::{TestServer, until};
 
 /// A dozen times as long as a peer may acknowledge nothing in this test.
 const READS_FOR: Duration = Duration::from_secs(6);
+
+/// A client that is subscribed to a channel and reads into a small window.
+fn narrow(server: &TestServer, channel: &str) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.set_recv_buffer_size(4_096).expect("it is allowed");
+    socket.connect(&server.lines().into()).expect("the server listens");
+    let mut device = TcpStream::from(socket);
+    let commands = format!("{{\"id\":1,\"connect\":{{}}}}\n{{\"id\":2,\"subscribe\":{{\"channel\":\"{channel}\"}}}}\n");
+    device.write_all(commands.as_bytes()).expect("it is open");
+    let mut lines = BufReader::new(device.try_clone().expect("it is open")).lines();
+    assert!(lines.by_ref().flatten().take(2).any(|line| line.contains("\"subscribe\":")));
+    device
+}
+
+/// A server with a namespace that drops publications for slow subscribers.
+fn dropping(max_age: Duration, queue_max_size: usize) -> TestServer {
+    TestServer::with(|settings| {
+        settings.tcp.enabled = true;
+        settings.tcp.address = "127.0.0.1".into();
+        settings.tcp.port = 0;
+        settings.client.queue_max_size = queue_max_size;
+        let mut talk = settings.channel.namespaces[0].clone();
+        talk.name = "talk".to_owned();
+        talk.options.slow_consumer = SlowConsumer::DropOldest;
+        talk.options.max_age = max_age;
+        settings.channel.namespaces.push(talk);
+    })
+}
+
+/// The numbers of the publications that a client is given until this one.
+fn numbers(device: TcpStream, last: u64) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    for line in BufReader::new(device).lines() {
+        let line: Value = serde_json::from_str(&line.expect("the connection stays")).expect("it is JSON");
+        if let Some(number) = line["push"]["pub"]["data"]["n"].as_u64() {
+            numbers.push(number);
+            if number == last {
+                break;
+            }
+        }
+    }
+    numbers
+}
+
+#[test]
+fn a_subscriber_that_reads_too_slowly_misses_the_oldest_publications_and_stays() {
+    const COUNT: u64 = 3_000;
+    let server = dropping(Duration::ZERO, 65_536);
+    let (slow, fast) = (narrow(&server, "talk:a"), server.connected());
+    let mut fast = fast;
+    fast.ask(json!({"id": 2, "subscribe": {"channel": "talk:a"}}));
+    for n in 1..=COUNT {
+        server.publish("talk:a", json!({"n": n, "text": "x".repeat(1_000)}));
+        assert_eq!(fast.publication()["data"]["n"], n, "who reads gets all");
+    }
+    let seen = numbers(slow, COUNT);
+    assert!(seen.is_sorted() && seen.len() < COUNT as usize, "{} of {COUNT}", seen.len());
+    // What its queue held at the end came without a gap.
+    let tail = seen.iter().rev().zip((0..=COUNT).rev()).take_while(|(seen, wanted)| *seen == wanted).count();
+    assert!((20..64).contains(&tail), "{tail}");
+    until("the rest is counted", || server.metric("touchline_publications_dropped_total") == COUNT - seen.len() as u64);
+}
+
+#[test]
+fn publications_that_wait_for_longer_than_their_age_are_dropped() {
+    const COUNT: u64 = 200;
+    let server = dropping(Duration::from_millis(300), 1 << 20);
+    let slow = narrow(&server, "talk:a");
+    for n in 1..=COUNT {
+        server.publish("talk:a", json!({"n": n, "text": "x".repeat(1_000)}));
+    }
+    sleep(Duration::from_millis(600));
+    server.publish("talk:a", json!({"n": COUNT + 1}));
+    let seen = numbers(slow, COUNT + 1);
+    assert!(seen.is_sorted() && seen.len() < COUNT as usize / 2, "{seen:?}");
+    assert!(!seen.contains(&COUNT), "what has waited is not delivered: {seen:?}");
+    let dropped = COUNT + 1 - seen.len() as u64;
+    until("the rest is counted", || server.metric("touchline_publications_dropped_total") == dropped);
+}
 
 #[test]
 fn a_device_that_reads_slowly_into_a_small_window_is_kept() {
