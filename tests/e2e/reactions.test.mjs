@@ -25,6 +25,7 @@ const NAMESPACES = [
   { name: 'slow', ...open, ...crowd, reactions_rate: 2 },
   { name: 'quiet', ...open, ...kept },
   { name: 'bytes', ...open, publication_data_format: 'binary' },
+  { name: 'talk', ...open, slow_consumer: 'drop_oldest' },
 ];
 
 const options = (server) => ({
@@ -220,6 +221,7 @@ describe('one node', { concurrency: 4 }, () => {
     for (const [params, code] of [
       [{ channel }, 107], [{ channel, options: [] }, 107], [{ channel, options: ['a', 'a'] }, 107], [{ channel, options: ['x'.repeat(65)] }, 107],
       [{ channel, options: Array.from({ length: 33 }, (_, n) => `${n}`) }, 107], [{ channel, options: ['a'], closes_at: 1 }, 107], [{ channel: 'none:a', options: ['a'] }, 102], [{ channel: 'bytes:a', options: ['a'] }, 108],
+      [{ channel: 'talk:a', options: ['a'] }, 108],
     ]) assert.equal((await server.api('reaction_open', params)).error.code, code, JSON.stringify(params));
     [one, late].forEach(({ client }) => client.disconnect());
   });

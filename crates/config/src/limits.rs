@@ -92,7 +92,7 @@ pub(crate) const LIMITS: &[Limit] = &[
     limit("tcp.idle_timeout", "connections of lines that say nothing", "4000"),
     limit("shutdown.timeout", "the time that a stop takes", "the connection is closed"),
     limit("node.publish_backlog_max", "publications that wait at a shard", "error 111, 503 to backends"),
-    limit("node.buffer_max_size", "memory of a node for all that waits to be sent or worked on", "503 with `Retry-After` for new connections, error 111 for history and presence, then 3008 for the largest queues"),
+    limit("node.buffer_max_size", "memory of a node for all that waits to be sent or worked on", "503 with `Retry-After` for new connections, error 111 for history and presence, then publications that may be dropped, then 3008 for the largest queues"),
     limit("node.channel_limit", "channels of a node", "error 106"),
     limit("client.proxy.connect.timeout", "the time of a call to a backend", "error 100; 3004 for a one-way client"),
     limit("client.proxy.refresh.timeout", "the same", "nothing: it is asked again"),

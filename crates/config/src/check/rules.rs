@@ -325,7 +325,8 @@ fn reactions(path: &str, options: &ChannelOptions, findings: &mut Vec<Finding>) 
     if let Some(fault) = check_options(options.reactions.iter().map(String::as_str)) {
         findings.push(Finding::error(format!("{path}.reactions: {fault}"), None));
     }
-    if !options.reactions.is_empty() && !options.can_have_reactions() {
+    let drops = options.slow_consumer == SlowConsumer::DropOldest;
+    if !options.reactions.is_empty() && !drops && !options.can_have_reactions() {
         let text = "{path}.reactions: they are published as JSON, and publication_data_format is binary";
         findings.push(Finding::error(text.replace("{path}", path), None));
     }

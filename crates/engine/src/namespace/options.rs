@@ -129,9 +129,9 @@ impl ChannelOptions {
         is_dropping.then_some(if age_us == 0 { u64::MAX } else { age_us })
     }
 
-    /// Whether reactions can be published in the channel: they are JSON.
+    /// Whether reactions can be published in the channel: they are JSON, and their last totals must reach everybody.
     pub fn can_have_reactions(&self) -> bool {
-        self.publication_data_format != DataFormat::Binary
+        self.publication_data_format != DataFormat::Binary && self.slow_consumer != SlowConsumer::DropOldest
     }
 
     /// How much of its log a channel with these options keeps.

@@ -30,6 +30,8 @@ pub struct Effects {
     /// The client's next command is to be carried out at this time, as of [`super::Context::now_us`], and its input
     /// waits until then; `None` = at once.
     pub hold_until_us: Option<u64>,
+    /// A subscription has begun in a channel whose publications may be dropped while they wait for the client.
+    pub may_drop: bool,
     /// Subscriptions that have begun or ended, if they are noted ([`super::SessionSettings::notes_subscriptions`]).
     pub subscription_changes: Vec<SubscriptionChange>,
     /// Ends the connection.

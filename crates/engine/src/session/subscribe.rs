@@ -302,7 +302,9 @@ impl Session {
         let request = Subscribe { connection: context.id, recover: recover.clone() };
         self.next_serial += 1;
         let is_refreshed_by_hook = options.sub_refresh_proxy_enabled && grant.expire_at_s > 0;
-        let local = context.hub.acquire_dropping(channel, options.drop_after_us());
+        let drop_after_us = options.drop_after_us();
+        context.effects.may_drop |= drop_after_us.is_some();
+        let local = context.hub.acquire_dropping(channel, drop_after_us);
         if self.subscriptions.capacity() == 0 {
             // Most clients have one subscription, so the memory is for one.
             self.subscriptions.reserve_exact(1);

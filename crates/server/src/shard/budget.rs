@@ -76,7 +76,8 @@ impl Shard {
         }
     }
 
-    /// Ends the connections that hold most until all together hold at most `enough` bytes.
+    /// Ends the connections that hold most until all together hold at most `enough` bytes. A connection whose queue can
+    /// be dropped in part only loses that.
     fn end_largest(&mut self, enough: usize) {
         let charge = |slot: u32| self.connections.get(slot).map(|connection| (connection.buffered, slot));
         let mut charged: Vec<(u32, u32)> =
@@ -86,9 +87,24 @@ impl Shard {
             if self.metrics.buffered_bytes.get() as usize <= enough {
                 break;
             }
-            self.metrics.relieved.add(1);
-            self.guarded(slot, Shard::drop_queue);
+            if !self.drop_droppable(slot) {
+                self.metrics.relieved.add(1);
+                self.guarded(slot, Shard::drop_queue);
+            }
         }
+    }
+
+    /// Drops the publications that wait for a connection and may be dropped. Returns whether there were any.
+    fn drop_droppable(&mut self, slot: u32) -> bool {
+        let Some(queue) = self.connections.get_mut(slot).and_then(|connection| connection.queue.as_mut()) else {
+            return false;
+        };
+        let before = queue.bytes();
+        let dropped = queue.drop_droppable();
+        self.metrics.queued_bytes.subtract((before - queue.bytes()) as u64);
+        self.metrics.publications_dropped.add(dropped);
+        self.recharge(slot);
+        dropped > 0
     }
 
     fn drop_queue(&mut self, slot: u32) {

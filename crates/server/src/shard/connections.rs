@@ -38,8 +38,6 @@ pub(super) struct Connection {
     pub(super) next_of_user: u32,
     pub(super) previous_of_user: u32,
     pub(super) is_listed: bool,
-    /// Whether the system takes little of its output ahead: it may be dropped.
-    pub(super) is_unsent_limited: bool,
     /// Whether its client has not connected yet.
     pub(super) is_unauthenticated: bool,
     /// Whether its client was told as connected to the thread of events.

@@ -34,7 +34,6 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     if let (Some(age_us), ChannelEvent::Publication { .. }) = (hub.drop_after_us(channel), &delivery.event) {
         kind = OutputKind::Droppable;
         expires_us = expires_us.min(accepted_us.saturating_add(age_us));
-        hub.subscribers(channel).for_each(|slot| limit_unsent(connections, slot));
     }
     let held_max = node.settings.client.queue_max_size;
     let excluded =
@@ -98,16 +97,6 @@ pub(super) fn push_many(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &En
     outbox.drop_unread_frames();
 }
 
-/// Keeps the system from taking more of a connection's output than it can send soon: that could not be dropped.
-fn limit_unsent(connections: &mut Connections, slot: u32) {
-    if let Some(connection) = connections.get_mut(slot)
-        && !connection.is_unsent_limited
-    {
-        connection.is_unsent_limited = true;
-        connection.socket.limit_unsent(UNSENT_MAX);
-    }
-}
-
 /// When an event expires, microseconds of the node's clock; [`NEVER`] = it does not.
 fn expiry_us(event: &ChannelEvent, clock: &Clock) -> u64 {
     match event {
@@ -157,12 +146,17 @@ impl Notes<'_> {
     #[inline(always)]
     fn note(&mut self, slot: u32, form: DeliveryForm, make: impl Fn(Wire) -> Bytes) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        self.delivered += 1;
         let wire = connection.wire;
         if connection.session.is_holding() {
+            if self.kind == OutputKind::Droppable {
+                // The subscription begins with the connect reply, and what would wait for it is old then.
+                return;
+            }
+            self.delivered += 1;
             connection.session.hold(make(wire), self.held_max);
             return;
         }
+        self.delivered += 1;
         let key = (wire, form);
         let frame = match self.made {
             Some((last, frame)) if last == key => frame,
@@ -213,6 +207,13 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let number = self.outbox.add(frame, kind, 0, NEVER);
         self.outbox.note(slot, &mut connection.due, number);
+    }
+
+    /// Keeps the system from taking more of a connection's output than it can send soon: that could not be dropped.
+    pub(super) fn limit_unsent(&self, slot: u32) {
+        if let Some(connection) = self.connections.get(slot) {
+            connection.socket.limit_unsent(UNSENT_MAX);
+        }
     }
 
     /// Notes the reply to a command.
@@ -328,7 +329,7 @@ impl Shard {
                 self.remove(slot)
             };
         }
-        let is_beyond = |queue: &Queue| queue.is_beyond(client.queue_max_size, client.queue_max_entries);
+        let is_beyond = |queue: &Queue| queue.is_overrun(client.queue_max_size, client.queue_max_entries);
         if !is_reading
             && connection.stage == ConnectionStage::Open
             && connection.queue.as_deref().is_some_and(is_beyond)

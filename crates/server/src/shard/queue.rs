@@ -2,8 +2,8 @@
 //!
 //! Two kinds of output wait here. The client requested *answers*: they are bounded before they are made, and never end
 //! a connection. It did not request *pushes*: their full lengths and their entries are added up, and beyond
-//! `client.queue_max_size` or `client.queue_max_entries` the connection ends. Of pongs only the newest is kept (RFC
-//! 6455 section 5.5.3).
+//! `client.queue_max_size` or `client.queue_max_entries` the connection ends. Publications that may be *dropped* make
+//! room instead, and never end a connection. Of pongs only the newest is kept (RFC 6455 section 5.5.3).
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Result, Write};
@@ -71,6 +71,10 @@ pub(super) struct Queue {
     charge: usize,
     /// The number of frames that are not answers.
     pushes: usize,
+    /// Of `bytes`, those of droppable frames.
+    droppable_bytes: usize,
+    /// The number of droppable frames.
+    droppables: usize,
     /// No frame expires earlier, microseconds of the node's clock; 0 = none does.
     first_expiry_us: u64,
     /// The socket would take more: the rest waits only for the connection's next turn.
@@ -89,12 +93,22 @@ impl Queue {
         let share = (frame.len().div_ceil(readers.max(1) as usize) + ENTRY_SIZE) as u32;
         self.bytes += frame.len();
         self.charge += share as usize;
-        match kind {
-            OutputKind::Answer => self.answers += frame.len(),
-            _ => self.pushes += 1,
-        }
+        self.account(kind, frame.len());
         self.note_expiry(expires_us);
         self.frames.push_back(QueuedFrame { frame, expires_us, share, kind });
+    }
+
+    /// Counts a frame of which this many bytes wait, by its kind.
+    fn account(&mut self, kind: OutputKind, left: usize) {
+        match kind {
+            OutputKind::Answer => self.answers += left,
+            OutputKind::Push | OutputKind::Pong => self.pushes += 1,
+            OutputKind::Droppable => {
+                self.pushes += 1;
+                self.droppables += 1;
+                self.droppable_bytes += left;
+            }
+        }
     }
 
     fn note_expiry(&mut self, expires_us: u64) {
@@ -125,9 +139,20 @@ impl Queue {
         self.charge
     }
 
-    /// Whether more pushes wait than the limits allow: `size_max` bytes, `entries_max` frames.
-    pub(super) fn is_beyond(&self, size_max: usize, entries_max: usize) -> bool {
-        self.pushes > entries_max || self.bytes - self.answers + self.pushes * ENTRY_SIZE > size_max
+    /// Whether more pushes wait behind the frame that was begun than the limits allow: `size_max` bytes, `entries_max`
+    /// frames.
+    fn is_beyond(&self, size_max: usize, entries_max: usize) -> bool {
+        let begun = self.frames.front().filter(|first| self.written > 0 && first.kind != OutputKind::Answer);
+        let (begun, begun_bytes) = begun.map_or((0, 0), |first| (1, first.frame.len() - self.written));
+        let (pushes, bytes) = (self.pushes - begun, self.bytes - self.answers - begun_bytes);
+        pushes > entries_max || bytes + pushes * ENTRY_SIZE > size_max
+    }
+
+    /// Whether the pushes that can't be dropped are more than the limits allow: `size_max` bytes, `entries_max` frames.
+    pub(super) fn is_overrun(&self, size_max: usize, entries_max: usize) -> bool {
+        let pushes = self.pushes - self.droppables;
+        let bytes = self.bytes - self.answers - self.droppable_bytes;
+        pushes > entries_max || bytes + pushes * ENTRY_SIZE > size_max
     }
 
     /// Records that the socket has taken bytes now.
@@ -145,38 +170,48 @@ impl Queue {
         if self.first_expiry_us == 0 || self.first_expiry_us > now_us {
             return 0;
         }
-        let before = self.droppable();
+        let before = self.droppables;
         self.retain(self.begun(), |queued| queued.expires_us > now_us);
-        (before - self.droppable()) as u64
+        (before - self.droppables) as u64
     }
 
-    /// Drops the oldest droppable frames that have not been begun, until the queue is within its limits or has no more
-    /// of them. Returns how many.
+    /// Drops the oldest droppable frames that have not been begun, until the queue is within its limits. The newest one
+    /// stays, and the frame that was begun does not count: else a frame larger than the limits would be the last one.
+    /// Returns how many.
     pub(super) fn drop_oldest(&mut self, size_max: usize, entries_max: usize) -> u64 {
-        let mut dropped = 0;
-        let mut place = self.begun();
-        while place < self.frames.len() && self.is_beyond(size_max, entries_max) {
+        if !self.is_beyond(size_max, entries_max) {
+            return 0;
+        }
+        let Some(mut newest) = self.frames.iter().rposition(|queued| queued.kind == OutputKind::Droppable) else {
+            return 0;
+        };
+        let (mut place, mut dropped) = (self.begun(), 0);
+        while place < newest && self.is_beyond(size_max, entries_max) {
             if self.frames[place].kind != OutputKind::Droppable {
                 place += 1;
-                continue;
-            }
-            if let Some(queued) = self.frames.remove(place) {
+            } else if let Some(queued) = self.frames.remove(place) {
                 self.bytes -= queued.frame.len();
                 self.charge -= queued.share as usize;
                 self.pushes -= 1;
+                self.droppables -= 1;
+                self.droppable_bytes -= queued.frame.len();
+                newest -= 1;
                 dropped += 1;
             }
         }
         dropped
     }
 
+    /// Drops every droppable frame that has not been begun. Returns how many.
+    pub(super) fn drop_droppable(&mut self) -> u64 {
+        let before = self.droppables;
+        self.retain(self.begun(), |queued| queued.kind != OutputKind::Droppable);
+        (before - self.droppables) as u64
+    }
+
     /// The number of frames of which some bytes are written.
     fn begun(&self) -> usize {
         usize::from(self.written > 0)
-    }
-
-    fn droppable(&self) -> usize {
-        self.frames.iter().filter(|queued| queued.kind == OutputKind::Droppable).count()
     }
 
     /// Drops every frame of which no byte was written.
@@ -188,16 +223,14 @@ impl Queue {
     fn retain(&mut self, begun: usize, keep: impl Fn(&QueuedFrame) -> bool) {
         let all = std::mem::take(&mut self.frames);
         let written = self.written;
-        (self.bytes, self.answers, self.charge, self.pushes, self.first_expiry_us) = (0, 0, 0, 0, 0);
+        (self.bytes, self.answers, self.charge, self.pushes) = (0, 0, 0, 0);
+        (self.droppable_bytes, self.droppables, self.first_expiry_us) = (0, 0, 0);
         for (index, queued) in all.into_iter().enumerate() {
             if index < begun || keep(&queued) {
                 let left = queued.frame.len() - if index == 0 { written } else { 0 };
                 self.bytes += left;
                 self.charge += queued.share as usize;
-                match queued.kind {
-                    OutputKind::Answer => self.answers += left,
-                    _ => self.pushes += 1,
-                }
+                self.account(queued.kind, left);
                 self.note_expiry(queued.expires_us);
                 self.frames.push_back(queued);
             }
@@ -207,8 +240,10 @@ impl Queue {
     /// Counts bytes of the first frame as written.
     fn take(&mut self, taken: usize) {
         self.bytes -= taken;
-        if self.frames.front().is_some_and(|first| first.kind == OutputKind::Answer) {
-            self.answers -= taken;
+        match self.frames.front().map(|first| first.kind) {
+            Some(OutputKind::Answer) => self.answers -= taken,
+            Some(OutputKind::Droppable) => self.droppable_bytes -= taken,
+            _ => {}
         }
     }
 
@@ -217,6 +252,7 @@ impl Queue {
         let Some(first) = self.frames.pop_front() else { return };
         self.charge -= first.share as usize;
         self.pushes -= usize::from(first.kind != OutputKind::Answer);
+        self.droppables -= usize::from(first.kind == OutputKind::Droppable);
         self.written = 0;
     }
 
@@ -320,6 +356,9 @@ mod tests {
         );
         assert_eq!(queue.charge, all().map(|(_, w)| w.share as usize).sum::<usize>());
         assert_eq!(queue.pushes, all().filter(|(_, w)| w.kind != OutputKind::Answer).count());
+        let droppable = || all().filter(|(_, w)| w.kind == OutputKind::Droppable);
+        assert_eq!(queue.droppables, droppable().count());
+        assert_eq!(queue.droppable_bytes, droppable().map(|(i, w)| left(i, w)).sum::<usize>());
         let expiries = all().map(|(_, w)| w.expires_us).filter(|expires_us| *expires_us != u64::MAX);
         assert!(expiries.min().is_none_or(|first| queue.first_expiry_us > 0 && queue.first_expiry_us <= first));
     }
@@ -359,6 +398,53 @@ mod tests {
     }
 
     #[test]
+    fn whatever_is_dropped_the_rest_is_whole_and_in_order() {
+        for seed in 1..500u64 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let (mut queue, mut socket, mut gathered) = (Queue::default(), Narrow(0, Vec::new()), Vec::new());
+            let (mut lengths, mut dropped) = (Vec::new(), 0);
+            for number in 0..60u8 {
+                match random.u8(..6) {
+                    0..3 => {
+                        let expires_us = u64::from(number) + random.u64(1..20);
+                        let (kind, expires_us) = match random.u8(..4) {
+                            0 => (OutputKind::Push, u64::MAX),
+                            1 => (OutputKind::Answer, u64::MAX),
+                            2 => (OutputKind::Droppable, u64::MAX),
+                            _ => (OutputKind::Droppable, expires_us),
+                        };
+                        let frame = vec![lengths.len() as u8; 1 + random.usize(..3_000)];
+                        lengths.push((frame.len(), kind));
+                        queue.push(frame.into(), kind, 1 + random.u32(..9), expires_us);
+                        check(&queue);
+                        dropped += queue.drop_oldest(8_000, 6);
+                        assert!(
+                            queue.is_overrun(4_900, 5) || !queue.is_beyond(8_000, 6),
+                            "what may be dropped makes room for the newest"
+                        );
+                    }
+                    3 => dropped += queue.expire(number.into()),
+                    _ => {
+                        socket.0 += random.usize(..3_000);
+                        let _ = queue.flush(&mut socket, &mut gathered).expect("the socket is not broken");
+                    }
+                }
+                check(&queue);
+            }
+            socket.0 = usize::MAX / 2;
+            while queue.flush(&mut socket, &mut gathered).expect("the socket is not broken") != Flushed::All {}
+            let written: Vec<&[u8]> = socket.1.chunk_by(|a, b| a == b).collect();
+            assert!(written.is_sorted_by(|a, b| a[0] < b[0]), "seed {seed}");
+            assert!(written.iter().all(|run| run.len() == lengths[usize::from(run[0])].0), "seed {seed}");
+            assert_eq!(written.len() + dropped as usize, lengths.len(), "what is not written is counted, seed {seed}");
+            let kept = lengths.iter().filter(|(_, kind)| *kind != OutputKind::Droppable).count();
+            let is_kept = |run: &&&[u8]| lengths[usize::from(run[0])].1 != OutputKind::Droppable;
+            assert_eq!(written.iter().filter(is_kept).count(), kept, "nothing else is dropped, seed {seed}");
+            check(&queue);
+        }
+    }
+
+    #[test]
     fn of_pongs_the_newest_is_kept_and_written() {
         let (mut queue, mut socket, mut gathered) = (Queue::default(), Narrow(2, Vec::new()), Vec::new());
         queue.push(Bytes::from_static(b"answer"), OutputKind::Answer, 1, u64::MAX);
@@ -378,13 +464,13 @@ mod tests {
     fn answers_never_count_against_the_limit_of_pushes() {
         let mut queue = Queue::default();
         queue.push(vec![0; 10_000_000].into(), OutputKind::Answer, 1, u64::MAX);
-        assert!(!queue.is_beyond(1_000, 10));
+        assert!(!queue.is_overrun(1_000, 10));
         for _ in 0..10 {
             queue.push(Bytes::from_static(b"x"), OutputKind::Push, 1_000, u64::MAX);
         }
-        assert!(!queue.is_beyond(1_000, 10) && queue.is_beyond(649, 10));
+        assert!(!queue.is_overrun(1_000, 10) && queue.is_overrun(649, 10));
         queue.push(Bytes::from_static(b"x"), OutputKind::Push, 1_000, u64::MAX);
-        assert!(queue.is_beyond(1_000_000, 10), "entries have a limit of their own");
+        assert!(queue.is_overrun(1_000_000, 10), "entries have a limit of their own");
         queue.clear_unbegun();
         assert_eq!((queue.bytes, queue.charge), (0, 0));
     }
@@ -398,11 +484,13 @@ mod tests {
         queue.push(Bytes::from_static(b"join"), OutputKind::Push, 1, u64::MAX);
         queue.push(Bytes::from_static(b"reply"), OutputKind::Answer, 1, u64::MAX);
         let _ = queue.flush(&mut socket, &mut gathered);
-        assert_eq!(queue.drop_oldest(usize::MAX, 5), 0, "it is within its limits");
-        assert_eq!(queue.drop_oldest(usize::MAX, 3), 2);
+        assert_eq!(queue.drop_oldest(usize::MAX, 4), 0, "it is within its limits");
+        assert_eq!(queue.drop_oldest(usize::MAX, 3), 1);
         check(&queue);
-        assert_eq!(queue.drop_oldest(0, 0), 1, "what was begun, pushes and answers stay");
-        assert!(queue.is_beyond(0, 0));
+        assert_eq!(queue.drop_oldest(0, 0), 1, "the newest one stays");
+        check(&queue);
+        assert_eq!(queue.drop_droppable(), 1, "what was begun, pushes and answers stay");
+        assert!(queue.is_overrun(0, 0) && !queue.is_overrun(4 + ENTRY_SIZE, 1), "only the push counts");
         socket.0 = 100;
         let _ = queue.flush(&mut socket, &mut gathered);
         assert_eq!(socket.1, b"begunjoinreply");

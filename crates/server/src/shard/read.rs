@@ -88,14 +88,19 @@ impl Shard {
         let random = self.secure.bytes::<10>()?;
         let (slot, generation) = self.connections.vacant();
         socket.register(&self.registry, Token(slot as usize), is_registered).ok()?;
-        let (mode, settings) = (negotiated.transport.mode(), &self.node.session.client);
-        if !mode.answers_pings() {
-            socket.end_when_silent(Some(settings.pong_timeout));
+        if !negotiated.transport.mode().answers_pings() {
+            socket.end_when_silent(Some(self.node.session.client.pong_timeout));
         }
         let mut client = [0; 16];
         client[..10].copy_from_slice(&random);
         client[10..].copy_from_slice(&client_id_suffix(self.id, slot));
-        let mut session = Session::new(client, mode, negotiated.admission.is_loopback, self.now_ms, settings);
+        let mut session = Session::new(
+            client,
+            negotiated.transport.mode(),
+            negotiated.admission.is_loopback,
+            self.now_ms,
+            &self.node.session.client,
+        );
         if self.node.session.limits.as_ref().is_some_and(RateLimits::need_addresses) {
             session.set_address(negotiated.admission.address);
         }
@@ -116,7 +121,6 @@ impl Shard {
             next_of_user: NONE,
             previous_of_user: NONE,
             is_listed: false,
-            is_unsent_limited: false,
             is_unauthenticated: true,
             is_told: false,
             agent: negotiated.agent,
@@ -449,6 +453,9 @@ impl Shard {
         }
         self.send_requests(slot);
         self.send_hook_calls(slot);
+        if std::mem::take(&mut self.effects.may_drop) {
+            self.limit_unsent(slot);
+        }
         if let Some(until_us) = self.effects.hold_until_us.take() {
             self.throttle(slot, until_us);
         }

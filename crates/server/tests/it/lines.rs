@@ -35,6 +35,7 @@ fn dropping(max_age: Duration, queue_max_size: usize) -> TestServer {
         settings.tcp.address = "127.0.0.1".into();
         settings.tcp.port = 0;
         settings.client.queue_max_size = queue_max_size;
+        settings.node.buffer_max_size = 32 << 20;
         let mut talk = settings.channel.namespaces[0].clone();
         talk.name = "talk".to_owned();
         talk.options.slow_consumer = SlowConsumer::DropOldest;
@@ -75,6 +76,37 @@ fn a_subscriber_that_reads_too_slowly_misses_the_oldest_publications_and_stays()
     let tail = seen.iter().rev().zip((0..=COUNT).rev()).take_while(|(seen, wanted)| *seen == wanted).count();
     assert!((20..64).contains(&tail), "{tail}");
     until("the rest is counted", || server.metric("touchline_publications_dropped_total") == COUNT - seen.len() as u64);
+}
+
+#[test]
+fn publications_larger_than_the_queue_leave_gaps_and_end_no_connection() {
+    const COUNT: u64 = 40;
+    let server = dropping(Duration::from_millis(400), 65_536);
+    let slow = narrow(&server, "talk:a");
+    for n in 1..=COUNT {
+        server.publish("talk:a", json!({"n": n, "text": "x".repeat(200_000)}));
+    }
+    sleep(Duration::from_millis(600));
+    server.publish("talk:a", json!({"n": COUNT + 1}));
+    let seen = numbers(slow, COUNT + 1);
+    assert!(seen.is_sorted() && seen.len() < COUNT as usize / 2, "{seen:?}");
+}
+
+#[test]
+fn a_node_whose_memory_is_used_up_drops_publications_before_it_ends_connections() {
+    const COUNT: u64 = 400;
+    let server = dropping(Duration::ZERO, 1 << 30);
+    let slow: Vec<TcpStream> = (0..4).map(|_| narrow(&server, "talk:a")).collect();
+    for n in 1..=COUNT {
+        server.publish("talk:a", json!({"n": n, "text": "x".repeat(200_000)}));
+    }
+    until("publications were dropped", || server.metric("touchline_publications_dropped_total") > 0);
+    server.publish("talk:a", json!({"n": COUNT + 1}));
+    for slow in slow {
+        let seen = numbers(slow, COUNT + 1);
+        assert!(seen.is_sorted(), "{seen:?}");
+    }
+    assert_eq!(server.metric("touchline_relieved_total"), 0);
 }
 
 #[test]

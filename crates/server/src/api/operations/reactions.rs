@@ -60,7 +60,7 @@ async fn ask<T>(
 /// The options of a channel that may have reactions.
 ///
 /// # Errors
-/// 107 and 102 as [`channel_options`], 108 where publications are bytes.
+/// 107 and 102 as [`channel_options`], 108 where publications are bytes or may be dropped.
 fn options_of<'n>(node: &'n Node, channel: &str) -> Result<&'n ChannelOptions, OperationError> {
     let options = channel_options(node, "channel", channel)?;
     if !options.can_have_reactions() {
