@@ -1,6 +1,6 @@
 //! The live match that `serve --dev` shows: its pages and its recording, embedded from `examples/match`.
 
-use touchline_server::Page;
+use touchline_server::{Site, SiteFile};
 
 /// Where the match is published.
 pub(crate) const CHANNEL: &str = "match:live";
@@ -16,31 +16,29 @@ const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// A page of the example.
-macro_rules! page {
+/// A file of the example.
+macro_rules! file {
     ($path:literal, $type:expr, $file:literal) => {
-        Page {
-            path: $path.to_owned(),
-            content_type: $type,
-            body: bytes::Bytes::from_static(include_bytes!(concat!("../../../examples/match/", $file))),
-        }
+        SiteFile { path: $path, content_type: $type, body: include_bytes!(concat!("../../../examples/match/", $file)) }
     };
 }
 
-/// The pages: the fan's, the reporter's, and what they are made of.
-pub(crate) fn pages() -> Vec<Page> {
-    vec![
-        page!("/", HTML, "index.html"),
-        page!("/reporter", HTML, "reporter.html"),
-        page!("/demo/style.css", CSS, "style.css"),
-        page!("/demo/fan.js", JAVASCRIPT, "fan.js"),
-        page!("/demo/reporter.js", JAVASCRIPT, "reporter.js"),
-        page!("/demo/live.js", JAVASCRIPT, "live.js"),
-        page!("/demo/match.js", JAVASCRIPT, "match.js"),
-        page!("/demo/reactions.js", JAVASCRIPT, "reactions.js"),
-        page!("/demo/crowd.js", JAVASCRIPT, "crowd.js"),
-        page!("/demo/pulse.js", JAVASCRIPT, "pulse.js"),
-        page!("/demo/view.js", JAVASCRIPT, "view.js"),
-        page!("/demo/touchline.js", JAVASCRIPT, "touchline.js"),
-    ]
+/// The pages, the fan's and the reporter's, and what they are made of.
+pub(crate) fn site() -> Site {
+    Site {
+        folder: "/demo/",
+        pages: vec![file!("/", HTML, "index.html"), file!("/reporter", HTML, "reporter.html")],
+        assets: vec![
+            file!("style.css", CSS, "style.css"),
+            file!("fan.js", JAVASCRIPT, "fan.js"),
+            file!("reporter.js", JAVASCRIPT, "reporter.js"),
+            file!("live.js", JAVASCRIPT, "live.js"),
+            file!("match.js", JAVASCRIPT, "match.js"),
+            file!("reactions.js", JAVASCRIPT, "reactions.js"),
+            file!("crowd.js", JAVASCRIPT, "crowd.js"),
+            file!("pulse.js", JAVASCRIPT, "pulse.js"),
+            file!("view.js", JAVASCRIPT, "view.js"),
+            file!("touchline.js", JAVASCRIPT, "touchline.js"),
+        ],
+    }
 }

@@ -79,7 +79,7 @@ pub use settings::{
     ApiJwksSettings, ApiKeySettings, AutocertSettings, ClientAuth, ClientUser, ClusterSettings, ConsumerSettings,
     ConsumerSources, ConsumerType, EmulationSettings, EndpointSettings, EventsSettings, GrpcApiSettings,
     HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings, JetStreamSettings, LogSettings,
-    NamedApiKey, NamedConsumer, NamedEvents, NodeSettings, OutboxSettings, Page, PrimarySettings,
+    NamedApiKey, NamedConsumer, NamedEvents, NodeSettings, OutboxSettings, PrimarySettings,
     PublicationDataSettings, RegistrySettings, SecuritySettings, Settings, ShutdownSettings, StatsSettings,
     StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, UserStatusSettings, WebSocketSettings, WhenCutOff,
     resolve,

@@ -14,7 +14,7 @@ use touchline_registry::ReplicaTiming;
 use touchline_store::PrimaryOptions;
 use touchline_store::stats::{Stats, StatsOptions};
 
-use crate::api::{operations_named, services::ApiServices, user_of};
+use crate::api::{is_own_path, operations_named, services::ApiServices, user_of};
 use crate::auth::{AccessControl, KeyFetcher};
 use crate::backend::{facts, nats, seen, store};
 use crate::consumers;
@@ -43,17 +43,44 @@ use crate::shard::acceptor::BoundListener;
 use crate::start_error::StartError;
 use crate::tls::{Acme, PendingRenewal, Tls, TlsError};
 use crate::trial::track_limits;
+use crate::web::{Assets, RouteHandler, Routes, Site, Web};
 
 /// A server that is being put together.
 pub struct ServerBuilder {
     settings: Settings,
+    program: Program,
+}
+
+/// What the program around a server adds to it.
+#[derive(Default)]
+struct Program {
+    /// Answers the hooks that are switched on and have no endpoint.
     handler: Option<Arc<dyn HookHandler>>,
+    sites: Vec<Site>,
+    routes: Routes,
+    /// A path that was given twice.
+    doubled: Option<String>,
 }
 
 impl ServerBuilder {
     /// Answers the hooks that are switched on in the settings and have no `endpoint`.
     pub fn hooks(mut self, handler: impl HookHandler) -> Self {
-        self.handler = Some(Arc::new(handler));
+        self.program.handler = Some(Arc::new(handler));
+        self
+    }
+
+    /// Has a handler answer the requests of an exact path, on the port for clients, whatever their method. The path
+    /// begins with `/`, and is none that the server answers itself.
+    pub fn route(mut self, path: &str, handler: impl RouteHandler) -> Self {
+        if !self.program.routes.add(path, Arc::new(handler)) {
+            self.program.doubled = Some(path.to_owned());
+        }
+        self
+    }
+
+    /// Serves the pages of a site and their assets, on the port for clients.
+    pub fn site(mut self, site: Site) -> Self {
+        self.program.sites.push(site);
         self
     }
 
@@ -62,14 +89,14 @@ impl ServerBuilder {
     /// # Errors
     /// See [`StartError`].
     pub fn build(self) -> Result<Server, StartError> {
-        Server::bind_with(self.settings, self.handler)
+        Server::bind_with(self.settings, self.program)
     }
 }
 
 impl Server {
     /// A builder, for a server that asks handlers of this program.
     pub fn builder(settings: Settings) -> ServerBuilder {
-        ServerBuilder { settings, handler: None }
+        ServerBuilder { settings, program: Program::default() }
     }
 
     /// Checks the settings and binds every address. Nothing is served yet.
@@ -77,11 +104,11 @@ impl Server {
     /// # Errors
     /// See [`StartError`].
     pub fn bind(settings: Settings) -> Result<Server, StartError> {
-        Server::bind_with(settings, None)
+        Server::bind_with(settings, Program::default())
     }
 
-    /// The same. `handler`: answers the hooks that are switched on and have no endpoint.
-    fn bind_with(mut settings: Settings, handler: Option<Arc<dyn HookHandler>>) -> Result<Server, StartError> {
+    fn bind_with(mut settings: Settings, program: Program) -> Result<Server, StartError> {
+        let Program { handler, sites, routes, doubled } = program;
         let ports = prepare(&settings).map_err(|mut faults| faults.swap_remove(0))?;
         let access = AccessControl::new(&settings.client, (&settings.http_api, &settings.grpc_api), operations_named)?;
         let ((tls, renewal), fetcher) = (tls_of(&settings)?, fetcher_of(&access)?);
@@ -131,8 +158,10 @@ impl Server {
             limits,
             access,
             seen,
+            web: Web { assets: Assets::of(&sites), routes },
         };
         let node = Arc::new(Node::new(settings, session, clock, id, handles));
+        check_paths(&node, doubled)?;
         facts::begin(&node);
         open_databases(&node, primary.as_ref(), store::stats_opening(&node.settings)?.as_ref())?;
         Ok(Server {
@@ -391,4 +420,21 @@ fn random_number() -> Result<u64, StartError> {
     let mut bytes = [0; 8];
     rand::fill(&mut bytes).map_err(|_| StartError::no_random_numbers())?;
     Ok(u64::from_ne_bytes(bytes))
+}
+
+/// Checks the paths of the program around the server. `doubled`: one that it has given twice.
+fn check_paths(node: &Node, doubled: Option<String>) -> Result<(), StartError> {
+    let refused = |path: &str, reason| Err(StartError::Path { path: path.to_owned(), reason });
+    if let Some(path) = doubled {
+        return refused(&path, "has two handlers");
+    }
+    for path in node.web.paths() {
+        match path {
+            _ if !path.starts_with('/') => return refused(path, "does not begin with /"),
+            _ if is_own_path(node, path) => return refused(path, "is one that the server answers itself"),
+            _ if node.web.is_doubled(path) => return refused(path, "has a page and a handler"),
+            _ => {}
+        }
+    }
+    Ok(())
 }

@@ -17,7 +17,8 @@
 //! # Ok::<(), touchline_server::StartError>(())
 //! ```
 //!
-//! A program that wants to decide by itself who may do what passes a [`HookHandler`] to [`Server::builder`].
+//! A program that wants to decide by itself who may do what passes a [`HookHandler`] to [`Server::builder`]; it adds
+//! paths of its own by [`ServerBuilder::route`], and pages by [`ServerBuilder::site`].
 //!
 //! # Where to begin
 //!
@@ -44,20 +45,21 @@
 //! 5. `start_error`: why a node can't start.
 //! 6. `auth`: tokens, the keys that verify them, and the keys of the server API.
 //! 7. `runtime`: what every thread uses: mailboxes, handles of shards, clock, metrics, random numbers.
-//! 8. `node`: what the threads of a node share: settings and handles.
-//! 9. `backend`: NATS and the databases: how they are opened, and what their events do.
-//! 10. `registry`: the registry actor.
-//! 11. `hooks`: the thread that asks backends.
-//! 12. `transport`: HTTP, the handshakes, streams and emulation. What answers a request is a trait, `Router`.
-//! 13. `shard`: the event loops. What they ask of higher floors is a trait, `ShardServices`.
-//! 14. `api`: the router and the operations, which implement both traits.
-//! 15. `trial`: tries tokens without a node.
-//! 16. `action_trial`: tries actions of clients without a node.
-//! 17. `preparation`: checks the settings.
-//! 18. `listening`: binds the ports.
-//! 19. `handle`: the handle of a running server, for the program that embeds it.
-//! 20. `server`: a node that is ready to start, and one that runs.
-//! 21. `builder`: puts the parts of a node together, and passes the implementations of the traits down.
+//! 8. `web`: what the program around the server serves: pages with their assets, and routes.
+//! 9. `node`: what the threads of a node share: settings and handles.
+//! 10. `backend`: NATS and the databases: how they are opened, and what their events do.
+//! 11. `registry`: the registry actor.
+//! 12. `hooks`: the thread that asks backends.
+//! 13. `transport`: HTTP, the handshakes, streams and emulation. What answers a request is a trait, `Router`.
+//! 14. `shard`: the event loops. What they ask of higher floors is a trait, `ShardServices`.
+//! 15. `api`: the router and the operations, which implement both traits.
+//! 16. `trial`: tries tokens without a node.
+//! 17. `action_trial`: tries actions of clients without a node.
+//! 18. `preparation`: checks the settings.
+//! 19. `listening`: binds the ports.
+//! 20. `handle`: the handle of a running server, for the program that embeds it.
+//! 21. `server`: a node that is ready to start, and one that runs.
+//! 22. `builder`: puts the parts of a node together, and passes the implementations of the traits down.
 //!
 //! Nothing owns what owns it: events of the backends reach the node by a `Weak`, and a shard leaves its handle when its
 //! thread ends. So a node that has stopped is freed.
@@ -87,6 +89,7 @@ mod start_error;
 mod tls;
 mod transport;
 mod trial;
+mod web;
 
 pub use action_trial::{TriedAction, TriedClient, try_action};
 pub use api::{
@@ -108,7 +111,7 @@ pub use touchline_config::{
     ApiJwksSettings, ApiKeySettings, AutocertSettings, BadNetwork, ClientAuth, ClientTlsSettings, ClientUser,
     ClusterSettings, ConsumerSettings, ConsumerSources, ConsumerType, EmulationSettings, EndpointSettings,
     EventsSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings,
-    JetStreamSettings, NamedApiKey, NamedConsumer, NamedEvents, NodeSettings, OutboxSettings, Page, PrimarySettings,
+    JetStreamSettings, NamedApiKey, NamedConsumer, NamedEvents, NodeSettings, OutboxSettings, PrimarySettings,
     PublicationDataSettings, RegistrySettings, SecuritySettings, Settings, ShutdownSettings, StatsSettings,
     StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, UserStatusSettings, WebSocketSettings, WhenCutOff,
     is_inline_pem,
@@ -133,3 +136,4 @@ pub use touchline_engine::{
     TokenJwksSettings, TokenProvider, TokenSettings,
 };
 pub use trial::TokenTrial;
+pub use web::{RouteFuture, RouteHandler, Site, SiteFile};

@@ -49,6 +49,7 @@ use crate::runtime::reply_to::ReplyTo;
 use crate::runtime::seen_users::SeenUsers;
 use crate::runtime::shard_handle::ShardHandle;
 use crate::runtime::signer::HmacSigner;
+use crate::web::Web;
 
 /// The handles of a node's threads, and what its ports need.
 pub(crate) struct NodeHandles {
@@ -65,6 +66,7 @@ pub(crate) struct NodeHandles {
     pub(crate) limits: Option<Arc<LimitTables>>,
     pub(crate) access: AccessControl,
     pub(crate) seen: Option<Arc<SeenUsers>>,
+    pub(crate) web: Web,
 }
 
 /// Four fifths of `bytes`: from there on the node is short of memory.
@@ -117,6 +119,8 @@ pub(crate) struct Node {
     pub(crate) kept_fields: KeptFields,
     /// The consumers that run, in the order of the settings.
     pub(crate) consumers: Vec<Arc<ConsumerMetrics>>,
+    /// The pages and the routes of the program around the server.
+    pub(crate) web: Web,
     /// Who may connect and call the server API.
     pub(crate) access: AccessControl,
     /// The connection to the other nodes; None = the node runs alone.
@@ -161,7 +165,7 @@ impl Node {
     ) -> Self {
         let draining = watch::Sender::new(false);
         let NodeHandles { shards, registry, cluster, signer, proxies, origins, .. } = handles;
-        let NodeHandles { hooks, events, reactions, kept_fields, limits, access, seen, .. } = handles;
+        let NodeHandles { hooks, events, reactions, kept_fields, limits, access, seen, web, .. } = handles;
         let buffer_max_size =
             if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         let buffer_slice = buffer_max_size / shards.len().max(1);
@@ -189,6 +193,7 @@ impl Node {
             events,
             reactions,
             kept_fields,
+            web,
             access,
             cluster,
             store: OnceLock::new(),

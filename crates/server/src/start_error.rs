@@ -53,6 +53,14 @@ pub enum StartError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A path of the program around the server can't be served.
+    #[error("the path {path:?} {reason}")]
+    Path {
+        /// The path.
+        path: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
     /// No token could be verified by a configured key.
     #[error("{section}.{name}: {reason}")]
     Key {

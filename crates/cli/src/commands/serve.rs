@@ -42,12 +42,9 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
     logging::start(&configuration.log);
     log(&findings);
     let descriptors = descriptors::raise();
-    let mut settings = configuration.settings;
+    let settings = configuration.settings;
     if arguments.ephemeral {
         ephemeral::check(&settings)?;
-    }
-    if arguments.dev {
-        settings.pages = crate::demo::pages();
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -55,7 +52,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
         .context("failed to start the signal loop")?;
     runtime.block_on(async {
         let mut signals = Signals::listen()?;
-        let running = start(settings.clone())?;
+        let running = start(settings.clone(), arguments.dev)?;
         let _player = if arguments.dev { dev::begin(&settings, &running, &arguments)? } else { None };
         if let Some(address) = running.tcp_address() {
             tracing::info!(%address, "lines over TCP");
@@ -115,8 +112,13 @@ fn log(findings: &[Finding]) {
     }
 }
 
-fn start(settings: Settings) -> Result<Running> {
-    Server::bind(settings).and_then(Server::start).map_err(explain)
+/// Starts the server. `shows_demo`: with the pages of the live match.
+fn start(settings: Settings, shows_demo: bool) -> Result<Running> {
+    let mut builder = Server::builder(settings);
+    if shows_demo {
+        builder = builder.site(crate::demo::site());
+    }
+    builder.build().and_then(Server::start).map_err(explain)
 }
 
 /// Adds the remedy where there is a usual one.

@@ -25,7 +25,7 @@ pub use self::http::{
     ApiJwksSettings, ApiKeySettings, EndpointSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings,
     NamedApiKey,
 };
-pub use self::node::{Page, Settings};
+pub use self::node::Settings;
 pub use self::process::{LogSettings, NodeSettings, RegistrySettings, ShutdownSettings};
 pub use self::security::{SecuritySettings, WhenCutOff};
 pub use self::store::{PrimarySettings, StatsSettings, StoreSettings};

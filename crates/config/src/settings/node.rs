@@ -91,8 +91,6 @@ settings! {
             enabled: "`GET /metrics` is served. `--dev` sets it.";
             handler_prefix: "Path of the metrics.";
         };
-        /// Pages served beside the endpoints, by exact path (the demo); empty in production.
-        plain pages: Vec<Page> = Vec::new();
     }
 }
 
@@ -131,15 +129,4 @@ impl Settings {
     pub fn stores_messages(&self) -> bool {
         self.registry.scopes.iter().any(|scope| scope.inbox_size > 0)
     }
-}
-
-/// A static page.
-#[derive(Debug, Clone)]
-pub struct Page {
-    /// The exact path of the request.
-    pub path: String,
-    /// Media type, with charset.
-    pub content_type: &'static str,
-    /// The content of the page.
-    pub body: bytes::Bytes,
 }

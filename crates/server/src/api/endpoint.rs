@@ -96,7 +96,7 @@ impl ApiQuestion {
 pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -> HttpResponse {
     let Origin { node, pass, .. } = origin;
     if node.settings.http_api.disabled {
-        return respond::text(StatusCode::NOT_FOUND, "not found\n");
+        return respond::not_found();
     }
     let started_us = node.clock.elapsed_us();
     let uri = std::mem::take(request.uri_mut());

@@ -6,6 +6,7 @@ use super::endpoint;
 #[cfg(feature = "grpc")]
 use super::grpc;
 use super::metrics_text::text_format;
+use super::program;
 use super::readiness::health;
 use super::request_id::{X_REQUEST_ID, request_id};
 use super::scrape::Scrape;
@@ -107,12 +108,10 @@ async fn plain(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
     if path == reactions::PATH {
         return reactions::answer(node, origin.remote, request).await;
     }
-    let is_read = is_read(&request);
-    match settings.pages.iter().find(|page| page.path == path) {
-        Some(_) if !is_read => respond::method_not_allowed("GET, HEAD"),
-        Some(page) => respond::page(page.content_type, page.body.clone()),
-        None => inner(origin, request).await,
+    if node.web.has(path) {
+        return program::answer(origin, request).await;
     }
+    inner(origin, request).await
 }
 
 /// Answers a request that is for the server API, or for metrics and probes, where the port serves them.
@@ -122,7 +121,7 @@ async fn inner(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
         return endpoint::answer(origin, request).await;
     }
     match probe_of(origin, path) {
-        None => respond::text(StatusCode::NOT_FOUND, "not found\n"),
+        None => respond::not_found(),
         Some(_) if !is_read(&request) => respond::method_not_allowed("GET, HEAD"),
         Some(ProbeReply::Live) => live(node).await,
         Some(ProbeReply::Ready) => health(node),
@@ -141,6 +140,18 @@ fn probe_of(origin: &Origin, path: &str) -> Option<ProbeReply> {
         _ if settings.prometheus.enabled && path == settings.prometheus.handler_prefix => Some(ProbeReply::Metrics),
         _ => None,
     }
+}
+
+/// Whether the server answers a path itself on the port for clients.
+pub(crate) fn is_own_path(node: &Node, path: &str) -> bool {
+    let settings = &node.settings;
+    let probes = ["/livez", "/readyz", &settings.health.handler_prefix, &settings.prometheus.handler_prefix];
+    let rest = path.strip_prefix("/api");
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        || handshake::transport_of(node, path).is_some()
+        || stream::transport_of(node, path).is_some()
+        || probes.contains(&path)
+        || [settings.emulation.handler_prefix.as_str(), reactions::PATH].contains(&path)
 }
 
 /// Whether a path is the server API's, and this port serves it.

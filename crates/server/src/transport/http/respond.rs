@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 
 use crate::net::host::HostRefusal;
@@ -24,6 +24,10 @@ pub(crate) fn body(status: StatusCode, content_type: &'static str, body: impl In
 
 pub(crate) fn text(status: StatusCode, why: impl Into<Bytes>) -> HttpResponse {
     body(status, TEXT, why)
+}
+
+pub(crate) fn not_found() -> HttpResponse {
+    text(StatusCode::NOT_FOUND, "not found\n")
 }
 
 pub(crate) fn method_not_allowed(allowed: &'static str) -> HttpResponse {
@@ -51,8 +55,3 @@ pub(crate) fn refuse_host(refusal: HostRefusal) -> HttpResponse {
     }
 }
 
-pub(crate) fn page(content_type: &'static str, bytes: Bytes) -> HttpResponse {
-    let mut response = body(StatusCode::OK, content_type, bytes);
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    response
-}

@@ -1,0 +1,46 @@
+//! Pages with their assets, as a program hands them to its server.
+
+/// Pages, and the assets that they are made of.
+///
+/// An asset is served in a folder whose name is a hash of all assets of the site: `/demo/live.js` becomes
+/// `/demo/6c1f0a9b2d47e835/live.js`. So browsers may keep it for ever, and modules import each other by relative paths.
+/// The pages keep their paths; in their text `folder` is replaced by the folder with the hash.
+///
+/// ```
+/// use touchline_server::{Site, SiteFile};
+///
+/// let site = Site {
+///     folder: "/chat/",
+///     pages: vec![SiteFile {
+///         path: "/",
+///         content_type: "text/html; charset=utf-8",
+///         body: r#"<!doctype html><title>Chat</title><script type="module" src="/chat/chat.js"></script>"#.as_bytes(),
+///     }],
+///     assets: vec![SiteFile {
+///         path: "chat.js",
+///         content_type: "text/javascript; charset=utf-8",
+///         body: b"document.body.append('hello')",
+///     }],
+/// };
+/// # let _ = site;
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Site {
+    /// The folder of the assets, with a `/` at both ends, as the pages name it.
+    pub folder: &'static str,
+    /// The pages, each with the exact path of its request.
+    pub pages: Vec<SiteFile>,
+    /// The assets, each with its path within the folder.
+    pub assets: Vec<SiteFile>,
+}
+
+/// A file of a site.
+#[derive(Debug, Clone)]
+pub struct SiteFile {
+    /// The path: of a page the whole one, of an asset the one within the folder.
+    pub path: &'static str,
+    /// Media type, with charset.
+    pub content_type: &'static str,
+    /// The content.
+    pub body: &'static [u8],
+}
