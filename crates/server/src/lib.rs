@@ -101,6 +101,7 @@ pub use builder::ServerBuilder;
 pub use bytes::Bytes;
 pub use handle::{OperationRefusal, ServerHandle};
 pub use hooks::{HookAnswer, HookClient, HookFuture, HookHandler};
+pub use hyper::http;
 pub use preparation::{PROBES, check};
 pub use regex::Regex;
 pub use runtime::process::VERSION;

@@ -51,6 +51,7 @@ mod refusals;
 mod registry;
 mod registry_refusals;
 mod sessions;
+mod site;
 mod stream_consumers;
 mod support;
 mod unauthenticated;
