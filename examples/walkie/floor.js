@@ -1,23 +1,39 @@
 // Who may speak in a room, who waits, who is there: the entries of the registry's scope `floor`, and the rules that all clients share. Pure.
 
+import { FRAME_MS } from './frames.js';
+
 /** So long a talk is at most. */
 export const LIMIT_MS = 30_000;
 /** So much later than the one before it a client of the queue asks for the floor: time for the other to get it. */
 export const RANK_MS = 300;
+/** From this place on all ask at the same time: a long queue of clients that do not ask keeps nobody from it for longer. */
+export const RANK_MAX = 10;
 /** The last frames of a talk may come behind the word that it has ended. */
 const TAIL_MS = 400;
 
-const word = (value, length) => (typeof value === 'string' ? value : '').slice(0, length);
+const NAME_MAX = 40;
+/** The longest face that is one sign: families and flags have many parts. */
+const FACE_MAX = 30;
+const signs = new Intl.Segmenter(undefined, { granularity: 'grapheme' });
+
+/** One line of text, without what moves a cursor, turns the direction of writing or hides. */
+const line = (value) => (typeof value === 'string' ? value.slice(0, 10 * NAME_MAX).replace(/[\p{C}\p{Zl}\p{Zp}]+/gu, ' ').trim() : '');
+const nameOf = (value) => [...line(value)].slice(0, NAME_MAX).join('') || 'Somebody';
+/** One pictogram: letters would pass for a part of the name. */
+function faceOf(value) {
+  const [first] = typeof value === 'string' ? signs.segment(value.slice(0, FACE_MAX)) : [];
+  return first && /^\p{Extended_Pictographic}/u.test(first.segment) ? first.segment : '🙂';
+}
 /** Metadata are what a client says of itself: anything. */
-const person = (meta) => ({
-  name: word(meta?.name, 40) || 'Somebody', face: word(meta?.face, 8) || '🙂', codecs: Array.isArray(meta?.codecs) ? meta.codecs : [],
-});
+const person = (meta) => ({ name: nameOf(meta?.name), face: faceOf(meta?.face), codecs: Array.isArray(meta?.codecs) ? meta.codecs : [] });
 const waiter = (meta) => ({ ...person(meta), since: Number(meta?.since) || 0 });
 
 export class Floor {
   /** Talks that had the floor, as `client/talk`: only these are played, also out of the history. */
   #talks = new Map();
   #last = null; // the talk that has just ended: { client, talk, untilMs }
+  /** When the floor became free; null: it is not free. */
+  #freeSinceMs = null;
 
   constructor(room) {
     this.names = { floor: `floor/${room}`, dispatch: `dispatch/${room}`, people: `room/${room}`, queue: `queue/${room}` };
@@ -27,6 +43,7 @@ export class Floor {
   /** Before the entries are listed anew. */
   clear() {
     const before = { holder: this.holder, dispatcher: this.dispatcher };
+    this.#freeSinceMs = null;
     Object.assign(this, { holder: null, dispatcher: null, people: new Map(), waiting: new Map(), dispatchers: new Set() });
     return before;
   }
@@ -48,6 +65,12 @@ export class Floor {
     if (group === names.queue) this.#member(this.waiting, hasLeft, client, waiter(meta));
     // The group of dispatchers is given by tokens only.
     if (group === names.dispatch) hasLeft ? this.dispatchers.delete(client) : this.dispatchers.add(client);
+    this.#freeSinceMs = this.isFree ? (this.#freeSinceMs ?? nowMs) : null;
+  }
+
+  /** The floor is known from now on. */
+  open(nowMs) {
+    if (this.isFree) this.#freeSinceMs ??= nowMs;
   }
 
   #member(members, hasLeft, client, entry) {
@@ -80,8 +103,13 @@ export class Floor {
     return owner && nowMs - owner.sinceMs < LIMIT_MS ? { ...owner, isDispatcher: owner === this.dispatcher } : null;
   }
 
-  /** Whether a frame is played. */
-  isHeard(client, talk, nowMs) {
+  /**
+   * Whether a frame is played. Who has come in the middle of a talk learns from its frames how long it has been.
+   * @param {{talk: number, sequence: number}} frame
+   */
+  isHeard(client, { talk, sequence }, nowMs) {
+    const owner = this.dispatcher ?? this.holder;
+    if (owner?.client === client && owner.talk === talk) owner.sinceMs = Math.min(owner.sinceMs, nowMs - sequence * FRAME_MS);
     const speaker = this.speaker(nowMs);
     if (speaker) return speaker.client === client && speaker.talk === talk;
     const last = this.#last;
@@ -100,12 +128,13 @@ export class Floor {
     }).map(([client]) => client);
   }
 
-  /** How long this client waits before it asks for the floor, milliseconds; null: the floor is taken. */
-  patienceMs(client) {
+  /** How long this client waits from now on before it asks for the floor, milliseconds; null: the floor is taken. */
+  patienceMs(client, nowMs) {
     if (!this.isFree) return null;
     const { queue } = this;
     const place = queue.indexOf(client);
-    return (place < 0 ? queue.length : place) * RANK_MS;
+    // From the moment in which the floor became free: whatever else changes meanwhile puts nothing off.
+    return Math.max(0, (this.#freeSinceMs ?? nowMs) + Math.min(place < 0 ? queue.length : place, RANK_MAX) * RANK_MS - nowMs);
   }
 
   /** What everybody in the room can hear. */

@@ -42,6 +42,7 @@ export function followFloor(link, floor, { onChange, onError }) {
     const entries = await Promise.all([owner(names.floor), owner(names.dispatch), ...[names.people, names.queue, names.dispatch].map(members)]);
     const before = floor.clear();
     entries.flat().forEach((entry) => floor.list(entry, Date.now(), before));
+    floor.open(Date.now());
     at = { offset: position.offset, epoch: position.epoch };
   }
 

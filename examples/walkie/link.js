@@ -97,8 +97,11 @@ export class Link {
       this.#patienceMs = ping && (ping + 4) * 1000;
       this.onState('live', '');
       this.#subscriptions.forEach((handlers, channel) => this.#subscribe(channel, handlers));
-    } catch {
-      if (socket === this.#socket) this.#drop('the server did not let us in');
+    } catch (error) {
+      if (socket !== this.#socket) return;
+      // A refusal is the last word: the same token is refused again.
+      if (error instanceof Refusal && !error.isTemporary) this.#isWanted = false;
+      this.#drop(error.message);
     }
   }
 

@@ -1,5 +1,5 @@
 // Takes the floor from a client that keeps it too long: a second beyond the limit at which its own page should have given it back.
-// Usage: TOUCHLINE_KEY=… node moderator.mjs http://HOST:PORT
+// Usage: API_KEY=… node moderator.mjs http://HOST:PORT
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
@@ -67,5 +67,5 @@ export async function moderate({ http, key, log = () => {}, signal }) {
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1]).href) {
-  await moderate({ http: process.argv[2], key: process.env.TOUCHLINE_KEY, log: (line) => console.error(line) });
+  await moderate({ http: process.argv[2], key: process.env.API_KEY, log: (line) => console.error(line) });
 }

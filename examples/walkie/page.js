@@ -5,6 +5,7 @@ import { hasOpus, Microphone } from './microphone.js';
 import { Room } from './room.js';
 import { Speaker } from './speaker.js';
 import { TalkButton } from './talk-button.js';
+import { dispatcherRoom } from './token.js';
 import { FACES, fillFaces, showRoom } from './view.js';
 import { dialWebSocket } from './websocket.js';
 import * as words from './words.js';
@@ -15,17 +16,6 @@ const TICK_MS = 500;
 /** `#token=…&room=…`: a dispatcher's address. The token does not stay in the address bar. */
 const given = new URLSearchParams(location.hash.slice(1));
 history.replaceState(null, '', location.pathname + location.search);
-
-/** The room of a token, which may interrupt there. */
-function dispatcherRoom(token) {
-  try {
-    const [, claims] = token.split('.');
-    const text = new TextDecoder().decode(Uint8Array.from(atob(claims.replaceAll('-', '+').replaceAll('_', '/')), (c) => c.charCodeAt(0)));
-    return /^dispatch\/(.+)$/.exec(JSON.parse(text).register.floor[0])[1];
-  } catch {
-    return null;
-  }
-}
 
 function say(text) { $('news').textContent = text; }
 
@@ -42,6 +32,16 @@ class Screen {
   trouble = null; // of the microphone
 
   constructor(parts) { Object.assign(this, parts); }
+
+  /** `trouble`: what is wrong with the microphone, or null. Without one nobody keeps the floor. */
+  onMicrophone(trouble) {
+    this.trouble = trouble;
+    if (trouble && this.room.isWanted) {
+      this.button.isHeld = false;
+      this.room.unwant('microphone');
+    }
+    this.update();
+  }
 
   #problem() {
     const { room } = this;
@@ -66,21 +66,31 @@ class Screen {
 /** Plays what was missed, until somebody speaks. */
 class Replay {
   #timer = null;
+  #talks = []; // those that are played, each with the moment of its end
 
   constructor(speaker) { this.speaker = speaker; }
 
   async start(talks) {
     say(`Plays what was missed: ${talks.map(({ name }) => name).join(', ')}.`);
     await this.speaker.on();
-    this.#timer = setTimeout(() => this.stop('All that was missed was played.'), this.speaker.replay(talks));
+    const nowMs = performance.now();
+    const ends = this.speaker.replay(talks);
+    this.#talks = talks.map((talk, n) => ({ talk, endsMs: nowMs + ends[n] }));
+    this.#timer = setTimeout(() => this.#end('All that was missed was played.'), ends.at(-1) ?? 0);
   }
 
-  stop(text) {
-    if (this.#timer === null) return;
+  #end(text) {
     clearTimeout(this.#timer);
     this.#timer = null;
-    this.speaker.silence();
     say(text);
+  }
+
+  /** Somebody speaks. Gives the talks that were not played to their end. */
+  stop() {
+    if (this.#timer === null) return [];
+    this.speaker.silence();
+    this.#end('Somebody speaks: the replay has ended. What is left of it is still behind the button.');
+    return this.#talks.filter(({ endsMs }) => endsMs > performance.now()).map(({ talk }) => talk);
   }
 }
 
@@ -88,12 +98,13 @@ class Replay {
 const events = (screen, replay) => ({
   onChange: () => screen.update(),
   onFrame: (frame) => {
-    replay.stop('Somebody speaks: the replay has ended.');
+    const left = replay.stop();
+    if (left.length) screen.room.giveBackMissed(left);
     return screen.speaker.take(frame);
   },
   onTurn: (turn) => {
     say(words.SPEAK);
-    screen.microphone.start(turn.codec, (payload, capturedMs) => turn.send(payload, capturedMs)).catch(() => screen.onTrouble('broken'));
+    screen.microphone.start(turn.codec, (payload, capturedMs) => turn.send(payload, capturedMs)).catch(() => screen.onMicrophone('broken'));
   },
   onTurnEnd: async (reason) => {
     screen.button.isHeld = false;
@@ -137,12 +148,12 @@ async function enter({ room: name, person, token }) {
   const speaker = new Speaker();
   const replay = new Replay(speaker);
   const link = new Link(dialWebSocket(server), { token });
-  const onTrouble = (trouble) => { Object.assign(screen, { trouble }).update(); };
-  const screen = new Screen({ speaker, onTrouble, microphone: new Microphone(onTrouble) });
+  const onMicrophone = (trouble) => screen.onMicrophone(trouble);
+  const screen = new Screen({ speaker, microphone: new Microphone(onMicrophone) });
   const options = { isDispatcher: dispatcherRoom(token) === name, position: remembered(name) };
   screen.room = new Room(link, name, { ...person, codecs }, events(screen, replay), options);
   screen.button = new TalkButton($('talk'), $('toggle'), presses(screen));
-  $('again').onclick = async () => onTrouble(await screen.microphone.open());
+  $('again').onclick = async () => onMicrophone(await screen.microphone.open());
   $('sound').onclick = () => speaker.on().then(() => screen.update());
   $('missed').onclick = () => replay.start(screen.room.takeMissed());
   const remember = () => screen.room.position && localStorage.setItem(`walkie:${name}`, JSON.stringify(screen.room.position));
@@ -151,7 +162,7 @@ async function enter({ room: name, person, token }) {
   setInterval(() => screen.update(), TICK_MS);
   link.connect();
   speaker.on();
-  onTrouble(await screen.microphone.open());
+  onMicrophone(await screen.microphone.open());
   $('talk').focus();
 }
 

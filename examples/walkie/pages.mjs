@@ -9,7 +9,7 @@ const TYPES = { html: 'text/html; charset=utf-8', css: 'text/css; charset=utf-8'
 /** @returns {Promise<import('node:http').Server>} listening on this machine only */
 export function servePages(port, server) {
   const listener = createServer(async ({ url }, response) => {
-    const { pathname } = new URL(url, 'http://localhost');
+    const [pathname] = url.split('?');
     if (pathname === '/settings.json') return response.setHeader('Content-Type', 'application/json').end(JSON.stringify({ server }));
     // Files of this folder, and nothing below or above it.
     const [, name = 'index.html', ending = 'html'] = /^\/(?:([\w.-]+\.(html|css|js)))?$/.exec(pathname) ?? [null, ''];

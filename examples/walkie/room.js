@@ -21,6 +21,7 @@ const MISSED_MIN_S = 0.4;
 export class Room {
   #pending = []; // frames of speakers that are not known yet: { frame, publication, untilMs }
   #missed = []; // publications that were not received live
+  #unplayed = []; // talks of which the replay was interrupted
   #own = new Set(); // the ids that this client has had
   #liveFrom = null; // the first offset that this connection has received live
   #expected = null; // the next offset of the channel
@@ -139,7 +140,7 @@ export class Room {
   #consider() {
     clearTimeout(this.#timer);
     if (!this.isWanted || this.turn || this.#isAsking || !this.link.isLive) return;
-    const patienceMs = this.isDispatcher && !this.floor.dispatcher ? 0 : this.floor.patienceMs(this.link.client);
+    const patienceMs = this.isDispatcher && !this.floor.dispatcher ? 0 : this.floor.patienceMs(this.link.client, Date.now());
     if (patienceMs !== 0) this.#enterQueue();
     if (patienceMs !== null) this.#timer = setTimeout(() => this.#takeFloor(), patienceMs);
   }
@@ -218,8 +219,9 @@ export class Room {
     this.#liveFrom ??= offset;
     this.#expected = offset + 1;
     if (this.#isCaughtUp) this.#position = { ...this.#position, offset };
+    if (info?.client === this.link.client) return;
     const frame = decodeFrame(data);
-    if (!frame || !info || info.client === this.link.client) return;
+    if (!frame || !info) return this.#ignore();
     if (this.#hear(frame, publication)) return;
     this.#pending.push({ frame, publication, untilMs: Date.now() + PENDING_MS });
     if (this.#pending.length > PENDING_MAX) {
@@ -230,7 +232,7 @@ export class Room {
   }
 
   #hear(frame, publication) {
-    if (!this.floor.isHeard(publication.info.client, frame.talk, Date.now())) return false;
+    if (!this.floor.isHeard(publication.info.client, frame, Date.now())) return false;
     if (this.events.onFrame(frame) === false) {
       this.#missed.push(publication);
       this.#announceTimer ??= setTimeout(() => this.#announce(), ANNOUNCE_AFTER_MS);
@@ -248,23 +250,29 @@ export class Room {
     });
   }
 
-  /** A frame of somebody who does not have the floor. */
-  #ignore() {
-    this.ignored += 1;
-    this.events.onChange();
-  }
+  /** A frame of somebody who does not have the floor, or bytes that are none. Nothing else changes by them. */
+  #ignore() { this.ignored += 1; }
 
   // ---- What was missed
 
-  get missed() { return missedTalks(this.#missed, (client, talk) => this.floor.speakerOf(client, talk), this.#own); }
+  get missed() {
+    return [...this.#unplayed, ...missedTalks(this.#missed, (client, talk) => this.floor.speakerOf(client, talk), this.#own)];
+  }
 
   /** The talks that were missed, which are then no longer missed. */
   takeMissed() {
     const talks = this.missed;
     this.#missed = [];
+    this.#unplayed = [];
     this.isMissedPartial = false;
     this.events.onMissed(0);
     return talks;
+  }
+
+  /** Talks that were taken and not played to their end: they are still missed. */
+  giveBackMissed(talks) {
+    this.#unplayed.unshift(...talks);
+    this.#announce();
   }
 
   async #catchUp() {

@@ -82,19 +82,20 @@ export class Speaker {
     this.peak = samples.reduce((peak, sample) => Math.max(peak, Math.abs(sample)), this.peak);
   }
 
-  /** Plays talks that were missed, one behind the other; gives their end, milliseconds from now. */
+  /** Plays talks that were missed, one behind the other; gives the end of each, milliseconds from now. */
   replay(talks) {
     let atS = this.#context.currentTime + 0.1;
-    for (const { frames } of talks) {
+    return talks.map(({ frames }) => {
       const decode = this.#decoder();
       for (const frame of frames) {
         decode(frame, atS);
         atS += FRAME_MS / 1000;
       }
       decode.close();
+      const endMs = (atS - this.#context.currentTime) * 1000;
       atS += BETWEEN_S;
-    }
-    return (atS - this.#context.currentTime) * 1000;
+      return endMs;
+    });
   }
 
   /** Silence, at once. */

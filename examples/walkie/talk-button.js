@@ -2,6 +2,7 @@
 
 export class TalkButton {
   #isByPointer = false;
+  #heldKey = null; // the code of the key that holds the button
   isHeld = false;
 
   /**
@@ -15,11 +16,14 @@ export class TalkButton {
     button.addEventListener('contextmenu', (event) => event.preventDefault());
     for (const name of ['pointerup', 'pointercancel']) addEventListener(name, () => this.#up(true));
     addEventListener('keydown', (event) => this.#isKey(event) && this.#key(event));
-    addEventListener('keyup', (event) => this.#isKey(event) && (event.preventDefault(), this.#up(false)));
+    addEventListener('keyup', (event) => this.#keyUp(event));
     // A screen reader presses a button without a pointer and without keys: nothing is held then.
     button.addEventListener('click', ({ detail }) => detail === 0 && this.#switch());
     // The release is not seen when the window is not there any more.
-    addEventListener('blur', () => !toggle.checked && this.#set(false));
+    addEventListener('blur', () => {
+      this.#heldKey = null;
+      if (!toggle.checked) this.#set(false);
+    });
   }
 
   /** The space bar is the button, wherever it does nothing else; Enter is where the button has the focus. */
@@ -31,8 +35,17 @@ export class TalkButton {
   #key(event) {
     event.preventDefault();
     if (event.repeat) return;
+    this.#heldKey = event.code;
     if (this.toggle.checked) this.#switch();
     else this.#set(true);
+  }
+
+  /** The key that was pressed on the button releases it wherever the focus has gone meanwhile. */
+  #keyUp(event) {
+    if (event.code !== this.#heldKey) return;
+    this.#heldKey = null;
+    event.preventDefault();
+    this.#up(false);
   }
 
   #down(event) {

@@ -6,6 +6,7 @@ import * as words from './words.js';
 export const FACES = [
   ['🦊', 'Fox'], ['🐻', 'Bear'], ['🐸', 'Frog'], ['🦉', 'Owl'], ['🐙', 'Octopus'], ['🦁', 'Lion'], ['🐼', 'Panda'], ['🐝', 'Bee'],
 ];
+const MOODS = { talking: 'Speak now', waiting: 'Waiting…' };
 const STATES = { connecting: 'Connecting…', live: 'Connected', lost: 'Link lost', closed: 'Not connected' };
 
 const $ = (id) => document.getElementById(id);
@@ -47,12 +48,13 @@ function mood(room, speaker) {
   return speaker ? 'hearing' : 'free';
 }
 
+/** A screen reader is told who speaks, and not each second how long he still may. */
 function showSpeaker({ isFloorKnown }, speaker, isOurs, nowMs) {
-  if (!isFloorKnown) return put($('speaker'), 'Who speaks is not known now.');
-  if (!speaker) return put($('speaker'), 'The floor is free.');
-  const left = Math.max(0, Math.ceil((LIMIT_MS - (nowMs - speaker.sinceMs)) / 1000));
-  const who = isOurs ? 'You speak' : `${speaker.face} ${speaker.isDispatcher ? 'Dispatcher ' : ''}${speaker.name} speaks`;
-  put($('speaker'), `${who} · ${left} s`);
+  // The role stands before the face: a name cannot stand there.
+  const who = isOurs ? 'You speak' : speaker && `${speaker.isDispatcher ? 'Dispatcher ' : ''}${speaker.face} ${speaker.name} speaks`;
+  put($('speaker'), !isFloorKnown ? 'Who speaks is not known now.' : (who || 'The floor is free.'));
+  const leftMs = isFloorKnown && speaker ? LIMIT_MS - (nowMs - speaker.sinceMs) : 0;
+  put($('left'), leftMs > 0 ? `· ${Math.ceil(leftMs / 1000)} s` : '');
 }
 
 /**
@@ -70,7 +72,9 @@ export function showRoom(room, { speaker: sound, canTalk, isHeld, say }) {
   showSpeaker(room, speaker, isOurs, nowMs);
   $('room').dataset.mood = now;
   const talk = $('talk');
-  put(talk, now === 'talking' ? 'Speak now' : now === 'waiting' ? 'Waiting…' : room.isDispatcher ? 'Interrupt and talk' : 'Talk');
+  // The name of a button that is pressed stays what it is; what it shows beside it is told in the news.
+  put($('talk-name'), room.isDispatcher ? 'Interrupt and talk' : 'Talk');
+  put($('talk-mood'), MOODS[now] ?? '');
   talk.setAttribute('aria-pressed', String(isHeld));
   // Not `disabled`: the button would lose the focus, and a screen reader its place.
   talk.setAttribute('aria-disabled', String(!canTalk || room.state === 'closed'));
@@ -93,7 +97,7 @@ export function showRoom(room, { speaker: sound, canTalk, isHeld, say }) {
 function showCounters(room, { heardS, late, missing, peak }) {
   const said = (room.sent * 0.02).toFixed(1);
   const { ignored, sent, sentOpus, dropped } = room;
-  const heard = `Heard ${heardS.toFixed(1)} s, ${late} frames late, ${missing} missing, ${ignored} without the floor.`;
+  const heard = `Heard ${heardS.toFixed(1)} s, ${late} frames late, ${missing} missing, ${ignored} ignored.`;
   put($('counters'), `${heard} Said ${said} s, ${dropped} frames dropped.`);
   const sound = { heard: heardS.toFixed(2), late, missing, ignored, sent, dropped, opus: sentOpus, peak: peak.toFixed(3) };
   Object.assign($('counters').dataset, sound);

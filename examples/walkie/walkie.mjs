@@ -7,19 +7,21 @@ import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { FRAME_MS, FRAME_SAMPLES } from './frames.js';
+import { FRAME_MS, FRAME_SAMPLES, SAMPLE_RATE } from './frames.js';
 import { dialLines } from './lines.mjs';
 import { Link } from './link.js';
+import { AGE_MAX_MS } from './outbox.js';
 import { readWav } from './pcm.js';
 import { Room } from './room.js';
+import { dispatcherRoom } from './token.js';
 import * as words from './words.js';
 
 const USAGE = `node walkie.mjs HOST PORT ROOM NAME [--say FILE.wav] [--play COMMAND] [--missed] [--token TOKEN]
 
-  --say FILE.wav   takes the floor, or queues for it, says the file (PCM, mono, 16 kHz, 16 bits), and ends
+  --say FILE.wav   takes the floor, or queues for it, says the file (PCM, mono, 16 kHz, 16 bits; 30 s of it at most), and ends
   --play COMMAND   gives what is heard to a command, e.g. 'aplay -q -f S16_LE -r 16000' (ALSA) or 'play -q -t raw -e signed -b 16 -r 16000 -' (SoX)
   --missed         begins with what the history has
-  --token TOKEN    a dispatcher's token
+  --token TOKEN    a token of the server; one of a dispatcher of this room interrupts
 
 The port is that of tcp.port, 8001 unless it is configured. Press Ctrl-C to go.`;
 
@@ -52,14 +54,22 @@ try {
   fail(`${options.say}: ${error.message}`);
 }
 const player = options.play && spawn(options.play, { shell: true, stdio: ['pipe', 'inherit', 'inherit'] });
-player?.stdin.on('error', () => fail('the command of --play does not take any more sound'));
+player?.stdin.on('error', () => {});
+player?.on('error', (error) => fail(`the command of --play: ${error.message}`)).on('exit', (code) => fail(`the command of --play has ended${code ? ` with ${code}` : ''}`));
 const loudspeaker = player?.stdin ?? (process.stdout.isTTY ? null : process.stdout);
 loudspeaker?.on('error', () => process.exit(0));
 
+const BEHIND_MAX = (2 * SAMPLE_RATE * AGE_MAX_MS) / 1000;
 let deaf = 0; // frames of Opus
-function hear({ codec, payload }) {
-  if (codec === 'pcm') return loudspeaker?.write(payload);
-  if (deaf++ === 0) tell('this talk is Opus, which the terminal cannot play; pages send PCM from the next talk on, while this terminal is here');
+/** Gives out a frame that has just come. Gives false if what takes the sound is behind: the frame is missed then. */
+function hear(frame) {
+  if (loudspeaker?.writableLength > BEHIND_MAX) return false;
+  play(frame);
+  return true;
+}
+function play({ codec, payload }) {
+  if (codec === 'pcm') loudspeaker?.write(payload);
+  else if (deaf++ === 0) tell('this talk is Opus, which the terminal cannot play; pages send PCM from the next talk on, while this terminal is here');
 }
 
 let state = '';
@@ -72,7 +82,7 @@ function show() {
   if (state === 'closed' && ending === null) fail(`The server does not let this terminal in: ${room.reason || 'the connection was closed'}.`);
   if (!room.isFloorKnown) return;
   const speaker = room.floor.speaker(Date.now());
-  const now = !speaker ? 'the floor is free' : speaker.client === room.link.client ? 'you speak' : `${speaker.name} speaks`;
+  const now = !speaker ? 'the floor is free' : speaker.client === room.link.client ? 'you speak' : `${speaker.isDispatcher ? 'the dispatcher ' : ''}${speaker.name} speaks`;
   if (now !== speaking) tell(now);
   speaking = now;
   const place = room.isWanted && !room.turn && room.place ? words.waiting(speaker, room.place) : '';
@@ -80,13 +90,14 @@ function show() {
   waiting = place;
 }
 
-/** Says the file in real time. */
+/** Says the file in real time. What was due while this program stood still is old, and is dropped as a microphone's would be. */
 async function say(turn) {
   const beganMs = Date.now();
   for (const [n, frame] of frames.entries()) {
-    await sleep(Math.max(0, beganMs + n * FRAME_MS - Date.now()));
+    const dueMs = beganMs + n * FRAME_MS;
+    await sleep(Math.max(0, dueMs - Date.now()));
     if (turn.isOver) return;
-    turn.send(frame, Date.now());
+    turn.send(frame, dueMs);
   }
   await sleep(FRAME_MS);
   room.unwant();
@@ -104,11 +115,11 @@ const room = new Room(link, roomName, { name, face: '💻', codecs: ['pcm'] }, {
   onWarning: () => tell(words.WARNING),
   onMissed: (seconds) => {
     if (!seconds) return;
-    if (options.missed) room.takeMissed().forEach((talk) => { tell(`${talk.name} said:`); talk.frames.forEach(hear); });
+    if (options.missed) room.takeMissed().forEach((talk) => { tell(`${talk.name} said:`); talk.frames.forEach(play); });
     else tell(`${Math.round(seconds)} s of talk were missed (--missed plays them)`);
   },
   onRefusal: (error) => fail(words.refused(error)),
-}, { isDispatcher: Boolean(options.token) });
+}, { isDispatcher: dispatcherRoom(options.token ?? '') === roomName });
 link.connect();
 if (options.say) {
   room.want();

@@ -19,6 +19,7 @@ export const ENDED = {
   dispatcher: 'The dispatcher speaks. Your talk has ended.',
   taken: 'The floor was taken from you.',
   lost: 'The link was lost. Your talk is not sent any more.',
+  microphone: 'Your talk has ended, for the microphone is gone.',
 };
 
 export const WARNING = 'Your time is over in 5 seconds.';

@@ -31,8 +31,8 @@ describe('three machines', () => {
       // Its own server first, and the others when that is gone.
       const nats_url = [urls[machine], ...urls.filter((url) => url !== urls[machine])];
       const cluster = { engine: 'nats', name: 'splits', nats_url, nats_no_randomize: true, stream_replicas: 3, heartbeat_interval: '300ms', node_timeout: '1500ms' };
-      // JetStream elects its leaders first.
-      return Server.start({ port: 8000, seconds: 60, change: { registry: { scopes: SCOPES }, client: { recovery_max_publication_limit: 10_000 }, history: { history_size: 10_000 }, cluster }, on: { address: network.address(machine), words: network.on(machine, []) } });
+      // JetStream elects its leaders first, which takes long on a busy machine.
+      return Server.start({ port: 8000, seconds: 180, change: { registry: { scopes: SCOPES }, client: { recovery_max_publication_limit: 10_000 }, history: { history_size: 10_000 }, cluster }, on: { address: network.address(machine), words: network.on(machine, []) } });
     }));
     await eventually(() => seen(3), 'the nodes to see each other', 60);
     fans = await Promise.all(nodes.map(fan));

@@ -95,6 +95,33 @@ test('all of it works by the keyboard alone', async () => {
   await tabTo('Leave the room');
 });
 
+test('a key that is let go elsewhere lets the button go', async () => {
+  const ann = await join('elsewhere', 'Ann');
+  await isReady(ann);
+  await ann.locator('#talk').focus();
+  await ann.keyboard.down('Space');
+  await isMood(ann, 'talking');
+  await ann.keyboard.press('Tab');
+  await ann.keyboard.up('Space');
+  await isMood(ann, 'free');
+  await ann.getByText('The floor is free.').waitFor();
+});
+
+test('a microphone that goes in the middle of a talk gives the floor back', async () => {
+  const ann = await join('unplugged', 'Ann', { keepsTracks: true });
+  await isReady(ann);
+  await ann.keyboard.down('Space');
+  await isMood(ann, 'talking');
+  await ann.evaluate(() => {
+    const [track] = globalThis.tracks;
+    track.stop();
+    track.dispatchEvent(new Event('ended'));
+  });
+  await ann.getByRole('alert').filter({ hasText: 'The microphone was unplugged or switched off.' }).waitFor();
+  await isMood(ann, 'free');
+  await ann.getByText('The floor is free.').waitFor();
+});
+
 test('a screen reader finds names, states and messages', async () => {
   const ann = await join('reader', 'Ann');
   const session = await ann.context().newCDPSession(ann);

@@ -1,13 +1,15 @@
 // Who is heard, who is next, and what of the history was said by somebody with the floor.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Floor, LIMIT_MS, RANK_MS } from '../floor.js';
+import { Floor, LIMIT_MS, RANK_MAX, RANK_MS } from '../floor.js';
 import { encodeFrame } from '../frames.js';
 import { missedTalks } from '../missed.js';
 
 const registered = (name, client, talk = 1) => ({ change: 'registered', name, client, meta: { name: client, face: '🦊', talk } });
 const unregistered = (name, client) => ({ change: 'unregistered', name, client });
 const joined = (group, client, meta = {}) => ({ change: 'joined', group, client, meta });
+
+const frame = (talk, sequence = 0) => ({ talk, sequence });
 
 function floorWith(...changes) {
   const floor = new Floor('a');
@@ -17,31 +19,31 @@ function floorWith(...changes) {
 
 test('the holder of the floor is heard, with the talk that he has announced, and nobody else', () => {
   const floor = floorWith(registered('floor/a', 'ann', 7), registered('floor/other', 'bob', 8));
-  assert.equal(floor.isHeard('ann', 7, 1_000), true);
-  assert.equal(floor.isHeard('ann', 8, 1_000), false);
-  assert.equal(floor.isHeard('bob', 8, 1_000), false);
-  assert.equal(floor.isHeard('ann', 7, LIMIT_MS), false, 'the limit is over');
+  assert.equal(floor.isHeard('ann', frame(7), 1_000), true);
+  assert.equal(floor.isHeard('ann', frame(8), 1_000), false);
+  assert.equal(floor.isHeard('bob', frame(8), 1_000), false);
+  assert.equal(floor.isHeard('ann', frame(7), LIMIT_MS), false, 'the limit is over');
   floor.apply({ change: 'updated', name: 'floor/a', client: 'ann', meta: { talk: 9 } }, LIMIT_MS);
-  assert.equal(floor.isHeard('ann', 9, LIMIT_MS), false, 'other metadata are not another talk');
+  assert.equal(floor.isHeard('ann', frame(9), LIMIT_MS), false, 'other metadata are not another talk');
 });
 
 test('the last frames of a talk are heard, until somebody else has the floor', () => {
   const floor = floorWith(registered('floor/a', 'ann'), unregistered('floor/a', 'ann'));
-  assert.equal(floor.isHeard('ann', 1, 100), true);
-  assert.equal(floor.isHeard('ann', 1, 1_000), false);
+  assert.equal(floor.isHeard('ann', frame(1), 100), true);
+  assert.equal(floor.isHeard('ann', frame(1), 1_000), false);
   floor.apply(registered('floor/a', 'bob', 2), 50);
-  assert.equal(floor.isHeard('ann', 1, 100), false);
+  assert.equal(floor.isHeard('ann', frame(1), 100), false);
   floor.apply(unregistered('floor/a', 'ann'), 60);
   assert.equal(floor.speaker(100).client, 'bob', 'the end of an owner of before changes nothing');
 });
 
 test('while a dispatcher speaks, only he is heard', () => {
   const floor = floorWith(registered('floor/a', 'ann'), registered('dispatch/a', 'control', 2));
-  assert.equal(floor.isHeard('ann', 1, 10), false);
-  assert.equal(floor.isHeard('control', 2, 10), true);
+  assert.equal(floor.isHeard('ann', frame(1), 10), false);
+  assert.equal(floor.isHeard('control', frame(2), 10), true);
   assert.equal(floor.speaker(10).isDispatcher, true);
   floor.apply(unregistered('floor/a', 'ann'), 20);
-  assert.equal(floor.patienceMs('bob'), null, 'the floor is not free');
+  assert.equal(floor.patienceMs('bob', 20), null, 'the floor is not free');
 });
 
 test('the queue: dispatchers, then by time, then by client; each waits for those before it', () => {
@@ -50,9 +52,9 @@ test('the queue: dispatchers, then by time, then by client; each waits for those
     joined('queue/a', 'control', { since: 99 }), joined('dispatch/a', 'control'), joined('queue/other', 'x', { since: 1 }),
   );
   assert.deepEqual(floor.queue, ['control', 'a', 'b', 'late']);
-  assert.deepEqual(['control', 'late', 'stranger'].map((client) => floor.patienceMs(client)), [0, 3 * RANK_MS, 4 * RANK_MS]);
+  assert.deepEqual(['control', 'late', 'stranger'].map((client) => floor.patienceMs(client, 0)), [0, 3 * RANK_MS, 4 * RANK_MS]);
   floor.apply(registered('floor/a', 'control'), 0);
-  assert.equal(floor.patienceMs('a'), null);
+  assert.equal(floor.patienceMs('a', 0), null);
   floor.apply({ change: 'left', group: 'queue/a', client: 'control' }, 0);
   assert.deepEqual(floor.queue, ['a', 'b', 'late']);
 });
@@ -60,10 +62,44 @@ test('the queue: dispatchers, then by time, then by client; each waits for those
 test('what clients say of themselves cannot break a page', () => {
   const floor = floorWith(joined('room/a', 'x', null), joined('room/a', 'y', { name: {}, face: 'f'.repeat(100), codecs: 'opus' }), joined('queue/a', 'z', { since: 'soon' }));
   assert.deepEqual(floor.people.get('x'), { name: 'Somebody', face: '🙂', codecs: [] });
-  assert.equal(floor.people.get('y').face.length, 8);
+  assert.equal(floor.people.get('y').face, '🙂', 'letters would pass for a part of the name');
   assert.equal(floor.codec, 'pcm', 'one who names no codec gets PCM');
   assert.equal(floor.waiting.get('z').since, 0);
   assert.equal(floorWith(joined('room/a', 'x', { codecs: ['opus', 'pcm'] })).codec, 'opus');
+});
+
+test('names are one line of plain text, faces are one whole sign', () => {
+  const shown = (name, face) => {
+    const { name: a, face: b } = floorWith(joined('room/a', 'x', { name, face })).people.get('x');
+    return [a, b];
+  };
+  assert.deepEqual(shown('A\x1b[2J\nb\u202ec\u2028d', '👩‍👩‍👧‍👦'), ['A [2J b c d', '👩‍👩‍👧‍👦']);
+  assert.deepEqual(shown('\u200b\u202e', '🦊🦊'), ['Somebody', '🦊']);
+  assert.deepEqual(shown('😀'.repeat(60), '👩‍👩‍👧‍👦'.repeat(9)), ['😀'.repeat(40), '👩‍👩‍👧‍👦']);
+});
+
+test('whatever else changes, a free floor is asked for in time', () => {
+  const floor = floorWith(joined('queue/a', 'dead', { since: 1 }), joined('queue/a', 'bob', { since: 2 }), registered('floor/a', 'ann'));
+  floor.apply(unregistered('floor/a', 'ann'), 1_000);
+  assert.equal(floor.patienceMs('bob', 1_000), RANK_MS);
+  for (let nowMs = 1_000; nowMs < 1_000 + RANK_MS; nowMs += 20) {
+    floor.apply(joined('room/b', `x${nowMs}`), nowMs);
+    floor.apply({ change: 'updated', name: 'floor/b', client: 'y', meta: {} }, nowMs);
+    assert.equal(floor.patienceMs('bob', nowMs), 1_000 + RANK_MS - nowMs);
+  }
+  for (let n = 0; n < 1_000; n++) floor.apply(joined('queue/a', `liar${n}`, { since: -n }), 1_100);
+  assert.equal(floor.patienceMs('bob', 1_100), RANK_MAX * RANK_MS - 100, 'a queue of thousands that do not ask is no bar');
+});
+
+test('who comes in the middle of a talk knows by its frames how long it has been', () => {
+  const floor = new Floor('a');
+  floor.list(registered('floor/a', 'ann', 5), 100_000);
+  assert.equal(floor.isHeard('ann', frame(5, 1_400), 100_000), true);
+  assert.equal(floor.speaker(101_999).client, 'ann');
+  assert.equal(floor.speaker(102_000), null);
+  assert.equal(floor.isHeard('bob', frame(6, 9_999), 101_000), false);
+  assert.equal(floor.isHeard('ann', frame(6, 9_999), 101_000), false, 'another talk says nothing of this one');
+  assert.equal(floor.speaker(101_000).client, 'ann');
 });
 
 test('a listing anew keeps the beginning of a talk that goes on', () => {

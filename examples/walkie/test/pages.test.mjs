@@ -128,6 +128,14 @@ test('a link that is cut: the page says so, comes back, and plays what was misse
   assert.ok(Number(seconds) >= 3, `${seconds} s`);
   await release(ann);
   await speaks(bob, null);
+  await offer.click();
+  assert.equal(await news(bob), 'Plays what was missed: Ann.');
+  // Live talk comes first, and takes nothing away.
+  await press(ann);
+  await until(async () => (await news(bob)).startsWith('Somebody speaks: the replay has ended.'), async () => `it is told: ${await news(bob)}`);
+  await offer.waitFor();
+  await release(ann);
+  await speaks(bob, null);
   const before = (await counters(bob)).heard;
   await offer.click();
   assert.equal(await news(bob), 'Plays what was missed: Ann.');
@@ -222,7 +230,7 @@ test('a dispatcher interrupts, and only he is heard', async () => {
   await control.getByRole('button', { name: 'Interrupt and talk' }).waitFor();
   await press(control);
   await isMood(control, 'talking');
-  await speaks(bob, 'Dispatcher Control');
+  await bob.locator('#speaker', { hasText: /^Dispatcher \S+ Control speaks$/ }).waitFor();
   await until(async () => (await news(ann)) === 'The dispatcher speaks. Your talk has ended.', async () => `Ann is told: ${await news(ann)}`);
   await release(ann);
   await hears(bob, 1);

@@ -6,7 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { spawn } from '../../../tests/e2e/processes.mjs';
-import { counters, dispatcherToken, enter, launchWithMicrophone, press, release, start, until } from './walkie.mjs';
+import { rawClient } from './raw.mjs';
+import { counters, dispatcherToken, enter, expiredToken, launchWithMicrophone, press, release, start, until } from './walkie.mjs';
 
 const program = new URL('../walkie.mjs', import.meta.url).pathname;
 let walkie;
@@ -96,6 +97,75 @@ test('a speaker that is killed gives the floor to the next', async () => {
   assert.equal(await bob.end, 0, bob.text);
 });
 
+test('a speaker that is frozen gives the floor to the next, and sends nothing old when it goes on', async () => {
+  const { file } = wav('frozen.wav', 900);
+  const short = wav('behind.wav', 10);
+  const listener = terminal('frozen', 'Listener');
+  await says(listener, 'the floor is free');
+  const ann = terminal('frozen', 'Ann', '--say', file);
+  await says(ann, 'you speak');
+  const bob = terminal('frozen', 'Bob', '--say', short.file);
+  await says(bob, 'You are 1st in the queue.');
+  ann.child.kill('SIGSTOP');
+  assert.equal(await bob.end, 0, bob.text);
+  const heard = listener.sound.length;
+  ann.child.kill('SIGCONT');
+  assert.equal(await ann.end, 1, ann.text);
+  assert.match(ann.text, /The link was lost\. Your talk is not sent any more\./);
+  assert.equal(listener.sound.length, heard, 'what was due meanwhile is not sent');
+});
+
+test('a floor that is free goes to the first of the queue while the scope changes without end', async () => {
+  const first = wav('busy-0.wav', 100);
+  const second = wav('busy-1.wav', 10);
+  const ann = terminal('busy', 'Ann', '--say', first.file);
+  await says(ann, 'you speak');
+  // One that waits and does not ask, before Bob.
+  const others = await Promise.all(Array.from({ length: 8 }, () => rawClient(walkie.tcp, 'other')));
+  await others[0].link.rpc('registry.join', { scope: 'floor', group: 'queue/busy', meta: { name: 'Dead', since: 1 } });
+  const bob = terminal('busy', 'Bob', '--say', second.file);
+  await says(bob, 'You are 2nd in the queue.');
+  let n = 0;
+  const noise = setInterval(() => others.forEach(({ link }) => link.rpc('registry.join', { scope: 'floor', group: 'room/other', meta: { name: `x${n++}` } }).catch(() => {})), 40);
+  try {
+    assert.equal(await ann.end, 0, ann.text);
+    const freeMs = Date.now();
+    assert.equal(await bob.end, 0, bob.text);
+    assert.ok(Date.now() - freeMs < 20_000, 'and not when the noise has ended');
+  } finally {
+    clearInterval(noise);
+    others.forEach((one) => one.close());
+  }
+});
+
+test('names cannot write to the terminal, and only a dispatcher of the room interrupts', async () => {
+  const listener = terminal('names', 'Listener');
+  await says(listener, 'the floor is free');
+  const rogue = await rawClient(walkie.tcp, 'names');
+  await rogue.link.rpc('registry.register', { scope: 'floor', name: 'floor/names', meta: { name: 'A\x1b[2J\u202eB', face: '\x1b', talk: 1 } });
+  await says(listener, 'A [2J B speaks');
+  assert.ok(!/[\x1b\u202e]/.test(listener.text), JSON.stringify(listener.text));
+  const { file } = wav('names.wav', 5);
+  const other = terminal('names', 'Other', '--say', file, '--token', dispatcherToken('elsewhere'));
+  await says(other, 'You are 1st in the queue.');
+  rogue.close();
+  assert.equal(await other.end, 0, other.text);
+});
+
+test('a player that takes its sound too slowly costs sound, and doubles none', async () => {
+  // The system takes some 200 KB of it before it shows that nothing leaves.
+  const { file } = wav('slow.wav', 600);
+  const play = `${process.execPath} -e "let n = 0; process.stdin.once('readable', () => setTimeout(() => process.stdin.on('data', (d) => (n += d.length)).on('end', () => console.error('took ' + n)), 11000))"`;
+  const listener = terminal('slow', 'Listener', '--play', play);
+  await says(listener, 'the floor is free');
+  const speaker = terminal('slow', 'Speaker', '--say', file);
+  assert.equal(await speaker.end, 0, speaker.text);
+  await says(listener, 's of talk were missed');
+  listener.child.kill();
+  await says(listener, 'took ');
+  assert.ok(Number(/took (\d+)/.exec(listener.text)[1]) < 600 * 640, listener.text);
+});
+
 test('a page and a terminal hear each other', async () => {
   const browser = await launchWithMicrophone();
   try {
@@ -126,6 +196,8 @@ test('what is wrong is said plainly', async () => {
     [['127.0.0.1', String(walkie.tcp), 'a', 'b', '--say', text], 1, /this is not a WAV file/],
     [['127.0.0.1', String(walkie.tcp), 'a', 'b', '--token', 'x.y.z'], 1, /The server does not let this terminal in: invalid token/],
     [['127.0.0.1', String(walkie.tcp), 'a', 'b', '--say', join(directory, 'nothing.wav')], 1, /ENOENT/],
+    [['127.0.0.1', String(walkie.tcp), 'a', 'b', '--token', expiredToken('a')], 1, /The server does not let this terminal in: exp of the token has passed \(109\)/],
+    [['127.0.0.1', String(walkie.tcp), 'a', 'b', '--play', 'no-player-of-this-name'], 1, /the command of --play has ended with 127/],
   ]) {
     const child = spawn(process.execPath, [program, ...words], { stdio: ['ignore', 'ignore', 'pipe'] });
     let said = '';

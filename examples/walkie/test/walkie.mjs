@@ -37,6 +37,8 @@ export const dispatcherToken = (room) => token({
   sub: 'dispatcher', exp: Math.floor(Date.now() / 1000) + 3600, register: { floor: [`dispatch/${room}`] }, groups: [{ scope: 'floor', group: `dispatch/${room}` }],
 }, SECRET);
 
+export const expiredToken = (room) => token({ sub: room, exp: Math.floor(Date.now() / 1000) - 60 }, SECRET);
+
 /** Chromium with a microphone that beeps once a second; `isDenied`: nobody gives the page leave to use it. */
 export function launchWithMicrophone({ isDenied = false, hasNone = false } = {}) {
   const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
@@ -49,9 +51,22 @@ export function launchWithMicrophone({ isDenied = false, hasNone = false } = {})
 }
 
 /** A page in a context of its own, in the room. */
-export async function enter(browser, url, { room, name, token: given, ...options }) {
+export async function enter(browser, url, { room, name, token: given, keepsTracks = false, ...options }) {
   const context = await browser.newContext({ viewport: { width: 390, height: 844 }, ...options });
   const page = await context.newPage();
+  // The tracks of its microphone, for a test that unplugs it.
+  if (keepsTracks) {
+    await page.addInitScript(() => {
+      globalThis.tracks = [];
+      const { mediaDevices } = navigator;
+      const open = mediaDevices.getUserMedia.bind(mediaDevices);
+      mediaDevices.getUserMedia = async (wanted) => {
+        const stream = await open(wanted);
+        globalThis.tracks.push(...stream.getAudioTracks());
+        return stream;
+      };
+    });
+  }
   page.faults = [];
   page.on('pageerror', (error) => page.faults.push(error.message));
   page.on('console', (message) => message.type() === 'error' && !/WebSocket connection|ERR_CONNECTION/.test(message.text()) && page.faults.push(message.text()));

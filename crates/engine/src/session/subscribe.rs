@@ -23,7 +23,7 @@ use crate::caps::Capability;
 use crate::claims::{BoolValue, Overrides, SubscriptionClaims, TokenError, expiry, subscription_claims};
 use crate::directory::DirectoryRequest;
 use crate::hook::SubscribeAnswer;
-use crate::hub::DeliveryOptions;
+use crate::hub::{DeliveryOptions, LocalChannel};
 use crate::namespace::ChannelOptions;
 use crate::request::{ChannelRequest, ClientPosition, Recover, Response, Subscribe};
 
@@ -302,9 +302,7 @@ impl Session {
         let request = Subscribe { connection: context.id, recover: recover.clone() };
         self.next_serial += 1;
         let is_refreshed_by_hook = options.sub_refresh_proxy_enabled && grant.expire_at_s > 0;
-        let drop_after_us = options.drop_after_us();
-        context.effects.may_drop |= drop_after_us.is_some();
-        let local = context.hub.acquire_dropping(channel, drop_after_us);
+        let local = acquire(channel, options.drop_after_us(), context);
         if self.subscriptions.capacity() == 0 {
             // Most clients have one subscription, so the memory is for one.
             self.subscriptions.reserve_exact(1);
@@ -472,6 +470,12 @@ impl Session {
         }
         context.request(name, None, ChannelRequest::Unsubscribe { connection: context.id, is_answered });
     }
+}
+
+/// The channel among this shard's, with what its namespace says of slow subscribers.
+fn acquire(channel: &str, drop_after_us: Option<u64>, context: &mut Context<'_>) -> LocalChannel {
+    context.effects.may_drop |= drop_after_us.is_some();
+    context.hub.acquire_dropping(channel, drop_after_us)
 }
 
 fn refuse(command: u32, why: SubscribeRefusal, context: &mut Context<'_>) {

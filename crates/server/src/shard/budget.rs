@@ -76,35 +76,42 @@ impl Shard {
         }
     }
 
-    /// Ends the connections that hold most until all together hold at most `enough` bytes. A connection whose queue can
-    /// be dropped in part only loses that.
+    /// Makes connections hold at most `enough` bytes together, beginning with those that hold most: first they lose the
+    /// publications that may be dropped, then they end.
     fn end_largest(&mut self, enough: usize) {
+        for slot in self.largest() {
+            if self.metrics.buffered_bytes.get() as usize <= enough {
+                return;
+            }
+            self.drop_droppable(slot);
+        }
+        for slot in self.largest() {
+            if self.metrics.buffered_bytes.get() as usize <= enough {
+                return;
+            }
+            self.metrics.relieved.add(1);
+            self.guarded(slot, Shard::drop_queue);
+        }
+    }
+
+    /// The connections that are charged, those that hold most first.
+    fn largest(&self) -> impl Iterator<Item = u32> + use<> {
         let charge = |slot: u32| self.connections.get(slot).map(|connection| (connection.buffered, slot));
         let mut charged: Vec<(u32, u32)> =
             self.connections.slots().filter_map(charge).filter(|(bytes, _)| *bytes > 0).collect();
         charged.sort_unstable_by_key(|charged| Reverse(*charged));
-        for (_, slot) in charged {
-            if self.metrics.buffered_bytes.get() as usize <= enough {
-                break;
-            }
-            if !self.drop_droppable(slot) {
-                self.metrics.relieved.add(1);
-                self.guarded(slot, Shard::drop_queue);
-            }
-        }
+        charged.into_iter().map(|(_, slot)| slot)
     }
 
-    /// Drops the publications that wait for a connection and may be dropped. Returns whether there were any.
-    fn drop_droppable(&mut self, slot: u32) -> bool {
+    /// Drops the publications that wait for a connection and may be dropped.
+    fn drop_droppable(&mut self, slot: u32) {
         let Some(queue) = self.connections.get_mut(slot).and_then(|connection| connection.queue.as_mut()) else {
-            return false;
+            return;
         };
         let before = queue.bytes();
-        let dropped = queue.drop_droppable();
+        self.metrics.publications_dropped.add(queue.drop_droppable());
         self.metrics.queued_bytes.subtract((before - queue.bytes()) as u64);
-        self.metrics.publications_dropped.add(dropped);
         self.recharge(slot);
-        dropped > 0
     }
 
     fn drop_queue(&mut self, slot: u32) {

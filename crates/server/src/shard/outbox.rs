@@ -169,7 +169,7 @@ impl Outbox {
             return Written::Nothing;
         }
         let written = if let Some(queue) = &mut connection.queue {
-            self.dropped += queue.expire(now_us);
+            self.dropped += queue.expire_in_time(now_us);
             for &frame in &self.wanted {
                 let entry = &self.frames[frame.wrapping_sub(self.base) as usize];
                 queue.push(entry.frame.clone(), entry.kind, entry.readers, entry.expires_us);

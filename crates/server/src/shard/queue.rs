@@ -15,6 +15,12 @@ use touchline_engine::session::ENTRY_SIZE;
 pub(super) const WRITE_PER_TURN_BYTES_MAX: usize = 256 * 1024;
 /// The most bytes offered to a socket at once.
 const SLICE: usize = 64 * 1024;
+/// The most bytes offered at once to a socket for which publications wait that may be dropped: the system takes a whole
+/// offer, whatever it has not sent yet.
+const DROPPABLE_SLICE: usize = 4 * 1024;
+/// How long frames may stay in a queue that is not written behind their expiry, microseconds: each search costs the
+/// whole queue.
+const SEARCH_INTERVAL_US: u64 = 100_000;
 // A turn offers the socket at least one whole slice.
 const _: () = assert!(SLICE <= WRITE_PER_TURN_BYTES_MAX);
 // What the session counts for a push covers its entry here.
@@ -165,6 +171,14 @@ impl Queue {
         now_us.saturating_sub(self.moved_us)
     }
 
+    /// As [`Queue::expire`], for a queue that is not written now: some frames may stay for [`SEARCH_INTERVAL_US`].
+    pub(super) fn expire_in_time(&mut self, now_us: u64) -> u64 {
+        if self.first_expiry_us.saturating_add(SEARCH_INTERVAL_US) > now_us {
+            return 0;
+        }
+        self.expire(now_us)
+    }
+
     /// Drops the expired frames that have not been begun. Returns how many of them were droppable.
     pub(super) fn expire(&mut self, now_us: u64) -> u64 {
         if self.first_expiry_us == 0 || self.first_expiry_us > now_us {
@@ -272,12 +286,13 @@ impl Queue {
             }
             gathered.clear();
             let mut skipped = self.written;
+            let slice = if self.droppables > 0 { DROPPABLE_SLICE } else { SLICE };
             for queued in &self.frames {
                 // Of one very large frame no more than is offered.
                 let part = &queued.frame[skipped..];
-                gathered.extend_from_slice(&part[..part.len().min(SLICE)]);
+                gathered.extend_from_slice(&part[..part.len().min(slice)]);
                 skipped = 0;
-                if gathered.len() >= SLICE {
+                if gathered.len() >= slice {
                     break;
                 }
             }
@@ -504,6 +519,7 @@ mod tests {
             queue.push(Bytes::from_static(b"x"), kind, 1, expires_us);
         }
         assert_eq!((queue.expire(9), queue.frames.len()), (0, 3));
+        assert_eq!((queue.expire_in_time(9 + SEARCH_INTERVAL_US), queue.frames.len()), (0, 3));
         assert_eq!((queue.expire(10), queue.frames.len()), (1, 1));
         check(&queue);
         assert_eq!((queue.expire(31), queue.frames.len()), (1, 0));

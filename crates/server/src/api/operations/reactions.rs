@@ -169,6 +169,7 @@ impl Operation for ReactionsAddOperation {
         Error::NOT_AVAILABLE,
         Error::LIMIT_EXCEEDED,
         Error::TOO_MANY_REQUESTS,
+        Error::STORE_UNAVAILABLE,
         Error::REACTIONS_CLOSED,
     ];
     const SCOPE: OperationScope = OperationScope::AnyNode;
@@ -233,7 +234,8 @@ impl Operation for ReactionsGetOperation {
     const RESULT: &'static str = "`reactions`: option → total, `seq`, `opened`, `closed`, `closes_at`";
     const EXAMPLE: &'static str = r#"{"channel": "news"}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"reactions": {"applause": 41, "boo": 3}, "seq": 44, "closed": false}"#;
-    const ERRORS: &'static [Error] = &[Error::UNKNOWN_CHANNEL, Error::NOT_AVAILABLE, Error::TOO_MANY_REQUESTS];
+    const ERRORS: &'static [Error] =
+        &[Error::UNKNOWN_CHANNEL, Error::NOT_AVAILABLE, Error::TOO_MANY_REQUESTS, Error::STORE_UNAVAILABLE];
     const SCOPE: OperationScope = OperationScope::AnyNode;
     const IS_IDEMPOTENT: bool = true;
     type Request<'a> = OneChannelRequest;
