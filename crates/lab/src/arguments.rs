@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::transport::ClientTransport;
+use crate::web_arguments::{AssetsOptions, HttpOptions, WaitingOptions};
 use crate::wire::Dialect;
 
 /// Arguments of `touchline lab`.
@@ -46,6 +47,14 @@ pub(crate) enum LabCommand {
     /// A registry node: reads commands from standard input.
     #[command(hide = true)]
     RegistryNode,
+    /// Threads that wait, beside calls that do.
+    #[command(hide = true)]
+    WaitingThreads {
+        /// Threads.
+        count: usize,
+        /// Seconds that each waits.
+        delay: u64,
+    },
 }
 
 /// What to measure.
@@ -97,6 +106,12 @@ pub(crate) enum Scenario {
     /// Reactions of a crowd: what one costs beside a bare loop that counts them, that none is lost, and a fan-out
     /// beside them.
     Reactions(ReactionsOptions),
+    /// Web servers: httperf's sweep of offered rates and a closed loop, beside other servers.
+    Http(HttpOptions),
+    /// Calls that wait for their answers, beside goroutines, promises and threads that wait.
+    Waiting(WaitingOptions),
+    /// The demo's pages and assets, beside the shortest answer of the same port.
+    Assets(AssetsOptions),
     /// A walkie-talkie: the time from a speaker's send to each listener's receipt, beside the floor of the same sends.
     Walkie(Walkie),
     /// A killed node of a cluster is back, and so are its clients, with all that they missed.
@@ -446,6 +461,9 @@ pub(crate) struct Registry {
     /// Clients that register one name each on WebSocket.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
     pub(crate) connections: usize,
+    /// The source of Syn 3: a folder with its `src`. The steps are run on it too, in turn, with the Erlang on the path.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) beside: Option<PathBuf>,
 }
 
 /// A node's second life.

@@ -42,8 +42,10 @@
 mod acting;
 mod arguments;
 mod certificate;
+mod chart;
 mod floor;
 mod hook_parts;
+mod http_load;
 mod ledger;
 mod nats;
 mod part;
@@ -53,12 +55,14 @@ mod publisher;
 mod reaction_parts;
 mod registry_node;
 mod report;
+mod rival;
 mod scenario;
 mod server_under_test;
 mod socket;
 mod speaker;
 mod token;
 mod transport;
+mod web_arguments;
 mod wire;
 mod worker;
 mod workers;
@@ -83,6 +87,9 @@ pub fn run(arguments: LabArguments) -> Result<ExitCode> {
         arguments::LabCommand::ReactionFloor => reaction_parts::serve_floor().map(|()| ExitCode::SUCCESS),
         arguments::LabCommand::ReactionCrowd => reaction_parts::run_crowd().map(|()| ExitCode::SUCCESS),
         arguments::LabCommand::RegistryNode => registry_node::run().map(|()| ExitCode::SUCCESS),
+        arguments::LabCommand::WaitingThreads { count, delay } => {
+            scenario::let_threads_wait(count, delay).map(|()| ExitCode::SUCCESS)
+        }
         arguments::LabCommand::Scenario(scenario) => scenario::run(&scenario, &arguments.options),
     }
 }

@@ -1,5 +1,6 @@
 //! Figures, their bounds, their medians over the runs, and how they are printed.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -78,6 +79,8 @@ struct Readings {
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     readings: Vec<Readings>,
+    /// Lines of a chart, by name: what each run gave for each place on the axis.
+    lines: BTreeMap<String, BTreeMap<u32, Vec<f64>>>,
 }
 
 impl Results {
@@ -91,6 +94,17 @@ impl Results {
         let readings = self.of(figure, unit);
         readings.values.extend(pairs.iter().map(|(measured, floor)| measured / floor));
         readings.parts.extend(pairs);
+    }
+
+    /// Adds a point of a chart's line that one run gave.
+    pub(crate) fn point(&mut self, line: &str, x: u32, y: f64) {
+        self.lines.entry(line.to_owned()).or_default().entry(x).or_default().push(y);
+    }
+
+    /// The lines of the chart, each with the medians of the runs.
+    pub(crate) fn lines(&self) -> Vec<(String, Vec<(f64, f64)>)> {
+        let points = |steps: &BTreeMap<u32, Vec<f64>>| steps.iter().map(|(x, y)| (f64::from(*x), median(y))).collect();
+        self.lines.iter().map(|(name, steps)| (name.clone(), points(steps))).collect()
     }
 
     /// Adds all that others have, behind what is there.

@@ -64,6 +64,8 @@ pub(crate) struct ServerUnderTest {
 /// The configuration file of a server, and its database of durable channels. Both are removed when this is dropped.
 struct ServerConfigFile {
     file: PathBuf,
+    /// Further words of the command.
+    flags: &'static [&'static str],
     _database: Option<Arc<LabDatabase>>,
 }
 
@@ -113,6 +115,8 @@ struct Setup<'a> {
     /// How often reactions are told; None = there are none.
     reactions: Option<&'a str>,
     has_rooms: bool,
+    has_pages: bool,
+    is_called: bool,
 }
 
 /// What a backend is asked about.
@@ -252,6 +256,25 @@ impl ServerUnderTest {
         Ok((server, grpc))
     }
 
+    /// A fresh server with the demo's pages.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(crate) fn start_with_pages(options: &Options) -> Result<Self> {
+        ServerUnderTest::launch(options, &Setup { has_pages: true, ..Setup::default() })
+    }
+
+    /// A fresh server on which any number of calls may wait, and its address for lines over TCP.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(crate) fn start_calling(options: &Options) -> Result<(Self, SocketAddr)> {
+        let options = Options { transport: ClientTransport::Tcp, ..options.clone() };
+        let server = ServerUnderTest::launch(&options, &Setup { is_called: true, ..Setup::default() })?;
+        let address = server.subscriber_address;
+        Ok((server, address))
+    }
+
     /// A fresh server that tells a backend what happens, if one is given.
     ///
     /// # Errors
@@ -314,11 +337,17 @@ impl ServerUnderTest {
         if setup.has_rooms {
             open_rooms(&mut settings);
         }
+        if setup.is_called {
+            let scope = &mut settings["registry"]["scopes"][0];
+            (scope["allow_call_for_client"], scope["call_timeout_max"]) = (json!(true), json!("10m"));
+            (scope["calls_limit"], scope["client_calls_limit"]) = (json!(1_000_000), json!(1_000_000));
+        }
         options.transport.configure(&mut settings, tcp.port());
         if options.transport == ClientTransport::Tls {
             settings["http_server"]["tls"] = SelfSignedCertificate::make()?.settings();
         }
-        let configuration = ServerConfigFile { file: file.clone(), _database: setup.database.cloned() };
+        let flags: &[&str] = if setup.has_pages { &["--dev", "--no-match"] } else { &[] };
+        let configuration = ServerConfigFile { file: file.clone(), flags, _database: setup.database.cloned() };
         std::fs::write(&file, settings.to_string()).context("failed to write the server's configuration")?;
         let own = serve(&configuration, options, address)?;
         let subscriber_address = if options.transport == ClientTransport::Tcp { tcp } else { address };
@@ -411,12 +440,17 @@ impl Killed {
 /// Starts a server, and waits until it listens.
 fn serve(configuration: &ServerConfigFile, options: &Options, address: SocketAddr) -> Result<ChildProcess> {
     let mut words = vec!["serve".to_owned(), "--config".to_owned(), configuration.file.display().to_string()];
+    words.extend(configuration.flags.iter().map(|flag| (*flag).to_owned()));
     if let Some(shards) = options.shards {
         words.extend(["--shards".to_owned(), shards.to_string()]);
     }
     let program = std::env::current_exe().context("this program has no path")?;
-    let child: Child =
-        Command::new(program).args(&words).stdin(Stdio::null()).spawn().context("failed to start a server")?;
+    let child: Child = Command::new(program)
+        .args(&words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .context("failed to start a server")?;
     let mut own = ChildProcess(child);
     let began = Instant::now();
     while TcpStream::connect(address).is_err() {

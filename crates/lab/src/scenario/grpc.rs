@@ -2,13 +2,10 @@
 //! one.
 
 use std::cell::Cell;
-use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::rc::Rc;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http2::{self, SendRequest};
@@ -20,8 +17,9 @@ use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 
 use crate::arguments::{GrpcOptions, Options};
-use crate::process::{ChildProcess, Meter};
+use crate::process::Meter;
 use crate::report::{Figure, Results};
+use crate::rival::Rival;
 use crate::server_under_test::ServerUnderTest;
 
 const SCENARIO: &str = "gRPC";
@@ -36,11 +34,12 @@ const WARM_UP: u64 = 10;
 /// Publishes in turns on a server and on the bare service.
 pub(super) fn grpc(grpc: &GrpcOptions, options: &Options, results: &mut Results) -> Result<()> {
     let (server, address) = ServerUnderTest::start_with_grpc(options)?;
-    let bare = BareService::start(&grpc.bare)?;
+    let mut bare = Rival::start(&[grpc.bare.display().to_string()])?;
+    let bare_address = bare.address()?;
     let mut pairs = Vec::new();
     for _ in 0..grpc.rounds {
         let own = measured(address, server.pid, grpc)?;
-        pairs.push((own, measured(bare.address, bare.process.pid(), grpc)?));
+        pairs.push((own, measured(bare_address, bare.pid(), grpc)?));
     }
     results.compare(Figure::new(SCENARIO, "CPU of a publication / a bare service", "×").bound(1.3, 1.2), "µs", &pairs);
     Ok(())
@@ -139,23 +138,5 @@ struct LocalTasks;
 impl<F: Future<Output: 'static> + 'static> hyper::rt::Executor<F> for LocalTasks {
     fn execute(&self, future: F) {
         tokio::task::spawn_local(future);
-    }
-}
-
-/// The bare service.
-struct BareService {
-    process: ChildProcess,
-    address: SocketAddr,
-}
-
-impl BareService {
-    fn start(program: &Path) -> Result<Self> {
-        let child = Command::new(program).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-        let mut process = ChildProcess(child.with_context(|| format!("failed to start {}", program.display()))?);
-        let output = process.0.stdout.take().context("the bare service has no output")?;
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line)?;
-        let address = line.trim().parse().context("the bare service does not print its address")?;
-        Ok(BareService { process, address })
     }
 }

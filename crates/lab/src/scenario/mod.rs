@@ -1,6 +1,7 @@
 //! What is measured, and how: each scenario drives servers and workers, and adds to the results.
 
 mod across;
+mod assets;
 mod bans;
 mod bare;
 mod bytes;
@@ -12,6 +13,7 @@ mod events;
 mod fanout;
 mod grpc;
 mod hooks;
+mod http;
 mod ladder;
 mod noisy;
 mod publish;
@@ -21,10 +23,14 @@ mod registry;
 mod restart;
 mod slow;
 mod statistics;
+mod syn;
+mod waiting;
 mod walkie;
 mod who;
 
 use std::process::ExitCode;
+
+pub(crate) use waiting::let_threads_wait;
 
 use anyhow::Result;
 
@@ -37,6 +43,9 @@ pub(crate) fn run(scenario: &Scenario, options: &Options) -> Result<ExitCode> {
     match scenario {
         Scenario::All => everything().iter().try_for_each(|one| repeat(one, options, &mut results))?,
         one => repeat(one, options, &mut results)?,
+    }
+    if let Scenario::Http(http) = scenario {
+        http::draw(http, &results)?;
     }
     results.print(options.json)
 }
@@ -94,6 +103,9 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Events(arguments) => events::events(arguments, options, results)?,
             Scenario::Reactions(arguments) => reactions::reactions(arguments, options, results)?,
             Scenario::Restart(restart) => restart::restart(restart, options, results)?,
+            Scenario::Http(arguments) => http::http(arguments, options, results)?,
+            Scenario::Waiting(arguments) => waiting::waiting(arguments, options, results)?,
+            Scenario::Assets(arguments) => assets::assets(arguments, options, results)?,
             Scenario::Walkie(walkie) => walkie::walkie(walkie, options, results)?,
             Scenario::Who(who) => who::who(who, options, results)?,
             Scenario::Across(across) => across::across(across, options, results)?,

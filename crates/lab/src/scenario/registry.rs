@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
+use super::syn::{Syn, SynRun};
 use crate::arguments::{Options, Registry};
 use crate::nats::Nats;
 use crate::process::{ChildProcess, Meter, now_us};
@@ -29,8 +30,14 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// One run of all steps.
 pub(super) fn registry(registry: &Registry, options: &Options, results: &mut Results) -> Result<()> {
     let nats = Nats::start()?;
-    alone(registry.names, &nats, results)?;
-    together(registry.names, registry.nodes, &nats, results)?;
+    let one = alone(registry.names, &nats, results)?;
+    let many = together(registry.names, registry.nodes, &nats, results)?;
+    if let Some(source) = &registry.beside {
+        let syn = Syn::compile(source)?;
+        for (ours, nodes) in [(one, 1), (many, registry.nodes)] {
+            beside(ours, &syn.run(registry.names, nodes)?, nodes, results);
+        }
+    }
     joining(registry.names, &nats, results)?;
     lookups(registry.names, &nats, results)?;
     whole_way(registry.connections, options, results)
@@ -44,7 +51,28 @@ fn millis(from_us: u64, until_us: u64) -> f64 {
     until_us.saturating_sub(from_us) as f64 / 1e3
 }
 
-fn alone(names: u32, nats: &Nats, results: &mut Results) -> Result<()> {
+/// What one run of the steps gave.
+struct Steps {
+    registered_per_s: f64,
+    known_ms: f64,
+    /// One node alone has nobody to tell.
+    forgotten_ms: Option<f64>,
+}
+
+/// Our figures beside those of Syn.
+fn beside(ours: Steps, syn: &SynRun, nodes: u32, results: &mut Results) {
+    let scenario: &'static str = Box::leak(format!("registry / Syn, {nodes} nodes").into_boxed_str());
+    let rates = (ours.registered_per_s, syn.registered_per_s);
+    results.compare(Figure::new(scenario, "registered", "×").at_least(4.0, 4.0), "/s", &[rates]);
+    if let Some(forgotten_ms) = ours.forgotten_ms {
+        let known = (ours.known_ms, syn.known_ms);
+        results.compare(Figure::new(scenario, "known everywhere after the last call", "×"), "ms", &[known]);
+        let forgotten = Figure::new(scenario, "all owners die: forgotten everywhere", "×").bound(0.25, 0.25);
+        results.compare(forgotten, "ms", &[(forgotten_ms, syn.forgotten_ms)]);
+    }
+}
+
+fn alone(names: u32, nats: &Nats, results: &mut Results) -> Result<Steps> {
     let mut nodes = RegistryNodes::start(1, nats)?;
     nodes.link(0)?;
     let (from_us, until_us) = nodes.register(&[(0, names)])?;
@@ -52,10 +80,10 @@ fn alone(names: u32, nats: &Nats, results: &mut Results) -> Result<()> {
         Figure::new("registry, 1 node", "registered", "/s").at_least(1e6, 2e6),
         per_second(names, from_us, until_us),
     );
-    Ok(())
+    Ok(Steps { registered_per_s: per_second(names, from_us, until_us), known_ms: 0.0, forgotten_ms: None })
 }
 
-fn together(names: u32, count: u32, nats: &Nats, results: &mut Results) -> Result<()> {
+fn together(names: u32, count: u32, nats: &Nats, results: &mut Results) -> Result<Steps> {
     let scenario: &'static str = Box::leak(format!("registry, {count} nodes").into_boxed_str());
     let mut nodes = RegistryNodes::start(count as usize, nats)?;
     (0..count as usize).try_for_each(|node| nodes.link(node))?;
@@ -74,16 +102,18 @@ fn together(names: u32, count: u32, nats: &Nats, results: &mut Results) -> Resul
         Figure::new(scenario, "known everywhere after the last call", "ms").bound(30.0, 5.0),
         millis(until_us, known_us),
     );
+    let registered_per_s = per_second(share * count, from_us, until_us);
     std::thread::sleep(REST);
     nodes.command_all(&RegistryNodeCommand::Await { names: 0 })?;
     let at_us = now_us() + HEAD_START_US;
-    let (from_us, _) = nodes.carry_out(&shares, |first, count| RegistryNodeCommand::Die { at_us, first, count })?;
+    let (died_us, _) = nodes.carry_out(&shares, |first, count| RegistryNodeCommand::Die { at_us, first, count })?;
     let forgotten_us = nodes.reached(count as usize)?;
     results.add(
         Figure::new(scenario, "all owners die: forgotten everywhere", "ms").bound(200.0, 60.0),
-        millis(from_us, forgotten_us),
+        millis(died_us, forgotten_us),
     );
-    Ok(())
+    let forgotten_ms = Some(millis(died_us, forgotten_us));
+    Ok(Steps { registered_per_s, known_ms: millis(until_us, known_us), forgotten_ms })
 }
 
 /// Two nodes with as many names each; one of them joins later.

@@ -8,9 +8,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use hashbrown::HashMap;
 use http_body_util::Full;
-use hyper::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, VARY,
-};
+use hyper::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, VARY};
 use hyper::{Response, StatusCode};
 
 use super::coding::accepts_gzip;

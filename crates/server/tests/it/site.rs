@@ -92,7 +92,9 @@ fn compression_is_used_where_it_is_accepted_and_smaller() {
 #[test]
 fn what_a_browser_has_already_is_not_sent_again() {
     let server = served(site(SCRIPT));
-    for (path, fields) in [("/".to_owned(), ""), (script_of(&server), ""), (script_of(&server), "Accept-Encoding: gzip\r\n")] {
+    for (path, fields) in
+        [("/".to_owned(), ""), (script_of(&server), ""), (script_of(&server), "Accept-Encoding: gzip\r\n")]
+    {
         let tag = field(&get(&server, &path, fields).1, "etag").expect("a validator").to_owned();
         for tags in [tag.clone(), format!("\"other\", W/{tag}"), "*".to_owned()] {
             let (status, head, body) = get(&server, &path, &format!("{fields}If-None-Match: {tags}\r\n"));

@@ -54,4 +54,3 @@ pub(crate) fn refuse_host(refusal: HostRefusal) -> HttpResponse {
         }
     }
 }
-

@@ -1,0 +1,3 @@
+module touchline.example/echo
+
+go 1.19

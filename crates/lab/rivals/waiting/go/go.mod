@@ -1,0 +1,3 @@
+module touchline.example/waiting
+
+go 1.19

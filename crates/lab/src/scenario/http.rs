@@ -1,0 +1,141 @@
+//! Web servers: httperf's sweep and the closed loop of `ab`, on Touchline's side of HTTP and on servers beside it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use crate::arguments::Options;
+use crate::chart::Chart;
+use crate::http_load::{HttpLoad, HttpOutcome, hammer, request, sweep};
+use crate::process::Meter;
+use crate::report::{Figure, Results};
+use crate::rival::Rival;
+use crate::web_arguments::{HttpOptions, NamedProgram};
+
+const PATH: &str = "/?value=benchmarks";
+/// A server that answers less than this share of what it is asked has reached its end.
+const KEPT_UP: f64 = 0.95;
+/// A load that takes more of its processor than this share may be the limit itself.
+const BUSY: f64 = 0.9;
+/// Connections before a server is measured: its code is loaded and, where it has such, compiled.
+const WARM_UP: u64 = 5_000;
+const REST: Duration = Duration::from_millis(300);
+
+/// What a server is asked.
+struct Question<'a> {
+    name: &'a str,
+    program: &'a NamedProgram,
+    path: &'a str,
+    /// The key and the body of a `POST`.
+    post: Option<(&'a str, &'a str)>,
+}
+
+/// CPU of a request at a rate, or in a closed loop, microseconds; by what was measured.
+type Costs = BTreeMap<String, f64>;
+
+/// One run: all servers, one after the other, each a fresh process.
+pub(super) fn http(http: &HttpOptions, options: &Options, results: &mut Results) -> Result<()> {
+    let own = NamedProgram { name: "touchline".to_owned(), words: vec![http.echo.display().to_string()] };
+    let mut questions = vec![
+        Question { name: "touchline", program: &own, path: PATH, post: None },
+        Question { name: "touchline, GET /livez", program: &own, path: "/livez", post: None },
+        Question { name: "touchline, POST /api/info", program: &own, path: "/api/info", post: Some(("lab", "{}")) },
+    ];
+    questions.extend(http.rivals.iter().map(|rival| Question {
+        name: &rival.name,
+        program: rival,
+        path: PATH,
+        post: None,
+    }));
+    let mut all = Vec::new();
+    for question in &questions {
+        if !options.quiet {
+            eprintln!("  {}", question.name);
+        }
+        all.push((question.name, measure(question, http, results)?));
+    }
+    let Some(((_, own), others)) = all.split_first() else { return Ok(()) };
+    for (name, costs) in others.iter().filter(|(name, _)| !name.starts_with("touchline")) {
+        for (what, theirs) in costs {
+            let Some(ours) = own.get(what) else { continue };
+            let figure =
+                Figure::new("http: CPU of a request, touchline / others", leaked(format!("{what} / {name}")), "×");
+            results.compare(figure, "µs", &[(*ours, *theirs)]);
+        }
+    }
+    Ok(())
+}
+
+/// Writes the chart of all runs.
+///
+/// # Errors
+/// When the file can't be written.
+pub(super) fn draw(http: &HttpOptions, results: &Results) -> Result<()> {
+    let Some(file) = &http.chart else { return Ok(()) };
+    let (x, y) = ("requests offered a second", "answers a second");
+    let chart = Chart { title: "Answers by offered load", x, y, lines: results.lines() };
+    std::fs::write(file, chart.svg()).with_context(|| format!("failed to write {}", file.display()))
+}
+
+fn measure(question: &Question<'_>, http: &HttpOptions, results: &mut Results) -> Result<Costs> {
+    let mut server = Rival::start(&question.program.words)?;
+    let address = server.address()?;
+    let load =
+        |calls, more: &str| HttpLoad { address, request: request(address, question.path, question.post, more), calls };
+    hammer(&load(http.calls, ""), http.at_once, WARM_UP)?;
+    let scenario = leaked(format!("http: {}", question.name));
+    let mut costs = Costs::new();
+    let mut best = 0.0f64;
+    for rate in &http.rates {
+        std::thread::sleep(REST);
+        let connections = http.connections.max(*rate as usize * 2);
+        let meter = Meter::start(server.pid())?;
+        let outcome = sweep(&load(http.calls, ""), connections, f64::from(*rate))?;
+        let cpu_us = meter.stop()? / outcome.replies.max(1) as f64;
+        let asked = f64::from(rate * http.calls);
+        let step = format!("{asked} asked a second");
+        best = best.max(outcome.replies_per_s());
+        results.point(question.name, rate * http.calls, outcome.replies_per_s());
+        tell(scenario, &step, &outcome, cpu_us, results);
+        let has_kept_up = outcome.errors == 0 && outcome.replies_per_s() >= KEPT_UP * asked;
+        if !has_kept_up {
+            break;
+        }
+        costs.insert(step, cpu_us);
+    }
+    results.add(Figure::new(scenario, "most answers a second of the sweep", "/s"), best);
+    for (what, calls, more) in [
+        ("closed loop, keep-alive", (http.requests / http.at_once as u64) as u32, ""),
+        ("closed loop, a connection each", 1, "Connection: close\r\n"),
+    ] {
+        std::thread::sleep(REST);
+        let meter = Meter::start(server.pid())?;
+        let outcome = hammer(&load(calls, more), http.at_once, http.requests)?;
+        let cpu_us = meter.stop()? / outcome.replies.max(1) as f64;
+        tell(scenario, what, &outcome, cpu_us, results);
+        costs.insert(what.to_owned(), cpu_us);
+    }
+    Ok(costs)
+}
+
+fn tell(scenario: &'static str, step: &str, outcome: &HttpOutcome, cpu_us: f64, results: &mut Results) {
+    let mut add = |what: &str, unit, value| {
+        results.add(Figure::new(scenario, leaked(format!("{step}: {what}")), unit), value);
+    };
+    add("answers", "/s", outcome.replies_per_s());
+    add("CPU of a request", "µs", cpu_us);
+    add("half of them within", "ms", outcome.times.quantile_ms(0.5));
+    add("99 % of them within", "ms", outcome.times.quantile_ms(0.99));
+    if outcome.errors > 0 {
+        add("failed", "", outcome.errors as f64);
+    }
+    if outcome.busy > BUSY {
+        add("the load itself took of its processor", "×", outcome.busy);
+    }
+}
+
+/// Figures have names that live as long as the program. There are some hundred.
+fn leaked(text: String) -> &'static str {
+    Box::leak(text.into_boxed_str())
+}

@@ -1,0 +1,89 @@
+//! Arguments of the scenarios that are about HTTP, and about programs beside them.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+
+/// A program beside Touchline, by a name of its own.
+#[derive(Debug, Clone)]
+pub(crate) struct NamedProgram {
+    pub(crate) name: String,
+    /// The program and its arguments.
+    pub(crate) words: Vec<String>,
+}
+
+impl FromStr for NamedProgram {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, words) = text.split_once('=').context("is not NAME=COMMAND")?;
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        words.first().context("has no command")?;
+        Ok(NamedProgram { name: name.to_owned(), words })
+    }
+}
+
+/// Web servers.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct HttpOptions {
+    /// The program that embeds Touchline and answers `/?value=…`: the example `echo` of touchline-server.
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) echo: PathBuf,
+    /// A server beside it that answers the same and prints its address: those of crates/lab/rivals/http.
+    #[arg(long = "rival", value_name = "NAME=COMMAND")]
+    pub(crate) rivals: Vec<NamedProgram>,
+    /// Connections a second of each step of the sweep; after the first that a server does not keep up with it gets no
+    /// more.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "PER_SECOND",
+        default_value = "200,400,800,1200,3000,5000,8000,12000"
+    )]
+    pub(crate) rates: Vec<u32>,
+    /// Connections of a step; at least as many as come in two seconds.
+    #[arg(long, value_name = "COUNT", default_value_t = 5_000)]
+    pub(crate) connections: usize,
+    /// Requests of each connection of the sweep.
+    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    pub(crate) calls: u32,
+    /// Requests of the closed loop.
+    #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
+    pub(crate) requests: u64,
+    /// Connections of the closed loop at a time.
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub(crate) at_once: usize,
+    /// Where to write the chart of the sweep, SVG.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) chart: Option<PathBuf>,
+}
+
+/// The demo's pages and assets.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AssetsOptions {
+    /// Requests of each kind.
+    #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
+    pub(crate) requests: u64,
+    /// Connections at a time.
+    #[arg(long, value_name = "COUNT", default_value_t = 16)]
+    pub(crate) at_once: usize,
+}
+
+/// Calls that wait.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct WaitingOptions {
+    /// Clients that call.
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
+    pub(crate) callers: usize,
+    /// Calls of each, all at the same time.
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub(crate) calls: usize,
+    /// Seconds after which a call is answered.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub(crate) delay: u64,
+    /// A program beside it that lets as many wait: those of crates/lab/rivals/waiting.
+    #[arg(long = "rival", value_name = "NAME=COMMAND")]
+    pub(crate) rivals: Vec<NamedProgram>,
+}
