@@ -59,10 +59,9 @@ impl Chart<'_> {
         let points = || self.lines.iter().flat_map(|(_, points)| points);
         let x = Axis::around(points().map(|point| point.0), LEFT, WIDTH - RIGHT);
         let y = Axis::around(points().map(|point| point.1), HEIGHT - BOTTOM, TOP);
-        let mut svg = format!(
-            r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-family="sans-serif" font-size="12"><title>{}</title><rect width="100%" height="100%" fill="#ffffff"/>"##,
-            escaped(self.title)
-        );
+        let mut svg = format!(r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img""#);
+        let _ = write!(svg, r#" font-family="sans-serif" font-size="12"><title>{}</title>"#, escaped(self.title));
+        svg.push_str(r##"<rect width="100%" height="100%" fill="#ffffff"/>"##);
         let mut text = |x: f64, y: f64, anchor: &str, text: &str| {
             let _ = write!(svg, r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{}</text>"#, escaped(text));
         };
@@ -88,12 +87,9 @@ impl Chart<'_> {
             let line: Vec<String> =
                 drawn.map(|(one, other)| format!("{:.1} {:.1}", x.place(*one), y.place(*other))).collect();
             let at = TOP + 20.0 * index as f64;
-            let _ = write!(
-                svg,
-                r#"<path d="M{}" fill="none" stroke="{colour}" stroke-width="2"/><path d="M{:.1} {at:.1}h24" stroke="{colour}" stroke-width="3"/>"#,
-                line.join("L"),
-                WIDTH - RIGHT + 4.0
-            );
+            let (line, from) = (line.join("L"), WIDTH - RIGHT + 4.0);
+            let _ = write!(svg, r#"<path d="M{line}" fill="none" stroke="{colour}" stroke-width="2"/>"#);
+            let _ = write!(svg, r#"<path d="M{from:.1} {at:.1}h24" stroke="{colour}" stroke-width="3"/>"#);
         }
         svg.push_str("</svg>\n");
         svg

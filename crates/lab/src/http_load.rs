@@ -110,7 +110,7 @@ pub(crate) fn hammer(load: &HttpLoad, at_once: usize, requests: u64) -> Result<H
 }
 
 /// A connection.
-struct HttpClient {
+struct LoadClient {
     socket: TcpStream,
     /// When the request under way was due.
     due: Instant,
@@ -125,7 +125,7 @@ struct HttpClient {
 struct HttpCrowd<'a> {
     load: &'a HttpLoad,
     poll: Poll,
-    clients: Vec<Option<HttpClient>>,
+    clients: Vec<Option<LoadClient>>,
     free: Vec<usize>,
     open: usize,
     began: Instant,
@@ -197,7 +197,7 @@ impl<'a> HttpCrowd<'a> {
         });
         self.poll.registry().register(&mut socket, Token(index), Interest::READABLE | Interest::WRITABLE)?;
         let left = self.load.calls;
-        self.clients[index] = Some(HttpClient { socket, due, left, is_connected: false, rest: Vec::new() });
+        self.clients[index] = Some(LoadClient { socket, due, left, is_connected: false, rest: Vec::new() });
         self.open += 1;
         Ok(())
     }
@@ -228,7 +228,7 @@ impl<'a> HttpCrowd<'a> {
     }
 }
 
-impl HttpClient {
+impl LoadClient {
     /// Sends the next request and reads answers, as far as the socket goes. False = it has all that it wanted.
     fn serve(&mut self, load: &HttpLoad, scratch: &mut [u8], outcome: &mut HttpOutcome) -> Result<bool> {
         if !self.is_connected {

@@ -108,7 +108,6 @@ impl Server {
     }
 
     fn bind_with(mut settings: Settings, program: Program) -> Result<Server, StartError> {
-        let Program { handler, sites, routes, doubled } = program;
         let ports = prepare(&settings).map_err(|mut faults| faults.swap_remove(0))?;
         let access = AccessControl::new(&settings.client, (&settings.http_api, &settings.grpc_api), operations_named)?;
         let ((tls, renewal), fetcher) = (tls_of(&settings)?, fetcher_of(&access)?);
@@ -118,7 +117,7 @@ impl Server {
         let (events, teller) = events_of(&settings)?.unzip();
         let kinds = EventMailbox::kinds_of(events.as_ref());
         let directory = directory_of(&settings, (&id, &clock), kinds)?;
-        let endpoints = Endpoints::new(&settings, handler.as_ref()).map_err(StartError::hook)?;
+        let endpoints = Endpoints::new(&settings, program.handler.as_ref()).map_err(StartError::hook)?;
         let (registry, registry_messages) = std::sync::mpsc::channel();
         let (signer, limits) = (new_signer()?, limits_of(&settings.client)?);
         let session = session::SessionSettings {
@@ -158,11 +157,9 @@ impl Server {
             limits,
             access,
             seen,
-            web: Web { assets: Assets::of(&sites), routes },
+            web: Web { assets: Assets::of(&program.sites), routes: program.routes },
         };
-        let node = Arc::new(Node::new(settings, session, clock, id, handles));
-        check_paths(&node, doubled)?;
-        facts::begin(&node);
+        let node = begin(Node::new(settings, session, clock, id, handles), program.doubled)?;
         open_databases(&node, primary.as_ref(), store::stats_opening(&node.settings)?.as_ref())?;
         Ok(Server {
             node,
@@ -420,6 +417,14 @@ fn random_number() -> Result<u64, StartError> {
     let mut bytes = [0; 8];
     rand::fill(&mut bytes).map_err(|_| StartError::no_random_numbers())?;
     Ok(u64::from_ne_bytes(bytes))
+}
+
+/// Checks the paths of the program around the server, and begins to keep the facts of the node.
+fn begin(node: Node, doubled: Option<String>) -> Result<Arc<Node>, StartError> {
+    check_paths(&node, doubled)?;
+    let node = Arc::new(node);
+    facts::begin(&node);
+    Ok(node)
 }
 
 /// Checks the paths of the program around the server. `doubled`: one that it has given twice.

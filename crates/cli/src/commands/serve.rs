@@ -247,7 +247,7 @@ mod tests {
         let mut settings = Settings::default();
         settings.http_server.address = "127.0.0.1".into();
         settings.http_server.port = taken.local_addr().expect("it is bound").port();
-        let error = start(settings).err().expect("the port is taken");
+        let error = start(settings, false).err().expect("the port is taken");
         let text = format!("{error:#}");
         assert!(text.contains("is taken: stop the process that has it") && text.contains("--port"), "{text}");
     }

@@ -26,6 +26,7 @@ const FLOORS: &[&str] = &[
     "start_error",
     "auth",
     "runtime",
+    "web",
     "node",
     "backend",
     "registry",

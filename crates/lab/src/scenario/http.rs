@@ -23,7 +23,7 @@ const WARM_UP: u64 = 5_000;
 const REST: Duration = Duration::from_millis(300);
 
 /// What a server is asked.
-struct Question<'a> {
+struct AskedServer<'a> {
     name: &'a str,
     program: &'a NamedProgram,
     path: &'a str,
@@ -37,23 +37,23 @@ type Costs = BTreeMap<String, f64>;
 /// One run: all servers, one after the other, each a fresh process.
 pub(super) fn http(http: &HttpOptions, options: &Options, results: &mut Results) -> Result<()> {
     let own = NamedProgram { name: "touchline".to_owned(), words: vec![http.echo.display().to_string()] };
-    let mut questions = vec![
-        Question { name: "touchline", program: &own, path: PATH, post: None },
-        Question { name: "touchline, GET /livez", program: &own, path: "/livez", post: None },
-        Question { name: "touchline, POST /api/info", program: &own, path: "/api/info", post: Some(("lab", "{}")) },
+    let mut servers = vec![
+        AskedServer { name: "touchline", program: &own, path: PATH, post: None },
+        AskedServer { name: "touchline, GET /livez", program: &own, path: "/livez", post: None },
+        AskedServer { name: "touchline, POST /api/info", program: &own, path: "/api/info", post: Some(("lab", "{}")) },
     ];
-    questions.extend(http.rivals.iter().map(|rival| Question {
+    servers.extend(http.rivals.iter().map(|rival| AskedServer {
         name: &rival.name,
         program: rival,
         path: PATH,
         post: None,
     }));
     let mut all = Vec::new();
-    for question in &questions {
+    for asked in &servers {
         if !options.quiet {
-            eprintln!("  {}", question.name);
+            eprintln!("  {}", asked.name);
         }
-        all.push((question.name, measure(question, http, results)?));
+        all.push((asked.name, measure(asked, http, results)?));
     }
     let Some(((_, own), others)) = all.split_first() else { return Ok(()) };
     for (name, costs) in others.iter().filter(|(name, _)| !name.starts_with("touchline")) {
@@ -78,13 +78,12 @@ pub(super) fn draw(http: &HttpOptions, results: &Results) -> Result<()> {
     std::fs::write(file, chart.svg()).with_context(|| format!("failed to write {}", file.display()))
 }
 
-fn measure(question: &Question<'_>, http: &HttpOptions, results: &mut Results) -> Result<Costs> {
-    let mut server = Rival::start(&question.program.words)?;
+fn measure(asked: &AskedServer<'_>, http: &HttpOptions, results: &mut Results) -> Result<Costs> {
+    let mut server = Rival::start(&asked.program.words)?;
     let address = server.address()?;
-    let load =
-        |calls, more: &str| HttpLoad { address, request: request(address, question.path, question.post, more), calls };
+    let load = |calls, more: &str| HttpLoad { address, request: request(address, asked.path, asked.post, more), calls };
     hammer(&load(http.calls, ""), http.at_once, WARM_UP)?;
-    let scenario = leaked(format!("http: {}", question.name));
+    let scenario = leaked(format!("http: {}", asked.name));
     let mut costs = Costs::new();
     let mut best = 0.0f64;
     for rate in &http.rates {
@@ -93,12 +92,12 @@ fn measure(question: &Question<'_>, http: &HttpOptions, results: &mut Results) -
         let meter = Meter::start(server.pid())?;
         let outcome = sweep(&load(http.calls, ""), connections, f64::from(*rate))?;
         let cpu_us = meter.stop()? / outcome.replies.max(1) as f64;
-        let asked = f64::from(rate * http.calls);
-        let step = format!("{asked} asked a second");
+        let offered = f64::from(rate * http.calls);
+        let step = format!("{offered} offered a second");
         best = best.max(outcome.replies_per_s());
-        results.point(question.name, rate * http.calls, outcome.replies_per_s());
+        results.point(asked.name, rate * http.calls, outcome.replies_per_s());
         tell(scenario, &step, &outcome, cpu_us, results);
-        let has_kept_up = outcome.errors == 0 && outcome.replies_per_s() >= KEPT_UP * asked;
+        let has_kept_up = outcome.errors == 0 && outcome.replies_per_s() >= KEPT_UP * offered;
         if !has_kept_up {
             break;
         }

@@ -63,8 +63,8 @@ impl Syn {
     pub(super) fn run(&self, names: u32, nodes: u32) -> Result<SynRun> {
         let (port, folder) = (&self.port, self.folder.display());
         let words = format!(
-            "env ERL_EPMD_PORT={port} erl -noshell -name syn1@127.0.0.1 -setcookie {COOKIE} -start_epmd false -pa {folder} \
-             -kernel inet_dist_use_interface {{127,0,0,1}} -s syn_bench main {names} {nodes} {folder}"
+            "env ERL_EPMD_PORT={port} erl -noshell -name syn1@127.0.0.1 -setcookie {COOKIE} -start_epmd false \
+             -pa {folder} -kernel inet_dist_use_interface {{127,0,0,1}} -s syn_bench main {names} {nodes} {folder}"
         );
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
         let mut nodes = Rival::start(&words)?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::arguments::Options;
 use crate::process::{Meter, resident_bytes};
@@ -112,7 +112,8 @@ fn calls(waiting: &WaitingOptions, options: &Options, results: &mut Results) -> 
     let mut clients = CallClients::connect(address, waiting.callers + ANSWERERS)?;
     let answerers = clients.lines.len() - ANSWERERS..clients.lines.len();
     for (number, index) in answerers.clone().enumerate() {
-        clients.send(index, &format!(r#"{{"id":2,"rpc":{{"method":"registry.register","data":{{"scope":"lab","name":"n{number}","meta":{{}}}}}}}}"#))?;
+        let name = json!({"scope": "lab", "name": name_of(number), "meta": {}});
+        clients.send(index, &rpc(2, "registry.register", &name))?;
     }
     clients.until(PATIENCE, |clients| clients.answers >= ANSWERERS)?;
     clients.answers = 0;
@@ -121,11 +122,12 @@ fn calls(waiting: &WaitingOptions, options: &Options, results: &mut Results) -> 
     let began = Instant::now();
     let timeout_ms = (waiting.delay + PATIENCE.as_secs()) * 1_000;
     for caller in 0..waiting.callers {
-        let calls: Vec<String> = (0..waiting.calls).map(|call| {
-            let name = (caller * waiting.calls + call) % ANSWERERS;
-            format!(r#"{{"id":{},"rpc":{{"method":"registry.call","data":{{"scope":"lab","name":"n{name}","data":{call},"timeout_ms":{timeout_ms}}}}}}}"#, call + 10)
-        }).collect();
-        clients.send(caller, &calls.join("\n"))?;
+        let call = |call| {
+            let name = name_of((caller * waiting.calls + call) % ANSWERERS);
+            let data = json!({"scope": "lab", "name": name, "data": call, "timeout_ms": timeout_ms});
+            rpc(call + 10, "registry.call", &data)
+        };
+        clients.send(caller, &(0..waiting.calls).map(call).collect::<Vec<_>>().join("\n"))?;
         clients.turn(Duration::ZERO)?;
     }
     let count = waiting.callers * waiting.calls;
@@ -139,7 +141,7 @@ fn calls(waiting: &WaitingOptions, options: &Options, results: &mut Results) -> 
         while at.elapsed() < delay {
             clients.turn(delay.saturating_sub(at.elapsed()))?;
         }
-        clients.send(index, &format!(r#"{{"id":3,"rpc":{{"method":"reply","data":{{"call":{call},"data":1}}}}}}"#))?;
+        clients.send(index, &rpc(3, "reply", &json!({"call": call, "data": 1})))?;
         if clients.called.len() % 64 == 0 {
             clients.turn(Duration::ZERO)?;
         }
@@ -154,13 +156,22 @@ fn calls(waiting: &WaitingOptions, options: &Options, results: &mut Results) -> 
     Ok(())
 }
 
+fn name_of(number: usize) -> String {
+    format!("n{number}")
+}
+
+/// A command that calls a method.
+fn rpc(id: usize, method: &str, data: &Value) -> String {
+    json!({"id": id, "rpc": {"method": method, "data": data}}).to_string()
+}
+
 /// Clients that speak lines over TCP.
 struct CallClients {
     poll: Poll,
     events: Events,
     lines: Vec<LineClient>,
     /// Calls that came, in their order: the client, the call, and when.
-    called: VecDeque<(usize, String, Instant)>,
+    called: VecDeque<(usize, Value, Instant)>,
     /// Answers to commands.
     answers: usize,
     /// The first answer that was an error.
@@ -238,7 +249,7 @@ impl CallClients {
     fn hear(&mut self, index: usize, line: &[u8]) -> Result<()> {
         let value: Value = serde_json::from_slice(line)?;
         if let Some(call) = value.pointer("/push/message/data/call") {
-            self.called.push_back((index, call.to_string(), Instant::now()));
+            self.called.push_back((index, call.clone(), Instant::now()));
         } else if value.get("id").is_some() {
             self.answers += 1;
             if value.get("error").is_some() && self.refusal.is_empty() {
