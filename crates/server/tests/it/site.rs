@@ -1,6 +1,7 @@
 //! The pages, assets and routes of a program with the server in it.
 
 use std::io::Read;
+use std::time::Duration;
 
 use flate2::read::GzDecoder;
 use touchline_server::http::{Request, Response};
@@ -133,6 +134,38 @@ fn a_program_answers_paths_of_its_own() {
     assert_eq!(server.http("GET", "/echo/", "", "").0, 404, "paths are exact");
     let large = "x".repeat(Settings::default().http_api.body_size_limit + 1);
     assert_eq!(server.http("POST", "/echo", "", &large).0, 413);
+}
+
+async fn fail(_: Request<Bytes>) -> Response<Bytes> {
+    panic!("a handler of the test fails")
+}
+
+async fn hang(_: Request<Bytes>) -> Response<Bytes> {
+    std::future::pending().await
+}
+
+#[test]
+fn a_handler_that_fails_or_hangs_costs_its_own_connection() {
+    let mut settings = settings();
+    settings.node.shards = 1;
+    settings.http_server.request_timeout = Duration::from_millis(500);
+    let builder = Server::builder(settings).route("/fail", fail).route("/hang", hang).route("/echo", echo);
+    let server = TestServer::of(builder.build().expect("the paths are good").start().expect("it starts"));
+    let ask = |path: &str| {
+        let mut socket = server.socket();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
+        std::io::Write::write_all(&mut socket, request.as_bytes()).expect("the server listens");
+        socket
+    };
+    let hanging: Vec<_> = (0..50).map(|_| ask("/hang")).collect();
+    for _ in 0..50 {
+        assert_eq!(to_the_end(&mut ask("/fail")), "", "the connection ends");
+    }
+    assert_eq!(server.http("GET", "/echo", "", "").0, 200, "others are answered");
+    for mut socket in hanging {
+        assert_eq!(to_the_end(&mut socket), "", "http_server.request_timeout ends it");
+    }
+    assert_eq!(server.http("GET", "/echo", "", "").0, 200);
 }
 
 #[test]
