@@ -19,6 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     settings.http_server.port = 0;
     settings.node.shards = 1;
     settings.http_api.key = "lab".into();
+    settings.health.enabled = true;
     let running = Server::builder(settings).route("/", echo).build()?.start()?;
     println!("{}", running.address());
     std::io::stdin().read_line(&mut String::new())?;

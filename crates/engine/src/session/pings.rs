@@ -69,6 +69,7 @@ impl Session {
             return false;
         }
         let is_ping_due = next <= now_ms;
+        self.pings_ahead = self.pings_ahead.saturating_add(is_ping_due.into());
         let next = if is_ping_due { now_ms.saturating_add(millis(ping_interval)) } else { next };
         self.heartbeat = Heartbeat::awaited(now_ms.saturating_add(millis(pong_timeout)), next);
         is_ping_due
@@ -81,6 +82,7 @@ impl Session {
                 self.heartbeat = Heartbeat::answered(next_ping_ms(at, later), interval_ms, context.now_ms);
             }
             Heartbeat::Due(..) if self.transport == TransportMode::Lines => {}
+            Heartbeat::Due(..) if self.pings_ahead > 0 => self.pings_ahead -= 1,
             Heartbeat::Due(..) => context.disconnect(Disconnect::BAD_REQUEST),
         }
     }

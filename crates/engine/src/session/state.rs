@@ -84,6 +84,8 @@ pub struct Session {
     pub(super) mistakes: u8,
     /// Commands since a mistake was last subtracted.
     pub(super) commands_since_mistake: u8,
+    /// Pings that were sent while a pong was awaited: so many pongs more may come.
+    pub(super) pings_ahead: u8,
     /// When the client last sent something, Unix seconds.
     pub(super) last_input_s: u32,
     /// The directory may have entries or calls of this client.
@@ -116,6 +118,7 @@ impl Session {
             transport,
             mistakes: 0,
             commands_since_mistake: 0,
+            pings_ahead: 0,
             last_input_s: (now_ms / 1_000) as u32,
             has_entries: false,
             rare: None,

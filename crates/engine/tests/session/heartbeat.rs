@@ -124,11 +124,30 @@ fn a_pong_that_stands_behind_something_else_is_waited_for() {
     story.now_ms += 8_000;
     assert!(wait(&mut story), "the next ping is due meanwhile");
     assert_eq!(story.deadline("ann"), 52_600);
-    // A pong after all: the next ping is an interval after the one that was due.
-    story.play("ann> {}");
+    // A pong after all: the next ping is an interval after the one that was due. Both pings are answered.
+    story.play("ann> {}\nann> {}");
     assert_eq!(story.deadline("ann"), 69_600);
     story.play("@ 69599\n@ 69600\nann< ping\n@ 77600\nann< disconnect 3012 no pong");
     assert!(!wait(&mut story), "it is over");
+}
+
+#[test]
+fn there_are_no_more_pongs_than_pings() {
+    let mut story = Story::with(|_| ());
+    story.open("ann", TransportMode::Duplex);
+    story.play(
+        r#"
+        ann> {"id":1,"connect":{}}
+        ann< {"id":1,"connect":{"client":"<ann>","version":"1.0","ping":25,"pong":true}}
+        @ 12500
+        ann< ping
+        "#,
+    );
+    story.now_ms += 25_100;
+    let now_ms = story.now_ms;
+    let (pong_timeout, interval) = (Duration::from_secs(8), Duration::from_secs(25));
+    story.decide("ann", |session, _| assert!(session.wait_longer(now_ms, pong_timeout, interval), "a second ping"));
+    story.play("ann> {}\nann> {}\nann> {}\nann< disconnect 3501 bad request");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use crate::arguments::Options;
 use crate::chart::Chart;
@@ -82,7 +82,10 @@ fn measure(asked: &AskedServer<'_>, http: &HttpOptions, results: &mut Results) -
     let mut server = Rival::start(&asked.program.words)?;
     let address = server.address()?;
     let load = |calls, more: &str| HttpLoad { address, request: request(address, asked.path, asked.post, more), calls };
-    hammer(&load(http.calls, ""), http.at_once, WARM_UP)?;
+    let warm = hammer(&load(http.calls, ""), http.at_once, WARM_UP)?;
+    if warm.errors > 0 {
+        bail!("{} fails {} of {WARM_UP} requests for {}", asked.name, warm.errors, asked.path);
+    }
     let scenario = leaked(format!("http: {}", asked.name));
     let mut costs = Costs::new();
     let mut best = 0.0f64;

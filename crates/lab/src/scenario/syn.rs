@@ -68,8 +68,13 @@ impl Syn {
         );
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
         let mut nodes = Rival::start(&words)?;
-        let line = nodes.line().context("Erlang ended before its steps did")?;
-        serde_json::from_str(&line).with_context(|| format!("Erlang said {line:?}"))
+        // Erlang's log goes to the same place.
+        loop {
+            let line = nodes.line().context("Erlang ended before its steps did")?;
+            if line.starts_with('{') {
+                return serde_json::from_str(&line).with_context(|| format!("Erlang said {line:?}"));
+            }
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a connection reads from and writes to.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, TcpStream as StdTcpStream};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::time::Duration;
@@ -47,6 +48,17 @@ impl Socket {
             Socket::Tls(tls) => &mut tls.socket,
             Socket::Pair(socket) => socket,
         }
+    }
+
+    /// Whether the peer has sent something that is not read yet.
+    pub(crate) fn has_input(&self) -> bool {
+        let mut one = [MaybeUninit::uninit()];
+        let peeked = match self {
+            Socket::Tcp(socket) => SockRef::from(socket).peek(&mut one),
+            Socket::Tls(tls) => SockRef::from(&tls.socket).peek(&mut one),
+            Socket::Pair(socket) => SockRef::from(socket).peek(&mut one),
+        };
+        peeked.is_ok_and(|length| length > 0)
     }
 
     /// The address of the peer: the client, or the proxy before it. None = the system does not know it any more.

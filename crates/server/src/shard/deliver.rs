@@ -383,7 +383,8 @@ impl Shard {
     }
 
     /// Extends the wait for a pong if the pong cannot have arrived: the client has sent other input first, the server
-    /// does not read the connection at the moment, or the ping waits behind output that the client still takes.
+    /// does not read the connection at the moment, the ping waits behind output that the client still takes, or the
+    /// node was too busy to write the ping or to read what is there.
     fn wait_for_pong(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let client = &self.node.session.client;
@@ -394,7 +395,9 @@ impl Shard {
         let is_there = std::mem::take(&mut connection.has_spoken)
             || connection.is_throttled
             || connection.is_held && connection.session.is_busy(client)
-            || is_moving(connection, &self.node.clock, limit.as_micros() as u64);
+            || is_moving(connection, &self.node.clock, limit.as_micros() as u64)
+            || connection.session.awaits_pong()
+                && (connection.socket.has_input() || self.outbox.holds(&connection.due, connection.wire.ping()));
         let interval = connection.transport.ping_interval(&self.node.settings);
         if is_there && connection.session.wait_longer(self.now_ms, client.pong_timeout, interval) {
             let ping = Bytes::from_static(connection.wire.ping());

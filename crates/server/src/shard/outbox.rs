@@ -133,6 +133,19 @@ impl Outbox {
         }
     }
 
+    /// Whether a frame with these bytes is noted at a connection and not written yet.
+    pub(super) fn holds(&self, due: &Due, bytes: &[u8]) -> bool {
+        let mut next = due.first;
+        while let Some(note) = self.notes.get(next as usize).filter(|_| next != NONE) {
+            let frame = self.frames.get(note.frame.wrapping_sub(self.base) as usize);
+            if frame.is_some_and(|shared| shared.frame == bytes) {
+                return true;
+            }
+            next = note.next;
+        }
+        false
+    }
+
     /// Notes an answer: a frame for one connection only.
     pub(super) fn note_answer(&mut self, slot: u32, due: &mut Due, frame: Bytes) {
         due.answers = due.answers.saturating_add(frame.len() as u32);

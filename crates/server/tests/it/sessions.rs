@@ -3,8 +3,10 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
+use touchline_server::http::{Request, Response};
+use touchline_server::{Bytes, Server};
 
-use crate::support::{Heard, TestServer, token};
+use crate::support::{Heard, TestServer, settings, token};
 
 fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
@@ -149,6 +151,36 @@ fn a_client_that_does_not_answer_pings_is_ended() {
         lively.send("{}");
     }
     assert!(lively.ask(json!({"id": 9, "unsubscribe": {"channel": "x"}}))["unsubscribe"].is_object());
+}
+
+#[test]
+fn a_pong_that_the_node_was_too_busy_to_read_is_not_late() {
+    /// More than the node reads in one turn.
+    const CLIENTS: usize = 600;
+    let mut settings = settings();
+    settings.node.shards = 1;
+    settings.client.ping_interval = Duration::from_millis(1_000);
+    settings.client.pong_timeout = Duration::from_millis(300);
+    // Whatever keeps the thread of a shard.
+    let busy = |_: Request<Bytes>| {
+        std::thread::sleep(Duration::from_millis(1_200));
+        std::future::ready(Response::new(Bytes::new()))
+    };
+    let server = Server::builder(settings).route("/busy", busy).build().expect("the path is good");
+    let server = TestServer::of(server.start().expect("it starts"));
+    std::thread::scope(|scope| {
+        for mut client in (0..CLIENTS).map(|_| server.connected()).collect::<Vec<_>>() {
+            scope.spawn(move || {
+                for _ in 0..4 {
+                    assert_eq!(client.hear(), Heard::Text("{}".into()), "nobody is ended");
+                    client.send("{}");
+                }
+            });
+        }
+        for _ in 0..4 {
+            assert_eq!(server.http("GET", "/busy", "", "").0, 200);
+        }
+    });
 }
 
 #[test]

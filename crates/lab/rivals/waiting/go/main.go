@@ -28,8 +28,9 @@ func main() {
 		names[n] = make(chan call)
 		go func(calls chan call) {
 			for one := range calls {
+				data, answer := one.data, one.answer
 				called.Done()
-				time.AfterFunc(time.Duration(seconds)*time.Second, func() { one.answer <- one.data })
+				time.AfterFunc(time.Duration(seconds)*time.Second, func() { answer <- data })
 			}
 		}(names[n])
 	}
