@@ -297,6 +297,9 @@ fn reaction_tick(settings: &Settings, findings: &mut Vec<Finding>) {
 /// Shortest time for which totals are kept: nodes forget at slightly different times.
 const REACTION_TTL_MIN: Duration = Duration::from_secs(60);
 
+/// The longest `max_age` that somebody is likely to mean.
+const MAX_AGE_USUAL: Duration = Duration::from_secs(60);
+
 /// Publications that are dropped leave gaps, which recovery, positions and deltas do not allow; and the last totals of
 /// reactions must reach everybody.
 fn slow_consumer(path: &str, options: &ChannelOptions, findings: &mut Vec<Finding>) {
@@ -316,8 +319,15 @@ fn slow_consumer(path: &str, options: &ChannelOptions, findings: &mut Vec<Findin
         (!options.reactions.is_empty(), "reactions"),
     ];
     for (_, name) in excluded.iter().filter(|(is_on, _)| *is_on) {
-        let text = format!("{path}.slow_consumer: drop_oldest leaves gaps, which {name} does not allow");
+        let text = format!(
+            "{path}.slow_consumer: drop_oldest leaves gaps, which {name} does not allow; switch one of them off, or use \
+             two namespaces"
+        );
         findings.push(Finding::error(text, None));
+    }
+    if options.max_age > MAX_AGE_USUAL {
+        let text = format!("{path}.max_age: longer than a minute; a number without a unit counts seconds");
+        findings.push(Finding::warning(text, None));
     }
 }
 

@@ -30,11 +30,16 @@ fn settings_that_do_not_go_together_are_told() {
         (
             namespace("slow_consumer = \"drop_oldest\"\nforce_recovery = true\nhistory_size = 5\nhistory_ttl = \"2h\""),
             "Error channel.namespaces[chat].slow_consumer: drop_oldest leaves gaps, \
-             which force_recovery does not allow",
+             which force_recovery does not allow; switch one of them off, or use two namespaces",
         ),
         (
             namespace("slow_consumer = \"drop_oldest\"\nreactions = [\"boo\"]"),
-            "Error channel.namespaces[chat].slow_consumer: drop_oldest leaves gaps, which reactions does not allow",
+            "Error channel.namespaces[chat].slow_consumer: drop_oldest leaves gaps, which reactions does not allow; \
+             switch one of them off, or use two namespaces",
+        ),
+        (
+            namespace("slow_consumer = \"drop_oldest\"\nmax_age = 400"),
+            "Warning channel.namespaces[chat].max_age: longer than a minute; a number without a unit counts seconds",
         ),
         (
             namespace("max_age = \"1s\""),

@@ -124,9 +124,9 @@ impl ChannelOptions {
     /// How long a publication may wait for a slow subscriber before it is dropped, microseconds; `u64::MAX` = until the
     /// queue is full. `None` = publications are not dropped.
     pub fn drop_after_us(&self) -> Option<u64> {
-        let age_us = u64::try_from(self.max_age.as_micros()).unwrap_or(u64::MAX);
+        let age_us = u64::try_from(self.max_age.as_micros()).unwrap_or(u64::MAX).max(1);
         let is_dropping = self.slow_consumer == SlowConsumer::DropOldest;
-        is_dropping.then_some(if age_us == 0 { u64::MAX } else { age_us })
+        is_dropping.then_some(if self.max_age.is_zero() { u64::MAX } else { age_us })
     }
 
     /// Whether reactions can be published in the channel: they are JSON, and their last totals must reach everybody.

@@ -88,15 +88,18 @@ impl Socket {
         let _ = SockRef::from(socket).set_tcp_user_timeout(limit);
     }
 
-    /// Makes the system take no more output than this many bytes ahead of what it can send (tcp(7),
-    /// TCP_NOTSENT_LOWAT): what it has taken cannot be dropped any more.
-    pub(crate) fn limit_unsent(&self, bytes: u32) {
-        // A system that can't do it takes as much as its buffers hold.
-        let _ = match self {
-            Socket::Tcp(socket) => SockRef::from(socket).set_tcp_notsent_lowat(bytes),
-            Socket::Tls(tls) => SockRef::from(&tls.socket).set_tcp_notsent_lowat(bytes),
-            Socket::Pair(socket) => SockRef::from(socket).set_send_buffer_size(bytes as usize),
+    /// Makes the system take no more output than `unsent` bytes ahead of what it can send (tcp(7), TCP_NOTSENT_LOWAT),
+    /// and no more than `unacknowledged` bytes (doubled, with its own overhead) ahead of what the peer has acknowledged
+    /// (socket(7), SO_SNDBUF): what it has taken cannot be dropped any more.
+    pub(crate) fn limit_unsent(&self, unsent: u32, unacknowledged: usize) {
+        let socket = match self {
+            Socket::Tcp(socket) => SockRef::from(socket),
+            Socket::Tls(tls) => SockRef::from(&tls.socket),
+            // What is behind the pair has limits of its own.
+            Socket::Pair(socket) => return drop(SockRef::from(socket).set_send_buffer_size(unsent as usize)),
         };
+        // A system that can't do it takes as much as its buffers hold.
+        let _ = socket.set_tcp_notsent_lowat(unsent).and(socket.set_send_buffer_size(unacknowledged));
     }
 
     /// Sends the closing alert of TLS: without it the peer can't distinguish an end from a link that was cut.

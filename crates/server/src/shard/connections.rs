@@ -49,6 +49,9 @@ pub(super) struct Connection {
     pub(super) close_code: u16,
     /// When it was opened, tenths of a second of the node's clock.
     pub(super) opened: u32,
+    /// When its socket has last taken all that had waited for it, tenths of a second of the node's clock; 0 = nothing
+    /// has waited.
+    pub(super) drained: u32,
     /// What it has sent, against its rates.
     pub(super) rate_limiter: RateLimiter,
     /// Whether it is not read, because it is above its rates.

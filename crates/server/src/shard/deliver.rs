@@ -20,9 +20,12 @@ use super::state::{Shard, TICK_MS};
 use crate::runtime::clock::{Clock, TENTH_US, tenths};
 use crate::runtime::registry_mailbox::RegistryMessage;
 
-/// The most output of a connection that the system takes ahead where publications may be dropped, bytes: half a second
-/// of speech.
+/// The most output of a connection that the system takes ahead of what the link takes, where publications may be
+/// dropped, bytes.
 const UNSENT_MAX: u32 = 2_048;
+/// The buffer of such a connection, with what is sent and not acknowledged, bytes. The system takes twice as much and
+/// counts some 1,000 bytes for a small publication: 16 of them, or some 10 KB of large ones, are on their way at a time.
+const UNACKNOWLEDGED_MAX: usize = 8 * 1024;
 
 /// Notes an event for every recipient on this shard.
 pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
@@ -198,6 +201,11 @@ impl Shard {
         self.note_kind(slot, frame, OutputKind::Push);
     }
 
+    /// Notes a ping.
+    pub(super) fn note_ping(&mut self, slot: u32, frame: Bytes) {
+        self.note_kind(slot, frame, OutputKind::Ping);
+    }
+
     /// Notes a pong.
     pub(super) fn note_pong(&mut self, slot: u32, frame: Bytes) {
         self.note_kind(slot, frame, OutputKind::Pong);
@@ -212,7 +220,7 @@ impl Shard {
     /// Keeps the system from taking more of a connection's output than it can send soon: that could not be dropped.
     pub(super) fn limit_unsent(&self, slot: u32) {
         if let Some(connection) = self.connections.get(slot) {
-            connection.socket.limit_unsent(UNSENT_MAX);
+            connection.socket.limit_unsent(UNSENT_MAX, UNACKNOWLEDGED_MAX);
         }
     }
 
@@ -383,7 +391,8 @@ impl Shard {
     }
 
     /// Extends the wait for a pong if the pong cannot have arrived: the client has sent other input first, the server
-    /// does not read the connection at the moment, the ping waits behind output that the client still takes, or the
+    /// does not read the connection at the moment, the ping waits behind output that the client still takes or has
+    /// just taken (the system holds it until then, and some of it longer), or the
     /// node was too busy to write the ping or to read what is there.
     fn wait_for_pong(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
@@ -396,12 +405,14 @@ impl Shard {
             || connection.is_throttled
             || connection.is_held && connection.session.is_busy(client)
             || is_moving(connection, &self.node.clock, limit.as_micros() as u64)
+            || connection.drained != 0
+                && u64::from(tenths(self.now_us) - connection.drained) * TENTH_US <= limit.as_micros() as u64
             || connection.session.awaits_pong()
                 && (connection.socket.has_input() || self.outbox.holds(&connection.due, connection.wire.ping()));
         let interval = connection.transport.ping_interval(&self.node.settings);
         if is_there && connection.session.wait_longer(self.now_ms, client.pong_timeout, interval) {
             let ping = Bytes::from_static(connection.wire.ping());
-            self.note_own(slot, ping);
+            self.note_ping(slot, ping);
         }
     }
 

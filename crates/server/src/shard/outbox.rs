@@ -13,6 +13,7 @@ use bytes::Bytes;
 use super::connections::Connection;
 use super::due::{Due, NONE};
 use super::queue::{Flushed, OutputKind, Queue, WRITE_PER_TURN_BYTES_MAX};
+use crate::runtime::clock::tenths;
 
 /// The most bytes of the buffer for gathering frames that stay allocated while no connection waits.
 const GATHERED_MAX: usize = 1024 * 1024;
@@ -214,6 +215,7 @@ impl Outbox {
         match flushed {
             Ok(Flushed::All) => {
                 connection.queue = None;
+                connection.drained = tenths(now_us);
                 Written::All(before)
             }
             Ok(Flushed::Blocked) => {
@@ -288,8 +290,9 @@ impl Outbox {
                 skipped -= frame.len();
                 continue;
             }
-            // A pong that was begun can't be replaced any more.
-            let kind = if skipped > 0 && *kind == OutputKind::Pong { OutputKind::Push } else { *kind };
+            // A ping or a pong that was begun can't be replaced any more.
+            let is_urgent = matches!(kind, OutputKind::Ping | OutputKind::Pong);
+            let kind = if skipped > 0 && is_urgent { OutputKind::Push } else { *kind };
             queue.push(frame.clone(), kind, *readers, *expires_us);
             if skipped > 0 {
                 queue.skip(skipped);

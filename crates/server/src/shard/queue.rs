@@ -35,7 +35,9 @@ pub(super) enum OutputKind {
     Droppable,
     /// The reply to a command.
     Answer,
-    /// The pong to a ping.
+    /// A ping, which no output stands before: the client's time to answer it runs already.
+    Ping,
+    /// The pong to a ping of the client.
     Pong,
 }
 
@@ -65,11 +67,12 @@ pub(super) enum Flushed {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     frames: VecDeque<QueuedFrame>,
-    /// The newest pong; None = no pong waits.
+    /// The newest ping and the newest pong that wait for a place in front; None = none waits.
+    ping: Option<Bytes>,
     pong: Option<Bytes>,
     /// Bytes of the first frame that have been written.
     written: usize,
-    /// Bytes that wait, without pongs.
+    /// Bytes that wait, without those pings and pongs.
     bytes: usize,
     /// Bytes of answers that wait.
     answers: usize,
@@ -92,9 +95,10 @@ pub(super) struct Queue {
 impl Queue {
     /// Adds a frame that `readers` connections wait for, this one included.
     pub(super) fn push(&mut self, frame: Bytes, kind: OutputKind, readers: u32, expires_us: u64) {
-        if kind == OutputKind::Pong {
-            self.pong = Some(frame);
-            return;
+        match kind {
+            OutputKind::Ping => return self.ping = Some(frame),
+            OutputKind::Pong => return self.pong = Some(frame),
+            OutputKind::Push | OutputKind::Droppable | OutputKind::Answer => {}
         }
         let share = (frame.len().div_ceil(readers.max(1) as usize) + ENTRY_SIZE) as u32;
         self.bytes += frame.len();
@@ -108,7 +112,7 @@ impl Queue {
     fn account(&mut self, kind: OutputKind, left: usize) {
         match kind {
             OutputKind::Answer => self.answers += left,
-            OutputKind::Push | OutputKind::Pong => self.pushes += 1,
+            OutputKind::Push | OutputKind::Ping | OutputKind::Pong => self.pushes += 1,
             OutputKind::Droppable => {
                 self.pushes += 1;
                 self.droppables += 1;
@@ -230,7 +234,7 @@ impl Queue {
 
     /// Drops every frame of which no byte was written.
     pub(super) fn clear_unbegun(&mut self) {
-        self.pong = None;
+        (self.ping, self.pong) = (None, None);
         self.retain(self.begun(), |_| false);
     }
 
@@ -277,7 +281,7 @@ impl Queue {
     pub(super) fn flush(&mut self, socket: &mut impl Write, gathered: &mut Vec<u8>) -> Result<Flushed> {
         let enough = self.bytes.saturating_sub(WRITE_PER_TURN_BYTES_MAX);
         loop {
-            self.place_pong();
+            self.place_urgent();
             if self.frames.is_empty() {
                 return Ok(Flushed::All);
             }
@@ -290,7 +294,7 @@ impl Queue {
             for queued in &self.frames {
                 // Of one very large frame no more than is offered.
                 let part = &queued.frame[skipped..];
-                gathered.extend_from_slice(&part[..part.len().min(slice)]);
+                gathered.extend_from_slice(&part[..part.len().min(slice - gathered.len())]);
                 skipped = 0;
                 if gathered.len() >= slice {
                     break;
@@ -305,26 +309,26 @@ impl Queue {
         }
     }
 
-    /// Puts the newest pong in front of the queue, between two frames, instead of an older one.
-    fn place_pong(&mut self) {
+    /// Puts the newest ping and the newest pong in front of the queue, between two frames, each instead of an older one.
+    fn place_urgent(&mut self) {
         if self.written > 0 {
             return;
         }
-        let Some(pong) = self.pong.take() else { return };
-        if self.frames.front().is_some_and(|first| first.kind == OutputKind::Pong) {
-            self.take(self.frames[0].frame.len());
-            self.pop();
+        for (kind, frame) in [(OutputKind::Ping, self.ping.take()), (OutputKind::Pong, self.pong.take())] {
+            let Some(frame) = frame else { continue };
+            // At most one of each kind stands there.
+            let older = self.frames.iter().take(2).position(|queued| queued.kind == kind);
+            if let Some(older) = older.and_then(|place| self.frames.remove(place)) {
+                self.bytes -= older.frame.len();
+                self.charge -= older.share as usize;
+                self.pushes -= 1;
+            }
+            let share = frame.len() + ENTRY_SIZE;
+            self.bytes += frame.len();
+            self.charge += share;
+            self.pushes += 1;
+            self.frames.push_front(QueuedFrame { frame, expires_us: u64::MAX, share: share as u32, kind });
         }
-        let share = pong.len() + ENTRY_SIZE;
-        self.bytes += pong.len();
-        self.charge += share;
-        self.pushes += 1;
-        self.frames.push_front(QueuedFrame {
-            frame: pong,
-            expires_us: u64::MAX,
-            share: share as u32,
-            kind: OutputKind::Pong,
-        });
     }
 
     fn advance(&mut self, mut taken: usize) {
@@ -473,6 +477,27 @@ mod tests {
         socket.0 = 100;
         assert_eq!(queue.flush(&mut socket, &mut gathered).ok(), Some(Flushed::All));
         assert_eq!(socket.1, b"newanswerlast");
+    }
+
+    #[test]
+    fn a_ping_stands_before_all_that_waits_and_behind_a_pong() {
+        let (mut queue, mut socket, mut gathered) = (Queue::default(), Narrow(2, Vec::new()), Vec::new());
+        queue.push(Bytes::from_static(b"begun"), OutputKind::Droppable, 1, u64::MAX);
+        assert_eq!(queue.flush(&mut socket, &mut gathered).ok(), Some(Flushed::Blocked));
+        queue.push(Bytes::from_static(b"next"), OutputKind::Droppable, 1, u64::MAX);
+        for text in ["ping", "PING"] {
+            queue.push(Bytes::from_static(text.as_bytes()), OutputKind::Ping, 1, u64::MAX);
+        }
+        socket.0 = 3;
+        assert_eq!(queue.flush(&mut socket, &mut gathered).ok(), Some(Flushed::Blocked));
+        check(&queue);
+        queue.push(Bytes::from_static(b"pong"), OutputKind::Pong, 1, u64::MAX);
+        queue.push(Bytes::from_static(b"Ping"), OutputKind::Ping, 1, u64::MAX);
+        queue.drop_droppable();
+        socket.0 = 100;
+        assert_eq!(queue.flush(&mut socket, &mut gathered).ok(), Some(Flushed::All));
+        check(&queue);
+        assert_eq!(socket.1, b"begunpongPing", "each stands there once, and is no publication that is dropped");
     }
 
     #[test]

@@ -127,6 +127,7 @@ impl Shard {
             program: UNKNOWN,
             close_code: 0,
             opened: tenths(self.now_us),
+            drained: 0,
             rate_limiter: RateLimiter::default(),
             is_throttled: false,
             buffered: 0,
@@ -449,7 +450,7 @@ impl Shard {
                 // Input from before the ping does not prove that the peer is alive now.
                 connection.has_spoken = false;
             }
-            self.note_own(slot, Bytes::from_static(wire.ping()));
+            self.note_ping(slot, Bytes::from_static(wire.ping()));
         }
         self.send_requests(slot);
         self.send_hook_calls(slot);

@@ -58,6 +58,9 @@ const STREAM_HELD: usize =
 /// The most that a connection holds besides, bytes: buffers of the socket, of TLS and of the compression of header
 /// fields.
 const CONNECTION_HELD: usize = 64 * 1024;
+/// Bytes that the system takes ahead of what the link takes. What a client does not read waits in the node, where it is
+/// counted, or dropped when it is old.
+const UNSENT_MAX: u32 = 16 * 1024;
 /// So a connection with all its streams holds less than 25 MiB. Bodies of requests and whole answers are counted by
 /// their own length.
 const _: () = assert!(CONNECTION_HELD + STREAMS_MAX as usize * STREAM_HELD < 25 * 1024 * 1024);
@@ -68,6 +71,7 @@ const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::fro
 
 /// Serves the streams of one connection. `prefix` holds the bytes that have been read from it already.
 pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix: Bytes) {
+    stream.limit_unsent(UNSENT_MAX);
     let origin = Rc::new(origin);
     let node = Arc::clone(&origin.node);
     let timer = Rc::new(StreamsTimer::new(node.clock.ticks(), &node.settings.http_server));

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
@@ -25,6 +26,17 @@ pub(super) enum HttpStream {
 }
 
 impl HttpStream {
+    /// Makes the system take no more output than this many bytes ahead of what it can send (tcp(7),
+    /// TCP_NOTSENT_LOWAT).
+    pub(super) fn limit_unsent(&self, bytes: u32) {
+        let socket = match self {
+            HttpStream::Plain(socket) => SockRef::from(socket),
+            HttpStream::Tls(stream) => SockRef::from(stream.get_ref().0),
+        };
+        // A system that can't do it takes as much as its buffers hold.
+        let _ = socket.set_tcp_notsent_lowat(bytes);
+    }
+
     /// The socket in the form that the shard adopts.
     ///
     /// # Errors
