@@ -320,8 +320,8 @@ fn slow_consumer(path: &str, options: &ChannelOptions, findings: &mut Vec<Findin
     ];
     for (_, name) in excluded.iter().filter(|(is_on, _)| *is_on) {
         let text = format!(
-            "{path}.slow_consumer: drop_oldest leaves gaps, which {name} does not allow; switch one of them off, or use \
-             two namespaces"
+            "{path}.slow_consumer: drop_oldest leaves gaps, which {name} does not allow; switch one of them off, or \
+             use two namespaces"
         );
         findings.push(Finding::error(text, None));
     }

@@ -24,7 +24,7 @@ use crate::runtime::registry_mailbox::RegistryMessage;
 /// dropped, bytes.
 const UNSENT_MAX: u32 = 2_048;
 /// The buffer of such a connection, with what is sent and not acknowledged, bytes. The system takes twice as much and
-/// counts some 1,000 bytes for a small publication: 16 of them, or some 10 KB of large ones, are on their way at a time.
+/// counts some 1,000 bytes for a small publication: 16 of them, or some 10 KB of large ones, are on their way at once.
 const UNACKNOWLEDGED_MAX: usize = 8 * 1024;
 
 /// Notes an event for every recipient on this shard.

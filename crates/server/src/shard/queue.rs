@@ -309,7 +309,7 @@ impl Queue {
         }
     }
 
-    /// Puts the newest ping and the newest pong in front of the queue, between two frames, each instead of an older one.
+    /// Puts the newest ping and the newest pong in front of the queue, between two frames, each in place of an older.
     fn place_urgent(&mut self) {
         if self.written > 0 {
             return;

@@ -143,11 +143,15 @@ impl Shard {
         self.note_connecting(slot, |facts| facts.address = Some(negotiated.admission.client));
         self.unauthenticated.sessions += 1;
         self.note_unauthenticated(UnauthenticatedEntry::Session { slot, generation });
-        self.metrics.connections.add(1);
-        self.metrics.connects.add(1);
-        self.metrics.transports[negotiated.transport as usize].add(1);
+        self.count_opened(negotiated.transport);
         self.book(slot);
         Some(slot)
+    }
+
+    fn count_opened(&self, transport: Transport) {
+        self.metrics.connections.add(1);
+        self.metrics.connects.add(1);
+        self.metrics.transports[transport as usize].add(1);
     }
 
     /// Reads what a socket has received. `until_end`: also after a short read, because the peer has closed its side.
