@@ -148,12 +148,6 @@ impl Shard {
         Some(slot)
     }
 
-    fn count_opened(&self, transport: Transport) {
-        self.metrics.connections.add(1);
-        self.metrics.connects.add(1);
-        self.metrics.transports[transport as usize].add(1);
-    }
-
     /// Reads what a socket has received. `until_end`: also after a short read, because the peer has closed its side.
     pub(super) fn read(&mut self, slot: u32, until_end: bool) {
         self.guarded(slot, |shard, slot| shard.read_some(slot, until_end));

@@ -29,6 +29,7 @@ use super::users::Users;
 use super::waiting::WaitingRequests;
 use crate::net::admission::AddressSlot;
 use crate::net::forwarded::ForwardedHeaders;
+use crate::net::transport::Transport;
 use crate::node::Node;
 use crate::runtime::clock::TENTH_US;
 use crate::runtime::event_mailbox::{EventMailbox, EventMessage};
@@ -259,6 +260,13 @@ impl Shard {
         let Shard { hub, channels, connections, minute_stats, node, .. } = self;
         let (minute_stats, stats) = (minute_stats.as_deref_mut()?, node.stats()?);
         Some((minute_stats, Audience { hub, channels, connections, stats }))
+    }
+
+    /// Counts a new connection.
+    pub(super) fn count_opened(&self, transport: Transport) {
+        self.metrics.connections.add(1);
+        self.metrics.connects.add(1);
+        self.metrics.transports[transport as usize].add(1);
     }
 
     /// Runs work that one connection causes. A panic ends that connection only.
