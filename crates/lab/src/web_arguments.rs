@@ -40,6 +40,7 @@ pub(crate) struct HttpOptions {
         long,
         value_delimiter = ',',
         value_name = "PER_SECOND",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
         default_value = "200,400,800,1200,3000,5000,8000,12000"
     )]
     pub(crate) rates: Vec<u32>,
@@ -47,14 +48,14 @@ pub(crate) struct HttpOptions {
     #[arg(long, value_name = "COUNT", default_value_t = 5_000)]
     pub(crate) connections: usize,
     /// Requests of each connection of the sweep.
-    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) calls: u32,
     /// Requests of the closed loop.
     #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
     pub(crate) requests: u64,
     /// Connections of the closed loop at a time.
-    #[arg(long, value_name = "COUNT", default_value_t = 100)]
-    pub(crate) at_once: usize,
+    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) at_once: u32,
     /// Where to write the chart of the sweep, SVG.
     #[arg(long, value_name = "FILE")]
     pub(crate) chart: Option<PathBuf>,
@@ -67,8 +68,8 @@ pub(crate) struct AssetsOptions {
     #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
     pub(crate) requests: u64,
     /// Connections at a time.
-    #[arg(long, value_name = "COUNT", default_value_t = 16)]
-    pub(crate) at_once: usize,
+    #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) at_once: u32,
 }
 
 /// Calls that wait.

@@ -32,11 +32,11 @@ pub(super) fn assets(assets: &AssetsOptions, options: &Options, results: &mut Re
     let tag = header(&answer(address, &path, GZIP)?, "etag").context("the asset has no tag")?;
     let known = format!("{GZIP}If-None-Match: {tag}\r\n");
     let cost = |path: &str, more: &str| {
-        let calls = (assets.requests / assets.at_once as u64) as u32;
+        let calls = (assets.requests / u64::from(assets.at_once)) as u32;
         let load = HttpLoad { address, request: request(address, path, None, more), calls };
-        hammer(&HttpLoad { calls: 100, ..load.clone() }, assets.at_once, WARM_UP)?;
+        hammer(&HttpLoad { calls: 100, ..load.clone() }, assets.at_once as usize, WARM_UP)?;
         let meter = Meter::start(server.pid)?;
-        let outcome = hammer(&load, assets.at_once, assets.requests)?;
+        let outcome = hammer(&load, assets.at_once as usize, assets.requests)?;
         let cpu_us = meter.stop()?;
         if outcome.errors > 0 {
             bail!("{} of the requests for {path} failed", outcome.errors);

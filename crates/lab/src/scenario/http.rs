@@ -82,7 +82,7 @@ fn measure(asked: &AskedServer<'_>, http: &HttpOptions, results: &mut Results) -
     let mut server = Rival::start(&asked.program.words)?;
     let address = server.address()?;
     let load = |calls, more: &str| HttpLoad { address, request: request(address, asked.path, asked.post, more), calls };
-    let warm = hammer(&load(http.calls, ""), http.at_once, WARM_UP)?;
+    let warm = hammer(&load(http.calls, ""), http.at_once as usize, WARM_UP)?;
     if warm.errors > 0 {
         bail!("{} fails {} of {WARM_UP} requests for {}", asked.name, warm.errors, asked.path);
     }
@@ -108,12 +108,12 @@ fn measure(asked: &AskedServer<'_>, http: &HttpOptions, results: &mut Results) -
     }
     results.add(Figure::new(scenario, "most answers a second of the sweep", "/s"), best);
     for (what, calls, more) in [
-        ("closed loop, keep-alive", (http.requests / http.at_once as u64) as u32, ""),
+        ("closed loop, keep-alive", (http.requests / u64::from(http.at_once)) as u32, ""),
         ("closed loop, a connection each", 1, "Connection: close\r\n"),
     ] {
         std::thread::sleep(REST);
         let meter = Meter::start(server.pid())?;
-        let outcome = hammer(&load(calls, more), http.at_once, http.requests)?;
+        let outcome = hammer(&load(calls, more), http.at_once as usize, http.requests)?;
         let cpu_us = meter.stop()? / outcome.replies.max(1) as f64;
         tell(scenario, what, &outcome, cpu_us, results);
         costs.insert(what.to_owned(), cpu_us);

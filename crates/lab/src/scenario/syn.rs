@@ -33,7 +33,7 @@ impl Syn {
     /// Compiles Syn out of this folder, which has its `src`.
     ///
     /// # Errors
-    /// When there is no Erlang, or no Syn 3.
+    /// When Erlang is missing, or the folder does not hold Syn 3.
     pub(super) fn compile(source: &Path) -> Result<Self> {
         let folder = std::env::temp_dir().join(format!("touchline-lab-syn-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;

@@ -497,7 +497,7 @@ mod tests {
         socket.0 = 100;
         assert_eq!(queue.flush(&mut socket, &mut gathered).ok(), Some(Flushed::All));
         check(&queue);
-        assert_eq!(socket.1, b"begunpongPing", "each stands there once, and is no publication that is dropped");
+        assert_eq!(socket.1, b"begunpongPing", "the newest of each, and only publications are dropped");
     }
 
     #[test]

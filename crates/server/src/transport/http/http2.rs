@@ -58,12 +58,12 @@ const STREAM_HELD: usize =
 /// The most that a connection holds besides, bytes: buffers of the socket, of TLS and of the compression of header
 /// fields.
 const CONNECTION_HELD: usize = 64 * 1024;
-/// Bytes that the system takes ahead of what the link takes. What a client does not read waits in the node, where it is
-/// counted, or dropped when it is old.
-const UNSENT_MAX: u32 = 16 * 1024;
 /// So a connection with all its streams holds less than 25 MiB. Bodies of requests and whole answers are counted by
 /// their own length.
 const _: () = assert!(CONNECTION_HELD + STREAMS_MAX as usize * STREAM_HELD < 25 * 1024 * 1024);
+/// Bytes that the system takes ahead of what the link takes. What a client does not read waits in the node, where it is
+/// counted, or dropped when it is old.
+const UNSENT_MAX: u32 = 16 * 1024;
 /// How long a client may take to close after the node has announced the end of the connection.
 const PARTING: Duration = Duration::from_secs(5);
 /// The time between two `PING` frames of the node, and how long the client may take to answer one.
