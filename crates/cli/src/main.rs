@@ -50,7 +50,11 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         CliCommand::Migrate(arguments) => commands::migrate::run(&arguments),
         CliCommand::Backup(arguments) => commands::backup::backup(&arguments),
         CliCommand::Restore(arguments) => commands::backup::restore(&arguments),
-        CliCommand::Lab(arguments) => touchline_lab::run(arguments),
+        CliCommand::Lab(arguments) => {
+            // Servers and workers that the lab starts take over what this process may open.
+            descriptors::raise();
+            touchline_lab::run(arguments)
+        }
         CliCommand::Completions(arguments) => commands::completions::run(&arguments),
         CliCommand::Version => commands::version::run(),
     }

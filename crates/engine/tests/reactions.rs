@@ -188,10 +188,12 @@ impl World {
             }
             BookOutput::Announce(channel) => {
                 let Some(life) = &mut self.lives[place] else { return };
+                let Some((round, _)) = life.book.round(&channel) else { return };
+                // The one shard that it has knows the round from now on, or counts nothing more in it.
                 if life.book.is_finishing(&channel) {
-                    let (round, _) = life.book.round(&channel).expect("it is closed");
-                    // The one shard that it has counts nothing more from now on.
                     life.book.complete(&channel, &round);
+                } else if life.book.opening(&channel).is_some() {
+                    life.book.begun(&channel, &round);
                 }
             }
             BookOutput::Finish(channel, closed_ms) => self.finish(place, &channel, closed_ms),
@@ -337,9 +339,12 @@ fn a_node_says_that_it_knows_a_round_and_that_it_has_counted_all_of_it() {
     assert!(!a.is_known_by("opened", ["a", "b"]) && a.is_known_by("opened", ["a"]));
     // Not after a tick, but at once.
     exchange(&mut a, &mut b, START_MS + 1);
+    exchange(&mut a, &mut b, START_MS + 1);
+    assert!(!a.is_known_by("opened", ["b"]), "its clients could be refused still");
+    let round = a.round("opened").expect("it is open").0;
+    b.begun(&channel, &round);
     exchange(&mut a, &mut b, START_MS + 2);
     assert!(a.is_known_by("opened", ["a", "b"]) && b.is_known_by("opened", ["a", "b"]));
-    let round = a.round("opened").expect("it is open").0;
     a.complete(&channel, &round);
     assert!(!a.is_complete_at("opened", ["a"]), "it is open");
     assert_eq!(a.close(&channel, false, START_MS + 3), Ok(true));

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::ladder_arguments::LadderOptions;
 use crate::transport::ClientTransport;
 use crate::web_arguments::{AssetsOptions, HttpOptions, WaitingOptions};
 use crate::wire::Dialect;
@@ -123,7 +124,7 @@ pub(crate) enum Scenario {
     /// Many channels with one subscriber each on each of three servers joined by NATS.
     Channels(ChannelsOptions),
     /// More and more connections, over as many server processes as they need, joined by NATS.
-    Ladder(Ladder),
+    Ladder(LadderOptions),
     /// Names on one node and on four, each a process that embeds the registry, joined by NATS; and names of clients on
     /// WebSocket.
     Registry(Registry),
@@ -477,28 +478,6 @@ pub(crate) struct Restart {
     pub(crate) publications: usize,
 }
 
-/// Steps up.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Ladder {
-    /// CONNECTIONS:CONCURRENCY of each step.
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "1000:5,4000:5,8000:500,16000:2000,32000:2000,65536:8192,100000:32768",
-        value_parser = step
-    )]
-    pub(crate) steps: Vec<(usize, usize)>,
-    /// Publications of each step.
-    #[arg(long, value_name = "COUNT", default_value_t = 10)]
-    pub(crate) messages: usize,
-    /// Publications a second, of all channels together.
-    #[arg(long, value_name = "PER_SECOND", default_value_t = 1.0)]
-    pub(crate) rate: f64,
-    /// Channels that the connections are spread over.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) channels: u32,
-}
-
 /// Channels of three servers.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ChannelsOptions {
@@ -548,9 +527,4 @@ pub(crate) struct Who {
     /// Publications a second.
     #[arg(long, value_name = "PER_SECOND", default_value_t = 5.0)]
     pub(crate) rate: f64,
-}
-
-fn step(text: &str) -> Result<(usize, usize), String> {
-    let parts = text.split_once(':').and_then(|(n, c)| Some((n.parse().ok()?, c.parse().ok()?)));
-    parts.filter(|(n, c)| *n > 0 && *c > 0).ok_or_else(|| "expected CONNECTIONS:CONCURRENCY, as 8000:500".to_owned())
 }

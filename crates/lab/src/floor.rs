@@ -42,6 +42,8 @@ pub(crate) struct Sending {
     pub(crate) channels: usize,
     /// Events, of all channels together.
     pub(crate) messages: usize,
+    /// Events that were sent before: the numbers in their channels go on behind them.
+    pub(crate) earlier: usize,
     /// Events a second; as fast as possible where it is zero.
     pub(crate) rate: f64,
     /// Events in one send.
@@ -59,8 +61,8 @@ pub(crate) enum FloorReport {
     Listening { address: SocketAddr },
     /// All readers are connected.
     Accepted,
-    /// Everything is sent.
-    Sent,
+    /// Everything is sent; the last send began so late, microseconds.
+    Sent { late_us: u64 },
 }
 
 /// Runs commands until standard input ends.
@@ -78,14 +80,14 @@ pub(crate) fn serve() -> Result<()> {
                 say(&FloorReport::Accepted)?;
             }
             FloorCommand::Send(sending) => {
-                crew.send(&sending)?;
-                say(&FloorReport::Sent)?;
+                let late = crew.send(&sending)?;
+                say(&FloorReport::Sent { late_us: late.as_micros() as u64 })?;
             }
             FloorCommand::Relay { connections, transport } => {
                 let mut readers = accept(&listener, connections, transport)?;
                 say(&FloorReport::Accepted)?;
                 relay(listener.accept()?.0.into(), &mut readers)?;
-                say(&FloorReport::Sent)?;
+                say(&FloorReport::Sent { late_us: 0 })?;
             }
         }
     }
@@ -108,7 +110,7 @@ fn accept(listener: &Socket, connections: usize, transport: ClientTransport) -> 
 #[derive(Default)]
 struct ReaderThreads {
     commands: Vec<Sender<Sending>>,
-    results: Option<Receiver<Result<()>>>,
+    results: Option<Receiver<Result<Duration>>>,
 }
 
 impl ReaderThreads {
@@ -132,11 +134,11 @@ impl ReaderThreads {
         Ok(ReaderThreads { commands, results: Some(results) })
     }
 
-    /// Lets all send, and waits for them.
-    fn send(&self, sending: &Sending) -> Result<()> {
+    /// Lets all send, and waits for them. Returns how late the last send of any began.
+    fn send(&self, sending: &Sending) -> Result<Duration> {
         self.commands.iter().try_for_each(|command| command.send(sending.clone()))?;
-        let results = self.results.iter().flat_map(Receiver::iter);
-        results.take(self.commands.len()).collect()
+        let mut results = self.results.iter().flat_map(Receiver::iter).take(self.commands.len());
+        results.try_fold(Duration::ZERO, |late, result| Ok(late.max(result?)))
     }
 }
 
@@ -186,15 +188,18 @@ fn relay(mut speaker: TcpStream, readers: &mut [FloorReader]) -> Result<()> {
     }
 }
 
-/// Sends to these readers. `first_reader` is the number of the first one among the readers of all threads.
-fn send(readers: &mut [FloorReader], first_reader: usize, sending: &Sending) -> Result<()> {
-    let Sending { ref prefix, channels, messages, rate, coalesce, size, transport } = *sending;
+/// Sends to these readers. `first_reader` is the number of the first one among the readers of all threads. Returns how
+/// late the last send began; zero without a rate.
+fn send(readers: &mut [FloorReader], first_reader: usize, sending: &Sending) -> Result<Duration> {
+    let Sending { ref prefix, channels, messages, earlier, rate, coalesce, size, transport } = *sending;
     let began = Instant::now();
-    let (mut sent, mut round) = (0, 0);
+    let (mut sent, mut round) = (0, earlier / coalesce);
+    let mut late = Duration::ZERO;
     while sent < messages {
         if rate > 0.0 {
             let due = began + Duration::from_secs_f64(sent as f64 / rate);
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            late = due.elapsed();
         }
         let (channel, first) = (round % channels, round / channels * coalesce + 1);
         let posted_us = now_us();
@@ -210,5 +215,5 @@ fn send(readers: &mut [FloorReader], first_reader: usize, sending: &Sending) -> 
         round += 1;
         sent += coalesce;
     }
-    Ok(())
+    Ok(late)
 }

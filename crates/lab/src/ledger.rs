@@ -44,6 +44,10 @@ impl Times {
         self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value())).collect()
     }
 
+    pub(crate) fn add(&mut self, other: &Times) {
+        let _ = self.0.add(&other.0);
+    }
+
     pub(crate) fn add_pairs(&mut self, pairs: &[(u64, u64)]) {
         for (value, count) in pairs {
             let _ = self.0.record_n(*value, *count);

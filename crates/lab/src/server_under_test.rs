@@ -31,6 +31,8 @@ const JOINING: Duration = Duration::from_secs(3);
 
 /// Prefix of channels without history.
 pub(crate) const PLAIN: &str = "lab:c";
+/// Prefix of the ladder's matches.
+pub(crate) const MATCHES: &str = "lab:m";
 /// Prefix of channels with history.
 pub(crate) const HISTORY: &str = "history:c";
 /// The table that a server of [`ServerUnderTest::start_consuming`] reads.
@@ -117,6 +119,8 @@ struct Setup<'a> {
     has_rooms: bool,
     has_pages: bool,
     is_called: bool,
+    /// The time between two pings, as the configuration has it; None = the default.
+    ping_interval: Option<&'a str>,
 }
 
 /// What a backend is asked about.
@@ -305,10 +309,22 @@ impl ServerUnderTest {
     /// # Errors
     /// When one does not start.
     pub(crate) fn start_joined(options: &Options, nats: &Nats, count: usize) -> Result<Vec<Self>> {
-        let servers = (0..count)
-            .map(|_| ServerUnderTest::launch(options, &Setup { nats: Some(nats), ..Setup::default() }))
-            .collect();
-        std::thread::sleep(JOINING);
+        ServerUnderTest::join(options, count, &Setup { nats: Some(nats), ..Setup::default() })
+    }
+
+    /// As many fresh servers that ping each client once a minute, joined by NATS if there is one.
+    ///
+    /// # Errors
+    /// When one does not start.
+    pub(crate) fn start_ladder(options: &Options, nats: Option<&Nats>, count: usize) -> Result<Vec<Self>> {
+        ServerUnderTest::join(options, count, &Setup { nats, ping_interval: Some("60s"), ..Setup::default() })
+    }
+
+    fn join(options: &Options, count: usize, setup: &Setup<'_>) -> Result<Vec<Self>> {
+        let servers = (0..count).map(|_| ServerUnderTest::launch(options, setup)).collect();
+        if count > 1 {
+            std::thread::sleep(JOINING);
+        }
         servers
     }
 
@@ -495,6 +511,9 @@ fn configured(address: SocketAddr, setup: &Setup<'_>) -> serde_json::Value {
     });
     if setup.is_guarded {
         all["client"].as_object_mut().map(|client| client.remove("command_rate_limit"));
+    }
+    if let Some(interval) = setup.ping_interval {
+        all["client"]["ping_interval"] = json!(interval);
     }
     if let Some(nats) = setup.nats {
         all["cluster"] = json!({"engine": "nats", "name": "lab", "nats_url": [nats.url]});

@@ -10,13 +10,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use crate::ledger::{Times, Wrongs};
-use crate::process::ChildProcess;
+use crate::process::{ChildProcess, resident_bytes};
 use crate::transport::ClientTransport;
 use crate::wire::Dialect;
-use crate::worker::{WorkerCommand, WorkerReport, WorkerSpec};
+use crate::worker::{SubscriberRequest, WorkerCommand, WorkerReport, WorkerSpec};
 
 /// Subscribers of one worker: below the limit of 20,000 open files of a process.
-const PER_WORKER: usize = 16_500;
+pub(crate) const PER_WORKER: usize = 16_500;
 /// A worker that reports nothing for so long counts as failed.
 const SILENCE: Duration = Duration::from_secs(120);
 
@@ -64,8 +64,21 @@ pub(crate) struct OpenedConnections {
 pub(crate) struct Delivered {
     pub(crate) count: u64,
     pub(crate) wrongs: Wrongs,
+    /// Why the first connection ended that should not have.
+    pub(crate) first_closing: Option<String>,
     pub(crate) times: Times,
     pub(crate) reads: u64,
+}
+
+impl Delivered {
+    /// Adds what another round of the same subscribers gave.
+    pub(crate) fn add(&mut self, other: Delivered) {
+        self.count += other.count;
+        self.wrongs.add(other.wrongs);
+        self.first_closing = self.first_closing.take().or(other.first_closing);
+        self.times.add(&other.times);
+        self.reads += other.reads;
+    }
 }
 
 /// The workers: their processes, and their reports.
@@ -170,8 +183,11 @@ impl Workers {
     pub(crate) fn delivered(&mut self) -> Result<Delivered> {
         let mut all = Delivered::default();
         self.gather("delivered", |report| {
-            let WorkerReport::Delivered { delivered, wrongs, times, reads } = report else { return false };
+            let WorkerReport::Delivered { delivered, wrongs, first_closing, times, reads } = report else {
+                return false;
+            };
             all.count += delivered;
+            all.first_closing = all.first_closing.take().or(first_closing);
             all.wrongs.add(wrongs);
             all.times.add_pairs(&times);
             all.reads += reads;
@@ -180,13 +196,13 @@ impl Workers {
         Ok(all)
     }
 
-    /// Lets each subscriber register a name. Returns how many have, and the seconds that it took.
-    pub(crate) fn register(&mut self, timeout: Duration) -> Result<(u64, f64)> {
-        self.command(&WorkerCommand::Register { timeout_ms: timeout.as_millis() as u64 })?;
+    /// Lets each subscriber send a request. Returns how many are answered, and the seconds that it took.
+    pub(crate) fn ask(&mut self, request: SubscriberRequest, timeout: Duration) -> Result<(u64, f64)> {
+        self.command(&WorkerCommand::Ask { request, timeout_ms: timeout.as_millis() as u64 })?;
         let (mut count, mut longest) = (0, 0f64);
-        self.gather("registering", |report| {
-            let WorkerReport::Registered { registered, seconds } = report else { return false };
-            count += registered;
+        self.gather("asking", |report| {
+            let WorkerReport::Answered { answered, seconds } = report else { return false };
+            count += answered;
             longest = longest.max(seconds);
             true
         })?;
@@ -203,6 +219,11 @@ impl Workers {
             true
         })?;
         Ok(all)
+    }
+
+    /// Memory of all of them, bytes.
+    pub(crate) fn resident_bytes(&self) -> Result<f64> {
+        self.workers.iter().map(|(process, _)| resident_bytes(process.pid())).sum()
     }
 
     fn command(&mut self, command: &WorkerCommand) -> Result<()> {

@@ -42,6 +42,17 @@ impl ReactionRefusal {
 /// Messages that were refused, by reason, in the order of [`ReactionRefusal::ALL`].
 pub type ReactionRefusals = [u64; ReactionRefusal::ALL.len()];
 
+/// What a shard knows of a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RoundProgress {
+    /// It has begun: clients may react in it from now on.
+    Begun,
+    /// It goes on.
+    Counting,
+    /// It is closed, and the shard counts nothing of it behind this.
+    Ended,
+}
+
 /// What a shard has counted in one round of one channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountedReactions {
@@ -53,8 +64,8 @@ pub struct CountedReactions {
     pub options: Arc<[Box<str>]>,
     /// How many of each option, in their order.
     pub counts: Box<[u64]>,
-    /// The round is closed, and the shard has counted nothing of it behind this.
-    pub is_last: bool,
+    /// What the shard knows of the round.
+    pub progress: RoundProgress,
 }
 
 /// What is open in a channel, and what was counted there since the board was last emptied.
@@ -109,14 +120,15 @@ impl ReactionBoard {
     }
 
     /// What is open in a channel from now on; `None` = what its namespace says. What was counted before stays in its
-    /// round, and goes to `counted`, behind it that a closed round has ended here.
+    /// round, and goes to `counted`, behind it that the round has begun or ended here.
     pub fn set_open(&mut self, channel: ChannelName, open: Option<OpenReactions>, counted: &mut Vec<CountedReactions>) {
         if let Some((name, counting)) = self.counting.remove_entry(&channel) {
             counted.extend(counting.finish(name));
         }
-        if let Some(OpenReactions { round, options, .. }) = open.as_ref().filter(|open| open.is_closed) {
+        if let Some(OpenReactions { round, options, is_closed, .. }) = &open {
             let (channel, round, options) = (channel.clone(), round.clone(), Arc::clone(options));
-            counted.push(CountedReactions { channel, round, options, counts: Box::default(), is_last: true });
+            let progress = if *is_closed { RoundProgress::Ended } else { RoundProgress::Begun };
+            counted.push(CountedReactions { channel, round, options, counts: Box::default(), progress });
         }
         match open {
             Some(open) => drop(self.told.insert(channel, Arc::new(open))),
@@ -209,6 +221,7 @@ impl ChannelCounting {
     fn finish(self, channel: ChannelName) -> Option<CountedReactions> {
         let is_any = self.counts.iter().any(|count| *count > 0);
         let (round, options) = (self.open.round.clone(), Arc::clone(&self.open.options));
-        is_any.then_some(CountedReactions { channel, round, options, counts: self.counts, is_last: false })
+        let progress = RoundProgress::Counting;
+        is_any.then_some(CountedReactions { channel, round, options, counts: self.counts, progress })
     }
 }

@@ -71,7 +71,8 @@ pub enum BookOutput {
     /// The state of this channel has changed: show it to those who subscribe from now on, and if totals have changed
     /// (the flag) to all subscribers.
     Show(ChannelName, bool),
-    /// Tell the shards what is open in this channel.
+    /// Tell the shards what is open in this channel. When all know a round that has begun, [`ReactionBook::begun`];
+    /// when all have counted what came before its end, [`ReactionBook::complete`].
     Announce(ChannelName),
     /// This channel was closed at this time, Unix milliseconds. When the nodes have counted all
     /// ([`ReactionBook::is_complete_at`]), publish it for the last time, if it is this node's turn
@@ -251,6 +252,18 @@ impl ReactionBook {
         Ok(true)
     }
 
+    /// The clients of this node may react in a round. By this the others know that the node has heard of it.
+    pub fn begun(&mut self, channel: &ChannelName, round: &RoundId) {
+        let me = self.me.clone();
+        if let Some(totals) = self.channels.get_mut(channel).filter(|it| it.closed_ms == 0 && it.round() == *round)
+            && !totals.has_heard(&me)
+        {
+            // It uses nothing.
+            totals.note_change(&me, 0, 0);
+            self.tell_soon(channel);
+        }
+    }
+
     /// This node has counted all that its clients have sent in a round before it was closed.
     pub fn complete(&mut self, channel: &ChannelName, round: &RoundId) {
         let me = self.me.clone();
@@ -261,7 +274,7 @@ impl ReactionBook {
         }
     }
 
-    /// Whether these nodes know the present round of a channel.
+    /// Whether these nodes know the present round of a channel, and take reactions in it.
     pub fn is_known_by<'n>(&self, channel: &str, nodes: impl IntoIterator<Item = &'n str>) -> bool {
         self.channels.get(channel).is_some_and(|totals| totals.is_known_by(nodes.into_iter()))
     }
@@ -464,7 +477,7 @@ impl ReactionBook {
             // It is forgotten here, and will be where it came from.
             return;
         }
-        let (channel, me) = (ChannelName::from(&*record.channel), self.me.clone());
+        let channel = ChannelName::from(&*record.channel);
         let Ok(totals) = self.totals(&channel) else {
             self.dropped += 1;
             return;
@@ -475,11 +488,6 @@ impl ReactionBook {
         }
         let effect = totals.merge(of, record);
         let (is_closed, is_published) = (totals.closed_ms > 0, totals.is_published);
-        if effect.is_new_round {
-            // By this the others know that this node has heard of the round; it uses nothing.
-            totals.note_change(&me, 0, 0);
-            self.tell_soon(&channel);
-        }
         if effect.is_shown && is_closed {
             // Nothing of it is news any more, and who comes between the end and the closing publication sees the rest.
             self.outputs.push(BookOutput::Show(channel.clone(), false));

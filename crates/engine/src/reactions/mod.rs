@@ -25,7 +25,7 @@ mod totals;
 mod turn;
 
 pub use admission::ReactionAdmission;
-pub use board::{CountedReactions, ReactionBoard, ReactionRefusal, ReactionRefusals};
+pub use board::{CountedReactions, ReactionBoard, ReactionRefusal, ReactionRefusals, RoundProgress};
 pub use book::{BookOutput, ReactionBook, ReactionFault, ReactionLimits};
 pub use link::MalformedReactions;
 pub use opening::{OPTION_LENGTH_MAX, OPTIONS_MAX, OpenReactions, ReactionOpening, RoundId, check_options};

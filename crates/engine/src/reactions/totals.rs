@@ -27,8 +27,6 @@ pub(super) struct MergeEffect {
     pub(super) is_shown: bool,
     /// What can be reacted with now, or whether.
     pub(super) is_announced: bool,
-    /// A round has begun.
-    pub(super) is_new_round: bool,
 }
 
 /// The totals of a channel. A join-semilattice: [`ChannelTotals::merge`] may be repeated and done in any order.
@@ -91,7 +89,7 @@ impl ChannelTotals {
         }
         if round > self.round() {
             *self = ChannelTotals { opening: record.opening.clone().map(Arc::new), ..ChannelTotals::default() };
-            effect = MergeEffect { is_shown: true, is_announced: true, is_new_round: true };
+            effect = MergeEffect { is_shown: true, is_announced: true };
         }
         if record.closed_ms > 0 {
             let was_open = self.closed_ms == 0;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::floor::{FloorCommand, FloorReport, Sending};
+use crate::ledger::Wrongs;
 use crate::part::LabPart;
 use crate::process::Meter;
 use crate::wire::Dialect;
@@ -15,6 +16,11 @@ use crate::workers::{Delivered, Plan, Workers};
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Between the last subscription and the first publication.
 pub(super) const REST: Duration = Duration::from_secs(1);
+
+/// A floor whose last send is later than this share of the time of all sends, and later than [`LATE`], can't keep the
+/// rate.
+const LATE_SHARE: f64 = 0.1;
+const LATE: Duration = Duration::from_millis(500);
 
 /// How long publications and their deliveries may take.
 pub(super) fn timeout(messages: usize, rate: f64) -> Duration {
@@ -46,10 +52,23 @@ impl BareResult {
     }
 }
 
+/// The bare machine with all its connections open.
+pub(super) struct OpenBare {
+    floors: Vec<Floor>,
+    workers: Workers,
+    sending: Sending,
+    /// CPU of an accepted connection and its acknowledgement, microseconds.
+    pub(super) accept_us: f64,
+}
+
 impl Bare {
     /// One run.
     pub(super) fn run(&self) -> Result<BareResult> {
-        let Sending { ref prefix, channels, messages, rate, size, .. } = self.sending;
+        self.open()?.send()
+    }
+
+    /// Opens all connections.
+    pub(super) fn open(&self) -> Result<OpenBare> {
         let mut floors = (0..self.processes).map(|_| Floor::start()).collect::<Result<Vec<_>>>()?;
         let plan = Plan {
             servers: floors.iter().map(|floor| floor.address).collect(),
@@ -57,15 +76,16 @@ impl Bare {
             dialect: Dialect::Plain,
             transport: self.sending.transport,
             connections: self.connections,
-            prefix: prefix.clone(),
-            channels,
-            data_size: size,
+            prefix: self.sending.prefix.clone(),
+            channels: self.sending.channels,
+            data_size: self.sending.size,
             token_secret: None,
             has_token_ids: false,
             is_subscribing: true,
             shows_progress: true,
         };
         let mut workers = Workers::start(&plan)?;
+        let meters = floors.iter().map(|floor| Meter::start(floor.part.pid())).collect::<Result<Vec<_>>>()?;
         let mut missing = self.connections;
         for floor in &mut floors {
             let connections = missing.min(plan.share());
@@ -77,20 +97,59 @@ impl Bare {
             })?;
         }
         workers.open_all(self.opened_at_once)?;
-        floors
-            .iter_mut()
-            .try_for_each(|floor| floor.wait("accept", |report| matches!(report, FloorReport::Accepted)))?;
+        for floor in &mut floors {
+            floor.wait("accept", |report| matches!(report, FloorReport::Accepted))?;
+        }
+        let us = meters.into_iter().map(Meter::stop).sum::<Result<f64>>()?;
         std::thread::sleep(REST);
-        workers.expect(messages / channels, timeout(messages, rate))?;
-        let meters = floors.iter().map(|floor| Meter::start(floor.part.pid())).collect::<Result<Vec<_>>>()?;
+        Ok(OpenBare { floors, workers, sending: self.sending.clone(), accept_us: us / self.connections as f64 })
+    }
+}
+
+impl OpenBare {
+    /// Sends all messages once, or once more.
+    ///
+    /// # Errors
+    /// When the floor loses or closes something, or can't keep the rate: it is no floor then.
+    pub(super) fn send(&mut self) -> Result<BareResult> {
+        let Sending { channels, messages, rate, .. } = self.sending;
+        self.workers.expect(messages / channels, timeout(messages, rate))?;
+        let meters = self.floors.iter().map(|floor| Meter::start(floor.part.pid())).collect::<Result<Vec<_>>>()?;
         let began = Instant::now();
-        floors.iter_mut().try_for_each(|floor| floor.part.command(&FloorCommand::Send(self.sending.clone())))?;
-        floors.iter_mut().try_for_each(|floor| floor.wait("send", |report| matches!(report, FloorReport::Sent)))?;
-        let delivered = workers.delivered()?;
+        for floor in &mut self.floors {
+            floor.part.command(&FloorCommand::Send(self.sending.clone()))?;
+        }
+        let late = self.floors.iter_mut().map(Floor::sent).collect::<Result<Vec<_>>>()?.into_iter().max();
+        let delivered = self.workers.delivered()?;
         let seconds = began.elapsed().as_secs_f64();
         let us = meters.into_iter().map(Meter::stop).sum::<Result<f64>>()?;
+        self.sending.earlier += messages;
+        check(&delivered, late.unwrap_or_default(), &self.sending)?;
         Ok(BareResult { us: us / delivered.count.max(1) as f64, delivered, seconds })
     }
+}
+
+/// Refuses a floor that has lost something, or has fallen behind its rate.
+fn check(delivered: &Delivered, late: Duration, sending: &Sending) -> Result<()> {
+    let Wrongs { lost, repeated, closed } = delivered.wrongs;
+    if delivered.wrongs != Wrongs::default() {
+        bail!(
+            "the floor is none: it lost {lost}, doubled {repeated}, closed {closed} beside {} deliveries; this machine \
+             can't carry so many connections or publications, so take fewer",
+            delivered.count
+        );
+    }
+    let allowed = Duration::from_secs_f64(sending.messages as f64 * LATE_SHARE / sending.rate.max(f64::MIN_POSITIVE));
+    if sending.rate > 0.0 && late > allowed.max(LATE) {
+        bail!(
+            "the floor is none: {} messages a second are more than this machine can send, the last of {} was {} ms \
+             late; take a lower rate",
+            sending.rate,
+            sending.messages,
+            late.as_millis()
+        );
+    }
+    Ok(())
 }
 
 /// A process that sends what the floor sends.
@@ -112,5 +171,46 @@ impl Floor {
     pub(super) fn wait(&mut self, what: &str, is_it: impl Fn(&FloorReport) -> bool) -> Result<()> {
         let report = self.part.report()?;
         if is_it(&report) { Ok(()) } else { bail!("the floor reported {report:?} instead of the end of {what}") }
+    }
+
+    /// Waits until everything is sent. Returns how late the last send began.
+    fn sent(&mut self) -> Result<Duration> {
+        match self.part.report()? {
+            FloorReport::Sent { late_us } => Ok(Duration::from_micros(late_us)),
+            report => bail!("the floor reported {report:?} instead of the end of its sends"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::ClientTransport;
+
+    #[test]
+    fn a_floor_that_loses_or_falls_behind_is_refused() {
+        let sending = |messages, rate| Sending {
+            prefix: String::new(),
+            channels: 1,
+            messages,
+            earlier: 0,
+            rate,
+            coalesce: 1,
+            size: 128,
+            transport: ClientTransport::Websocket,
+        };
+        let delivered = |lost, closed| Delivered {
+            wrongs: Wrongs { lost, repeated: 0, closed },
+            count: 10,
+            ..Delivered::default()
+        };
+        let late = Duration::from_millis;
+        assert!(check(&delivered(0, 0), late(400), &sending(2, 10.0)).is_ok());
+        assert!(check(&delivered(0, 0), late(600), &sending(2, 10.0)).is_err());
+        assert!(check(&delivered(0, 0), late(900), &sending(100, 10.0)).is_ok());
+        assert!(check(&delivered(0, 0), late(1_100), &sending(100, 10.0)).is_err());
+        assert!(check(&delivered(0, 0), late(0), &sending(100, 0.0)).is_ok());
+        assert!(check(&delivered(1, 0), late(0), &sending(100, 0.0)).is_err());
+        assert!(check(&delivered(0, 1), late(0), &sending(100, 0.0)).is_err());
     }
 }

@@ -47,6 +47,9 @@ pub(crate) fn run(scenario: &Scenario, options: &Options) -> Result<ExitCode> {
     if let Scenario::Http(http) = scenario {
         http::draw(http, &results)?;
     }
+    if let Scenario::Ladder(ladder) = scenario {
+        ladder::draw(ladder, &results)?;
+    }
     results.print(options.json)
 }
 

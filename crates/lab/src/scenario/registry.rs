@@ -14,6 +14,7 @@ use crate::process::{ChildProcess, Meter, now_us};
 use crate::registry_node::{NodeReport, RegistryNodeCommand};
 use crate::report::{Figure, Results};
 use crate::server_under_test::{PLAIN, ServerUnderTest};
+use crate::worker::SubscriberRequest;
 use crate::workers::Workers;
 
 /// The time between a command and the moment at which all nodes run it, microseconds.
@@ -167,7 +168,7 @@ fn whole_way(connections: usize, options: &Options, results: &mut Results) -> Re
     workers.open_all(500)?;
     std::thread::sleep(REST);
     let meter = Meter::start(server.pid)?;
-    let (registered, seconds) = workers.register(TIMEOUT)?;
+    let (registered, seconds) = workers.ask(SubscriberRequest::Register, TIMEOUT)?;
     let us = meter.stop()? / connections as f64;
     let scenario = "registry, clients register by rpc on WebSocket";
     results.add(Figure::new(scenario, "server CPU per registration", "µs").bound(15.0, 15.0), us);

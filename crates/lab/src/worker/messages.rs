@@ -18,10 +18,21 @@ pub(crate) enum WorkerCommand {
     Open { concurrency: usize },
     /// Each subscriber will get `each` more publications.
     Expect { each: u64, timeout_ms: u64 },
-    /// Let each subscriber register a name of its own in the scope `lab`.
-    Register { timeout_ms: u64 },
+    /// Let each subscriber send a request, and wait for the answers.
+    Ask { request: SubscriberRequest, timeout_ms: u64 },
     /// Close all subscribers.
     Close,
+}
+
+/// What subscribers request at once.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SubscriberRequest {
+    /// To register a name of its own in the scope `lab`. WebSocket only.
+    Register,
+    /// To subscribe to one more channel: `prefix` and the remainder of its number by `channels`. Publications that are
+    /// expected from now on are those of this channel.
+    Join { prefix: String, channels: usize },
 }
 
 /// The specification of a worker: its subscribers.
@@ -76,9 +87,9 @@ pub(crate) enum WorkerReport {
     /// An expectation is noted: publications may come.
     Expecting,
     /// All expected publications have arrived, or the time is over.
-    Delivered { delivered: u64, wrongs: Wrongs, times: Vec<(u64, u64)>, reads: u64 },
-    /// How many subscribers have registered a name, and how long that took.
-    Registered { registered: u64, seconds: f64 },
+    Delivered { delivered: u64, wrongs: Wrongs, first_closing: Option<String>, times: Vec<(u64, u64)>, reads: u64 },
+    /// How many subscribers have got what they requested, and how long that took.
+    Answered { answered: u64, seconds: f64 },
     /// All subscribers are closed; `wrongs` are those since the last report.
     Closed { wrongs: Wrongs },
 }

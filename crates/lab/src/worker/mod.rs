@@ -6,5 +6,5 @@ mod opening;
 mod process;
 mod subscriber;
 
-pub(crate) use messages::{WorkerCommand, WorkerReport, WorkerSpec, channel_name};
+pub(crate) use messages::{SubscriberRequest, WorkerCommand, WorkerReport, WorkerSpec, channel_name};
 pub(crate) use process::run;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use mio::{Events, Poll, Token, Waker};
 
-use super::messages::{WorkerCommand, WorkerReport, WorkerSpec};
+use super::messages::{SubscriberRequest, WorkerCommand, WorkerReport, WorkerSpec};
 use super::opening::Opener;
 use super::subscriber::{Subscriber, SubscriberResult, WorkerContext};
 use crate::ledger::Ledger;
@@ -40,16 +40,18 @@ struct Worker {
     timeout: Option<Instant>,
     ledger: Ledger,
     reads: u64,
-    registering: Option<Registering>,
+    asking: Option<Asking>,
+    /// Why the first connection ended that should not have, since the last report of deliveries.
+    first_closing: Option<String>,
     reported_at: Instant,
 }
 
-/// Registrations under way.
-struct Registering {
+/// Requests under way.
+struct Asking {
     began: Instant,
     until: Instant,
     missing: u64,
-    registered: u64,
+    answered: u64,
 }
 
 impl Worker {
@@ -73,7 +75,8 @@ impl Worker {
             timeout: None,
             ledger: Ledger::default(),
             reads: 0,
-            registering: None,
+            asking: None,
+            first_closing: None,
             reported_at,
         }
     }
@@ -120,7 +123,7 @@ impl Worker {
                 }
                 say(&WorkerReport::Expecting)?;
             }
-            WorkerCommand::Register { timeout_ms } => self.register(Duration::from_millis(timeout_ms)),
+            WorkerCommand::Ask { request, timeout_ms } => self.ask(&request, Duration::from_millis(timeout_ms)),
             WorkerCommand::Close => {
                 self.subscribers.iter_mut().for_each(Subscriber::close);
                 say(&WorkerReport::Closed { wrongs: std::mem::take(&mut self.ledger.wrongs) })?;
@@ -129,13 +132,14 @@ impl Worker {
         Ok(())
     }
 
-    fn register(&mut self, timeout: Duration) {
+    fn ask(&mut self, request: &SubscriberRequest, timeout: Duration) {
         let began = Instant::now();
-        let mut registering = Registering { began, until: began + timeout, missing: 0, registered: 0 };
+        let mut asking = Asking { began, until: began + timeout, missing: 0, answered: 0 };
         for (index, subscriber) in self.subscribers.iter_mut().enumerate() {
-            registering.missing += u64::from(subscriber.register(self.spec.first + index).is_ok());
+            let asked = subscriber.ask(request, self.spec.first + index, self.spec.transport);
+            asking.missing += u64::from(asked.is_ok());
         }
-        self.registering = Some(registering);
+        self.asking = Some(asking);
     }
 
     /// Lets one subscriber read the bytes that have arrived.
@@ -157,17 +161,20 @@ impl Worker {
                     opening.done(subscriber.opened_us());
                 }
             }
-            SubscriberResult::Registered => {
-                if let Some(registering) = self.registering.as_mut() {
-                    registering.missing -= 1;
-                    registering.registered += 1;
+            SubscriberResult::Answered => {
+                if let Some(asking) = self.asking.as_mut() {
+                    asking.missing -= 1;
+                    asking.answered += 1;
                 }
             }
             SubscriberResult::Failed(why) => {
                 subscriber.close();
                 match self.opening.as_mut() {
                     Some(opening) if was_opening => opening.failed(why),
-                    _ => self.ledger.wrongs.closed += 1,
+                    _ => {
+                        self.ledger.wrongs.closed += 1;
+                        self.first_closing.get_or_insert(why);
+                    }
                 }
             }
         }
@@ -200,12 +207,13 @@ impl Worker {
             }
             let wrongs = std::mem::take(&mut self.ledger.wrongs);
             let Ledger { delivered, ref times, .. } = self.ledger;
-            return say(&WorkerReport::Delivered { delivered, wrongs, times: times.to_pairs(), reads: self.reads });
+            let (times, reads, first_closing) = (times.to_pairs(), self.reads, self.first_closing.take());
+            return say(&WorkerReport::Delivered { delivered, wrongs, first_closing, times, reads });
         }
-        if let Some(Registering { began, registered, .. }) =
-            self.registering.take_if(|r| r.missing == 0 || Instant::now() > r.until)
+        if let Some(Asking { began, answered, .. }) =
+            self.asking.take_if(|asking| asking.missing == 0 || Instant::now() > asking.until)
         {
-            return say(&WorkerReport::Registered { registered, seconds: began.elapsed().as_secs_f64() });
+            return say(&WorkerReport::Answered { answered, seconds: began.elapsed().as_secs_f64() });
         }
         if self.reported_at.elapsed() > PROGRESS {
             self.reported_at = Instant::now();
@@ -217,6 +225,9 @@ impl Worker {
             }
             if self.timeout.is_some() {
                 return say(&WorkerReport::Progress { done: self.ledger.delivered, total: self.ledger.expected });
+            }
+            if let Some(Asking { missing, answered, .. }) = &self.asking {
+                return say(&WorkerReport::Progress { done: *answered, total: answered + missing });
             }
         }
         Ok(())

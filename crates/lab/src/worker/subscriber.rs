@@ -9,7 +9,7 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Socket, Type};
 
-use super::messages::WorkerSpec;
+use super::messages::{SubscriberRequest, WorkerSpec, channel_name};
 use crate::ledger::{Ledger, Progress};
 use crate::process::now_us;
 use crate::socket::LabStream;
@@ -33,7 +33,7 @@ enum ClientStage {
     Connecting,
     Subscribing,
     Live,
-    Registering,
+    Asking,
 }
 
 /// The result of reading.
@@ -41,8 +41,8 @@ pub(super) enum SubscriberResult {
     Nothing,
     /// The subscription is established.
     Open,
-    /// The requested name is registered.
-    Registered,
+    /// The request is answered.
+    Answered,
     /// The connection has failed, for this reason.
     Failed(String),
 }
@@ -74,7 +74,7 @@ impl Subscriber {
     }
 
     pub(super) fn is_opening(&self) -> bool {
-        !matches!(self.stage, ClientStage::Live | ClientStage::Registering | ClientStage::Gone)
+        !matches!(self.stage, ClientStage::Live | ClientStage::Asking | ClientStage::Gone)
     }
 
     pub(super) fn opened_us(&self) -> u64 {
@@ -108,21 +108,30 @@ impl Subscriber {
         Ok(())
     }
 
-    /// Requests the registration of a name of its own.
-    pub(super) fn register(&mut self, number: usize) -> Result<()> {
+    /// Sends a request; `number`: that of this subscriber among those of all workers.
+    pub(super) fn ask(&mut self, request: &SubscriberRequest, number: usize, transport: ClientTransport) -> Result<()> {
         if self.stage != ClientStage::Live {
             return Err(anyhow!("the subscriber is not live"));
         }
-        self.stage = ClientStage::Registering;
-        let data = format!(r#"{{"scope":"lab","name":"name-{number:07}","meta":{{}}}}"#);
-        self.send(&wire::text(&format!(r#"{{"id":3,"rpc":{{"method":"registry.register","data":{data}}}}}"#)))
+        self.stage = ClientStage::Asking;
+        match request {
+            SubscriberRequest::Register => {
+                let data = format!(r#"{{"scope":"lab","name":"name-{number:07}","meta":{{}}}}"#);
+                let rpc = format!(r#"{{"id":3,"rpc":{{"method":"registry.register","data":{data}}}}}"#);
+                self.send(&wire::text(&rpc))
+            }
+            SubscriberRequest::Join { prefix, channels } => {
+                self.progress = Progress::default();
+                self.send(&subscribe(transport, 3, &channel_name(prefix, number % channels), ""))
+            }
+        }
     }
 
     /// Reads until the socket has nothing more.
     pub(super) fn serve(&mut self, scratch: &mut [u8], mut context: WorkerContext<'_>) -> SubscriberResult {
-        let was_registering = self.stage == ClientStage::Registering;
+        let was_asking = self.stage == ClientStage::Asking;
         match self.try_serve(scratch, &mut context) {
-            Ok(true) if was_registering => SubscriberResult::Registered,
+            Ok(true) if was_asking => SubscriberResult::Answered,
             Ok(true) => {
                 self.opened_us = self.dialled.map_or(0, |since| since.elapsed().as_micros() as u64);
                 SubscriberResult::Open
@@ -283,12 +292,7 @@ impl Subscriber {
                     0 => String::new(),
                     last => format!(r#","recover":true,"offset":{last},"epoch":"{}""#, context.epoch),
                 };
-                let json = format!(r#"{{"id":2,"subscribe":{{"channel":"{channel}"{position}}}}}"#);
-                self.send(&context.spec.transport.command(&json, |fields| {
-                    fields.number(1, 2).message(5, |fields| {
-                        fields.text(1, &channel);
-                    });
-                }))?;
+                self.send(&subscribe(context.spec.transport, 2, &channel, &position))?;
             }
             ClientStage::Subscribing => {
                 refuse_errors(payload)?;
@@ -302,13 +306,15 @@ impl Subscriber {
                 }
                 self.stage = ClientStage::Live;
             }
-            ClientStage::Registering => {
+            ClientStage::Asking => {
                 refuse_errors(payload)?;
-                if wire::find(payload, b"\"rpc\":{").is_some() {
+                if !is_ping(payload) {
                     self.stage = ClientStage::Live;
                 }
-                if has_ping(payload) {
-                    self.send(&wire::text("{}"))?;
+                if has_ping(payload)
+                    && let Some(pong) = context.spec.transport.pong()
+                {
+                    self.send(&pong)?;
                 }
             }
             ClientStage::Gone | ClientStage::Dialling | ClientStage::Upgrading => {}
@@ -333,6 +339,16 @@ fn connect(transport: ClientTransport, token: Option<&str>) -> Vec<u8> {
     })
 }
 
+/// The command that subscribes to a channel; `position`: further fields of JSON, with a comma before them.
+fn subscribe(transport: ClientTransport, id: u64, channel: &str, position: &str) -> Vec<u8> {
+    let json = format!(r#"{{"id":{id},"subscribe":{{"channel":"{channel}"{position}}}}}"#);
+    transport.command(&json, |fields| {
+        fields.number(1, id).message(5, |fields| {
+            fields.text(1, channel);
+        });
+    })
+}
+
 fn refuse_errors(payload: &[u8]) -> Result<()> {
     match wire::find(payload, b"\"error\":{") {
         Some(_) => Err(anyhow!("refused: {}", String::from_utf8_lossy(payload))),
@@ -340,7 +356,12 @@ fn refuse_errors(payload: &[u8]) -> Result<()> {
     }
 }
 
+/// Whether a message is the protocol's ping and nothing else.
+fn is_ping(payload: &[u8]) -> bool {
+    payload == b"{}" || payload == b"\0"
+}
+
 /// Whether a message is the protocol's ping, alone or in a batch.
 fn has_ping(payload: &[u8]) -> bool {
-    payload == b"{}" || payload == b"\0" || payload.starts_with(b"{}\n") || payload.ends_with(b"\n{}")
+    is_ping(payload) || payload.starts_with(b"{}\n") || payload.ends_with(b"\n{}")
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use touchline_engine::reactions::{ReactionBook, ReactionFault, ReactionOpening, ReactionState, RoundId};
 use touchline_protocol::stream::ChannelName;
 
+use super::beginnings::Beginnings;
 use super::keeping::KeptTotals;
 use crate::runtime::reaction_mailbox::{ReactionOperation, ReactionReply};
 
@@ -41,6 +42,7 @@ enum UnansweredRequest {
 /// What an answer depends on.
 pub(super) struct AnswerFacts<'a> {
     pub(super) book: &'a ReactionBook,
+    pub(super) beginnings: &'a Beginnings,
     pub(super) kept: &'a KeptTotals,
     /// The nodes in sight.
     pub(super) peers: &'a [Box<str>],
@@ -112,8 +114,9 @@ impl AnswerFacts<'_> {
             return Some(Err(ReactionFault::Replaced));
         };
         let peers = self.peers.iter().map(|peer| &**peer);
+        let is_begun = !self.beginnings.is_under_way(channel) && self.book.is_known_by(channel, peers);
         match (self.kept.is_kept(channel), is_late) {
-            (true, _) if is_late || self.book.is_known_by(channel, peers) => Some(Ok(present.round.opened_ms)),
+            (true, _) if is_late || is_begun => Some(Ok(present.round.opened_ms)),
             (false, true) => Some(Err(ReactionFault::NotKept)),
             _ => None,
         }

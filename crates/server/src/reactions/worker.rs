@@ -12,7 +12,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use touchline_engine::duration::millis;
 use touchline_engine::reactions::{
-    BookOutput, CountedReactions, ReactionBook, ReactionFault, ReactionLimits, ReactionState, RoundId, finish_turn,
+    BookOutput, CountedReactions, OpenReactions, ReactionBook, ReactionFault, ReactionLimits, ReactionState, RoundId,
+    RoundProgress, finish_turn,
 };
 use touchline_engine::request::Publish;
 use touchline_engine::{ChannelRequest, Response, ShardId};
@@ -20,6 +21,7 @@ use touchline_protocol::publication::Content;
 use touchline_protocol::stream::ChannelName;
 use touchline_registry::HashSeed;
 
+use super::beginnings::Beginnings;
 use super::closings::Closings;
 use super::keeping::KeptTotals;
 use super::waiting::{AnswerFacts, CLOSE_PATIENCE_MS, Postponed, Unanswered, WAITING_MAX};
@@ -66,6 +68,7 @@ struct ReactionWorker {
     /// Closing publications under way, with the round that each closes.
     publishing: JoinSet<(ChannelName, RoundId, Response)>,
     closings: Closings,
+    beginnings: Beginnings,
     /// How many channels shards were told that there is room for, when the node was full.
     admitted: usize,
     postponed: Vec<Postponed>,
@@ -89,6 +92,7 @@ impl ReactionWorker {
             scope: REACTIONS_SCOPE.into(),
             publishing: JoinSet::new(),
             closings: Closings::new(node.shards.len()),
+            beginnings: Beginnings::new(node.shards.len()),
             admitted: 0,
             postponed: Vec::new(),
             unanswered: Vec::new(),
@@ -151,7 +155,7 @@ impl ReactionWorker {
     }
 
     fn count(&mut self, shard: ShardId, counted: &CountedReactions) {
-        let CountedReactions { channel, round, options, counts, is_last } = counted;
+        let CountedReactions { channel, round, options, counts, progress } = counted;
         let some = options.iter().zip(counts).filter(|(_, n)| **n > 0).map(|(option, n)| (&**option, *n));
         let some: Vec<_> = some.collect();
         if !some.is_empty() {
@@ -160,9 +164,19 @@ impl ReactionWorker {
                 Err(_) => self.metrics.late.add(some.iter().map(|(_, n)| n).sum()),
             }
         }
-        if *is_last && self.closings.end_shard(shard, channel, round) {
-            self.book.complete(channel, round);
-            self.kept.change_now(channel);
+        match progress {
+            RoundProgress::Counting => {}
+            RoundProgress::Begun => {
+                if self.beginnings.note(shard, channel, round) {
+                    self.book.begun(channel, round);
+                }
+            }
+            RoundProgress::Ended => {
+                if self.closings.end_shard(shard, channel, round) {
+                    self.book.complete(channel, round);
+                    self.kept.change_now(channel);
+                }
+            }
         }
     }
 
@@ -270,6 +284,7 @@ impl ReactionWorker {
         }
         self.kept.advance(&self.book, now_ms);
         self.closings.retain(|channel| self.book.is_finishing(channel));
+        self.beginnings.retain(|channel| self.book.opening(channel).is_some());
         let admission = &self.node.reactions.admission;
         match self.book.full() {
             Some(known) if self.admitted != self.book.len() || !admission.is_full() => {
@@ -321,6 +336,9 @@ impl ReactionWorker {
             && let Some((round, _)) = self.book.round(channel)
         {
             self.closings.begin(channel, round);
+        }
+        if let Some(OpenReactions { round, is_closed: false, .. }) = &open {
+            self.beginnings.begin(channel, round.clone());
         }
         let message = || Message::ReactionsOpen(channel.clone(), open.clone().map(Box::new));
         self.node.send_to_shards(message);
@@ -382,7 +400,8 @@ impl ReactionWorker {
         }
         let peers = self.node.peers_in_order();
         let unanswered = std::mem::take(&mut self.unanswered);
-        let facts = AnswerFacts { book: &self.book, kept: &self.kept, peers: &peers, now_ms };
+        let (beginnings, kept) = (&self.beginnings, &self.kept);
+        let facts = AnswerFacts { book: &self.book, beginnings, kept, peers: &peers, now_ms };
         let rest = unanswered.into_iter().filter_map(|request| request.answer(&facts, |channel| self.state(channel)));
         self.unanswered = rest.collect();
     }
