@@ -1,7 +1,7 @@
 //! Which nodes there are, what they speak, and whether they live. Pure: what comes in and the time go in,
 //! [`MembershipStep`]s come out.
 //!
-//! Each node says [`Hello`] several times a second. A late hello does not prove that a node is dead, so the node is
+//! Each node says [`Hello`] several times a second, in a large cluster more rarely. A late hello does not prove that a node is dead, so the node is
 //! asked whether it is there: if NATS says that nobody listens, the node's connection is closed, and after a grace it
 //! is gone. A node that is only silent is gone after a longer time.
 //!
@@ -20,6 +20,11 @@ pub(crate) const VERSIONS: RangeInclusive<u32> = 1..=1;
 const LISTEN_MS: u64 = 300;
 /// Hellos in one interval of heartbeats.
 const HELLOS: u64 = 5;
+/// Hellos in one interval of heartbeats at least, in a large cluster.
+const HELLOS_MIN: u64 = 2;
+/// With each so many other nodes the time between two hellos grows by that of a small cluster: every node reads those
+/// of all others.
+const FEW_NODES: u64 = 16;
 /// Bytes of a node's id: it is a part of subjects.
 const NODE_LEN_MAX: usize = 128;
 /// Nodes that are known at most.
@@ -175,6 +180,12 @@ impl Members {
         self.version
     }
 
+    /// Between two hellos, as long as there are so many nodes, milliseconds.
+    fn hello_interval_ms(&self) -> u64 {
+        let longer = 1 + self.members.len() as u64 / FEW_NODES;
+        (self.timing.heartbeat_ms / HELLOS * longer).min(self.timing.heartbeat_ms / HELLOS_MIN)
+    }
+
     fn highest_version(&self) -> u32 {
         let shared = self.members.values().map(|member| &member.hello).filter(|hello| hello.shares(&self.me));
         shared.fold(self.me.versions.1, |version, hello| version.min(hello.versions.1))
@@ -262,12 +273,13 @@ impl Members {
 
     /// A node has answered the question whether it is there, or NATS says that nobody listens in its place.
     pub(crate) fn probed(&mut self, node: &str, is_there: bool, now_ms: u64) -> Vec<MembershipStep> {
+        let interval_ms = self.hello_interval_ms();
         let Some(member) = self.members.get_mut(node) else { return Vec::new() };
         if is_there {
             member.unsubscribed_ms = None;
             return Vec::new();
         }
-        let is_late = now_ms >= member.last_hello_ms + self.timing.heartbeat_ms / HELLOS;
+        let is_late = now_ms >= member.last_hello_ms + interval_ms;
         if self.state == MemberState::Away || !member.is_current || !is_late {
             return Vec::new();
         }
@@ -291,7 +303,7 @@ impl Members {
                 .values_mut()
                 .for_each(|member| (member.last_hello_ms, member.unsubscribed_ms) = (now_ms, None));
         }
-        let interval_ms = self.timing.heartbeat_ms / HELLOS;
+        let interval_ms = self.hello_interval_ms();
         if now_ms >= self.hello_sent_ms + interval_ms {
             self.hello_sent_ms = now_ms;
             steps.push(MembershipStep::SayHello);
@@ -405,6 +417,32 @@ mod tests {
             }
         }
         assert_eq!((suspected_ms, gone_ms), (2_500, 5_000));
+    }
+
+    #[test]
+    fn a_large_cluster_says_hello_more_rarely_and_knows_as_well_who_is_gone() {
+        let mut members = pair();
+        let mut hellos = |others: u64| {
+            for number in 1..others {
+                members.hello(hello(&format!("n{number}"), 1, (1, 1)), 1_000);
+            }
+            let mut said = 0;
+            for now_ms in (1_000..2_000).step_by(50) {
+                let steps = members.tick(now_ms);
+                said += steps.iter().filter(|step| **step == MembershipStep::SayHello).count();
+                assert!(!steps.iter().any(|step| matches!(step, MembershipStep::Suspect(..))));
+                // The others say it as often.
+                let is_time = (now_ms - 1_000) % members.hello_interval_ms() == 0;
+                for number in (1..others).filter(|_| is_time) {
+                    members.hello(hello(&format!("n{number}"), 1, (1, 1)), now_ms);
+                }
+                members.hello(hello("other", 1, (1, 1)), now_ms);
+                assert!(!steps.iter().any(|step| matches!(step, MembershipStep::Probe(node) if **node != *"other")));
+            }
+            members.linked(true, 1_000);
+            said
+        };
+        assert_eq!([15, 16, 55].map(&mut hellos), [5, 3, 2]);
     }
 
     #[test]

@@ -46,6 +46,7 @@ mod chart;
 mod floor;
 mod hook_parts;
 mod http_load;
+mod joining;
 mod ladder_arguments;
 mod ledger;
 mod machine;

@@ -7,13 +7,16 @@ use anyhow::{Context as _, Result};
 /// Files of a process besides its connections.
 const FILES_BESIDE: u64 = 200;
 /// Memory of one connection with both its ends, of server, load and kernel, bytes. Measured: `touchline lab ladder`.
-const BYTES_EACH: u64 = 8_000;
+const BYTES_EACH: u64 = 11_000;
 /// Memory of a process of the lab besides its connections, bytes.
 const BYTES_OF_PROCESS: u64 = 12 << 20;
 /// Memory for TCP's buffers that a connection takes while an event is on its way to all, pages.
-const TCP_PAGES_EACH: f64 = 0.5;
+const TCP_PAGES_EACH: f64 = 0.2;
 /// Connections that the lab's source addresses allow: 4,000 of each of the addresses 127.x.0.1 to 127.x.0.254.
 const ADDRESSED: u64 = 254 * 4_000;
+
+/// Ends of connections for each entry of the kernel's table above which searches are noticed.
+const LOOKUP_LOAD_MAX: u64 = 2;
 
 /// The limits of the machine that bound how many connections it can hold.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,6 +31,8 @@ pub(crate) struct MachineLimits {
     bytes: u64,
     /// Connections that the kernel's tracking follows at a time. None = it does not follow those of the loopback.
     tracked: Option<u64>,
+    /// Entries of the kernel's table of established connections. None = it does not tell.
+    lookup_entries: Option<u64>,
 }
 
 /// What a step of the ladder takes.
@@ -51,13 +56,28 @@ impl MachineLimits {
         Ok(MachineLimits {
             files: numbers("/proc/sys/fs/file-max")?.last().copied().unwrap_or(0) - open.first().copied().unwrap_or(0),
             files_each: files_of_process(&text("/proc/self/limits")?)?,
-            tcp_pages: numbers("/proc/sys/net/ipv4/tcp_mem")?.last().copied().unwrap_or(0),
+            // Network namespaces are not told; the limit holds for all together.
+            tcp_pages: numbers("/proc/sys/net/ipv4/tcp_mem").ok().and_then(|it| it.last().copied()).unwrap_or(u64::MAX),
             bytes: kib(&text("/proc/meminfo")?, "MemAvailable:").context("no MemAvailable in /proc/meminfo")? << 10,
             tracked: match tracking {
                 (Ok(tracked), Ok(most)) if tracked.first() > Some(&0) => most.first().copied(),
                 _ => None,
             },
+            lookup_entries: numbers("/proc/sys/net/ipv4/tcp_ehash_entries")
+                .ok()
+                .and_then(|entries| entries.first().copied().filter(|entries| *entries > 0)),
         })
+    }
+
+    /// Says, in words, that the kernel will search long for the connection of each packet. None = it will not. It costs
+    /// servers more than the floor, which exchanges fewer packets.
+    pub(crate) fn slow_lookups(&self, connections: u64) -> Option<String> {
+        let entries = self.lookup_entries.filter(|entries| 2 * connections > LOOKUP_LOAD_MAX * entries)?;
+        Some(format!(
+            "the kernel's table of connections has {entries} entries for {} ends, so each packet is searched for long; \
+             after sysctl net.ipv4.tcp_child_ehash_entries=4194304 a new network namespace has a larger one",
+            2 * connections
+        ))
     }
 
     /// Each limit that is too low for a step, in words, with the setting that raises it. Empty = the step fits.
@@ -123,8 +143,14 @@ fn files_of_process(limits: &str) -> Result<u64> {
 mod tests {
     use super::*;
 
-    const LIMITS: MachineLimits =
-        MachineLimits { files: 2_500_000, files_each: 20_000, tcp_pages: 600_000, bytes: 20 << 30, tracked: None };
+    const LIMITS: MachineLimits = MachineLimits {
+        files: 2_500_000,
+        files_each: 20_000,
+        tcp_pages: 600_000,
+        bytes: 20 << 30,
+        tracked: None,
+        lookup_entries: Some(262_144),
+    };
 
     fn needs(connections: u64) -> StepNeeds {
         StepNeeds { connections, of_process: connections.min(18_000), processes: 2 * connections.div_ceil(16_000) }
@@ -136,7 +162,7 @@ mod tests {
         let cases = [
             (MachineLimits { files: 1_000_000, ..LIMITS }, "fs.file-max"),
             (MachineLimits { files_each: 1_024, ..LIMITS }, "ulimit"),
-            (MachineLimits { tcp_pages: 100_000, ..LIMITS }, "tcp_mem"),
+            (MachineLimits { tcp_pages: 50_000, ..LIMITS }, "tcp_mem"),
             (MachineLimits { bytes: 1 << 30, ..LIMITS }, "memory"),
             (MachineLimits { tracked: Some(262_144), ..LIMITS }, "nf_conntrack_max"),
         ];
@@ -146,6 +172,8 @@ mod tests {
             assert_eq!(limits.obstacles(needs(500)), [""; 0]);
         }
         assert!(LIMITS.obstacles(needs(1_020_000))[0].contains("source addresses"));
+        assert!(LIMITS.slow_lookups(1_000_000).is_some_and(|hint| hint.contains("tcp_child_ehash_entries")));
+        assert!(LIMITS.slow_lookups(100_000).is_none());
     }
 
     #[test]

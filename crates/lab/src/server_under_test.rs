@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::arguments::Options;
 use crate::certificate::SelfSignedCertificate;
+use crate::joining::wait_until_joined;
 use crate::nats::Nats;
 use crate::process::ChildProcess;
 use crate::publisher::PublishClient;
@@ -25,9 +26,6 @@ use crate::workers::Plan;
 const SECRET: &str = "the lab's own secret, good on loopback only";
 /// How long a server may take to listen.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long servers may take to find each other.
-const JOINING: Duration = Duration::from_secs(3);
 
 /// Prefix of channels without history.
 pub(crate) const PLAIN: &str = "lab:c";
@@ -119,8 +117,8 @@ struct Setup<'a> {
     has_rooms: bool,
     has_pages: bool,
     is_called: bool,
-    /// The time between two pings, as the configuration has it; None = the default.
-    ping_interval: Option<&'a str>,
+    /// Many nodes on one machine, each with as many clients as it can have.
+    is_crowded: bool,
 }
 
 /// What a backend is asked about.
@@ -312,20 +310,19 @@ impl ServerUnderTest {
         ServerUnderTest::join(options, count, &Setup { nats: Some(nats), ..Setup::default() })
     }
 
-    /// As many fresh servers that ping each client once a minute, joined by NATS if there is one.
+    /// As many fresh servers, joined by NATS if there is one. They ping each client once a minute. Each says more rarely
+    /// that it is there, because all nodes share the processors that are those of one node elsewhere.
     ///
     /// # Errors
     /// When one does not start.
     pub(crate) fn start_ladder(options: &Options, nats: Option<&Nats>, count: usize) -> Result<Vec<Self>> {
-        ServerUnderTest::join(options, count, &Setup { nats, ping_interval: Some("60s"), ..Setup::default() })
+        ServerUnderTest::join(options, count, &Setup { nats, is_crowded: true, ..Setup::default() })
     }
 
     fn join(options: &Options, count: usize, setup: &Setup<'_>) -> Result<Vec<Self>> {
-        let servers = (0..count).map(|_| ServerUnderTest::launch(options, setup)).collect();
-        if count > 1 {
-            std::thread::sleep(JOINING);
-        }
-        servers
+        let servers: Vec<_> = (0..count).map(|_| ServerUnderTest::launch(options, setup)).collect::<Result<_>>()?;
+        wait_until_joined(&servers.iter().map(|server| &server.api).collect::<Vec<_>>())?;
+        Ok(servers)
     }
 
     fn launch(options: &Options, setup: &Setup<'_>) -> Result<Self> {
@@ -512,11 +509,13 @@ fn configured(address: SocketAddr, setup: &Setup<'_>) -> serde_json::Value {
     if setup.is_guarded {
         all["client"].as_object_mut().map(|client| client.remove("command_rate_limit"));
     }
-    if let Some(interval) = setup.ping_interval {
-        all["client"]["ping_interval"] = json!(interval);
-    }
     if let Some(nats) = setup.nats {
         all["cluster"] = json!({"engine": "nats", "name": "lab", "nats_url": [nats.url]});
+    }
+    if setup.is_crowded {
+        // The clients' processors are those of the servers: what is late is the load.
+        (all["client"]["ping_interval"], all["client"]["pong_timeout"]) = (json!("60s"), json!("30s"));
+        (all["cluster"]["heartbeat_interval"], all["cluster"]["node_timeout"]) = (json!("3s"), json!("20s"));
     }
     if let Some(grpc) = setup.grpc {
         all["grpc_api"] = json!({"enabled": true, "address": grpc.ip(), "port": grpc.port()});

@@ -31,7 +31,7 @@ const LARGE: usize = 10_000;
 /// Between two events of a match.
 const MATCH_INTERVAL: Duration = Duration::from_secs(30);
 /// How long all connections may take to subscribe to their matches.
-const JOIN_TIMEOUT: Duration = Duration::from_secs(100);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// What a step has cost over its floor.
 #[derive(Debug, Clone, Copy)]
@@ -91,9 +91,13 @@ fn fits(step: LadderStep, options: &Options) -> Result<bool> {
         of_process: connections.min(PER_SERVER) as u64,
         processes: processes as u64,
     };
-    let obstacles = MachineLimits::read()?.obstacles(needs);
+    let limits = MachineLimits::read()?;
+    let obstacles = limits.obstacles(needs);
     if obstacles.is_empty() && !options.quiet {
         eprintln!("  {connections} connections fit this machine");
+    }
+    if let Some(hint) = limits.slow_lookups(connections as u64).filter(|_| !options.quiet) {
+        eprintln!("  {connections} connections: {hint}");
     }
     for obstacle in &obstacles {
         eprintln!("  {connections} connections do not fit this machine, they are left out: {obstacle}");

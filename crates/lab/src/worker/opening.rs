@@ -60,10 +60,11 @@ impl Opener {
         self.open + self.failed
     }
 
-    pub(super) fn is_over(&mut self, total: usize) -> bool {
+    /// Whether all are open, or have failed. `stages`: how far those are that are under way, for people.
+    pub(super) fn is_over(&mut self, total: usize, stages: impl FnOnce() -> String) -> bool {
         if self.finished() < total && self.progressed.elapsed() > TIMEOUT {
             self.failed = total - self.open;
-            self.first_failure.get_or_insert("no progress for 20 seconds".to_owned());
+            self.first_failure.get_or_insert_with(|| format!("no progress for 20 seconds: {}", stages()));
         }
         self.finished() >= total
     }

@@ -1,5 +1,6 @@
 //! The event loop of a worker: it carries commands out, lets subscribers read, and reports.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -192,7 +193,7 @@ impl Worker {
     /// Reports what is done, and the progress once every [`PROGRESS`].
     fn report_progress(&mut self) -> Result<()> {
         if let Some(opening) = self.opening.as_mut()
-            && opening.is_over(self.subscribers.len())
+            && opening.is_over(self.subscribers.len(), || stages(&self.subscribers))
         {
             let report = opening.report(&mut self.ledger);
             self.opening = None;
@@ -232,4 +233,14 @@ impl Worker {
         }
         Ok(())
     }
+}
+
+/// How many subscribers are how far.
+fn stages(subscribers: &[Subscriber]) -> String {
+    let mut stages = BTreeMap::new();
+    for subscriber in subscribers {
+        *stages.entry(subscriber.stage_name()).or_insert(0) += 1;
+    }
+    let words: Vec<_> = stages.iter().map(|(stage, count)| format!("{count} {stage}")).collect();
+    words.join(", ")
 }

@@ -77,6 +77,11 @@ impl Subscriber {
         !matches!(self.stage, ClientStage::Live | ClientStage::Asking | ClientStage::Gone)
     }
 
+    /// How far it is, for people.
+    pub(super) fn stage_name(&self) -> String {
+        format!("{:?}", self.stage).to_lowercase()
+    }
+
     pub(super) fn opened_us(&self) -> u64 {
         self.opened_us
     }
