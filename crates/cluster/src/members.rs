@@ -1,9 +1,9 @@
 //! Which nodes there are, what they speak, and whether they live. Pure: what comes in and the time go in,
 //! [`MembershipStep`]s come out.
 //!
-//! Each node says [`Hello`] several times a second, in a large cluster more rarely. A late hello does not prove that a node is dead, so the node is
-//! asked whether it is there: if NATS says that nobody listens, the node's connection is closed, and after a grace it
-//! is gone. A node that is only silent is gone after a longer time.
+//! Each node says [`Hello`] several times a second, in a large cluster more rarely. A late hello does not prove that a
+//! node is dead, so the node is asked whether it is there: if NATS says that nobody listens, the node's connection is
+//! closed, and after a grace it is gone. A node that is only silent is gone after a longer time.
 //!
 //! Two nodes that share no version can't be in one cluster: the one that started later stands aside until the other has
 //! gone.

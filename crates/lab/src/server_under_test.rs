@@ -310,8 +310,8 @@ impl ServerUnderTest {
         ServerUnderTest::join(options, count, &Setup { nats: Some(nats), ..Setup::default() })
     }
 
-    /// As many fresh servers, joined by NATS if there is one. They ping each client once a minute. Each says more rarely
-    /// that it is there, because all nodes share the processors that are those of one node elsewhere.
+    /// As many fresh servers, joined by NATS if there is one. They ping each client once a minute, and wait longer for
+    /// pongs and for each other, because all share the same processors.
     ///
     /// # Errors
     /// When one does not start.
@@ -513,9 +513,7 @@ fn configured(address: SocketAddr, setup: &Setup<'_>) -> serde_json::Value {
         all["cluster"] = json!({"engine": "nats", "name": "lab", "nats_url": [nats.url]});
     }
     if setup.is_crowded {
-        // The clients' processors are those of the servers: what is late is the load.
-        (all["client"]["ping_interval"], all["client"]["pong_timeout"]) = (json!("60s"), json!("30s"));
-        (all["cluster"]["heartbeat_interval"], all["cluster"]["node_timeout"]) = (json!("3s"), json!("20s"));
+        crowd(&mut all);
     }
     if let Some(grpc) = setup.grpc {
         all["grpc_api"] = json!({"enabled": true, "address": grpc.ip(), "port": grpc.port()});
@@ -555,6 +553,12 @@ fn configured(address: SocketAddr, setup: &Setup<'_>) -> serde_json::Value {
         }
     }
     all
+}
+
+/// Nodes and clients share their processors: what is late is the load, and not the other side.
+fn crowd(all: &mut serde_json::Value) {
+    (all["client"]["ping_interval"], all["client"]["pong_timeout"]) = (json!("60s"), json!("30s"));
+    (all["cluster"]["heartbeat_interval"], all["cluster"]["node_timeout"]) = (json!("3s"), json!("20s"));
 }
 
 /// Channels `match:…` have reactions.

@@ -139,8 +139,8 @@ fn check(delivered: &Delivered, late: Duration, sending: &Sending) -> Result<()>
             delivered.count
         );
     }
-    let allowed = Duration::from_secs_f64(sending.messages as f64 * LATE_SHARE / sending.rate.max(f64::MIN_POSITIVE));
-    if sending.rate > 0.0 && late > allowed.max(LATE) {
+    let allowed = |rate| Duration::from_secs_f64(sending.messages as f64 * LATE_SHARE / rate).max(LATE);
+    if sending.rate > 0.0 && late > allowed(sending.rate) {
         bail!(
             "the floor is none: {} messages a second are more than this machine can send, the last of {} was {} ms \
              late; take a lower rate",

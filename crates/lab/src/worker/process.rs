@@ -41,14 +41,14 @@ struct Worker {
     timeout: Option<Instant>,
     ledger: Ledger,
     reads: u64,
-    asking: Option<Asking>,
+    asking: Option<OpenRequests>,
     /// Why the first connection ended that should not have, since the last report of deliveries.
     first_closing: Option<String>,
     reported_at: Instant,
 }
 
 /// Requests under way.
-struct Asking {
+struct OpenRequests {
     began: Instant,
     until: Instant,
     missing: u64,
@@ -135,7 +135,7 @@ impl Worker {
 
     fn ask(&mut self, request: &SubscriberRequest, timeout: Duration) {
         let began = Instant::now();
-        let mut asking = Asking { began, until: began + timeout, missing: 0, answered: 0 };
+        let mut asking = OpenRequests { began, until: began + timeout, missing: 0, answered: 0 };
         for (index, subscriber) in self.subscribers.iter_mut().enumerate() {
             let asked = subscriber.ask(request, self.spec.first + index, self.spec.transport);
             asking.missing += u64::from(asked.is_ok());
@@ -211,7 +211,7 @@ impl Worker {
             let (times, reads, first_closing) = (times.to_pairs(), self.reads, self.first_closing.take());
             return say(&WorkerReport::Delivered { delivered, wrongs, first_closing, times, reads });
         }
-        if let Some(Asking { began, answered, .. }) =
+        if let Some(OpenRequests { began, answered, .. }) =
             self.asking.take_if(|asking| asking.missing == 0 || Instant::now() > asking.until)
         {
             return say(&WorkerReport::Answered { answered, seconds: began.elapsed().as_secs_f64() });
@@ -227,7 +227,7 @@ impl Worker {
             if self.timeout.is_some() {
                 return say(&WorkerReport::Progress { done: self.ledger.delivered, total: self.ledger.expected });
             }
-            if let Some(Asking { missing, answered, .. }) = &self.asking {
+            if let Some(OpenRequests { missing, answered, .. }) = &self.asking {
                 return say(&WorkerReport::Progress { done: *answered, total: answered + missing });
             }
         }

@@ -1,0 +1,51 @@
+//! Waits until the nodes of a cluster see each other.
+
+use std::io::{Read as _, Write as _};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::publisher::PublishClient;
+
+/// How long nodes may take to see each other.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Waits until each of these nodes sees all of them.
+///
+/// # Errors
+/// When one does not answer, or does not see all within a minute.
+pub(crate) fn wait_until_joined(nodes: &[&PublishClient]) -> Result<()> {
+    let began = Instant::now();
+    for node in nodes {
+        loop {
+            let seen = nodes_in_sight(node)?;
+            if seen == nodes.len() {
+                break;
+            }
+            if began.elapsed() > PATIENCE {
+                bail!("the node at {} sees {seen} of {} nodes after {PATIENCE:?}", node.address, nodes.len());
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+    Ok(())
+}
+
+/// How many nodes a node sees, itself included.
+fn nodes_in_sight(node: &PublishClient) -> Result<usize> {
+    let mut socket = node.connect()?;
+    let head = format!(
+        "POST /api/info HTTP/1.1\r\nHost: {}\r\nX-API-Key: {}\r\nContent-Type: application/json\r\n\
+         Content-Length: 2\r\nConnection: close\r\n\r\n{{}}",
+        node.address, node.key
+    );
+    socket.write_all(head.as_bytes())?;
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer)?;
+    let body = answer.windows(4).position(|window| window == b"\r\n\r\n").context("no answer to info")?;
+    let info: serde_json::Value = serde_json::from_slice(&answer[body + 4..]).context("info is no JSON")?;
+    let nodes = info["result"]["nodes"].as_array().context("info tells no nodes")?;
+    let missing = info["result"]["missing_nodes"].as_array().map_or(0, Vec::len);
+    Ok(nodes.len().saturating_sub(missing))
+}
