@@ -509,12 +509,7 @@ fn configured(address: SocketAddr, setup: &Setup<'_>) -> serde_json::Value {
     if setup.is_guarded {
         all["client"].as_object_mut().map(|client| client.remove("command_rate_limit"));
     }
-    if let Some(nats) = setup.nats {
-        all["cluster"] = json!({"engine": "nats", "name": "lab", "nats_url": [nats.url]});
-    }
-    if setup.is_crowded {
-        crowd(&mut all);
-    }
+    join_others(&mut all, setup);
     if let Some(grpc) = setup.grpc {
         all["grpc_api"] = json!({"enabled": true, "address": grpc.ip(), "port": grpc.port()});
     }
@@ -555,10 +550,16 @@ fn configured(address: SocketAddr, setup: &Setup<'_>) -> serde_json::Value {
     all
 }
 
-/// Nodes and clients share their processors: what is late is the load, and not the other side.
-fn crowd(all: &mut serde_json::Value) {
-    (all["client"]["ping_interval"], all["client"]["pong_timeout"]) = (json!("60s"), json!("30s"));
-    (all["cluster"]["heartbeat_interval"], all["cluster"]["node_timeout"]) = (json!("3s"), json!("20s"));
+/// The node is part of a cluster if there is NATS. In a crowd nodes and clients share their processors, so that the load
+/// is late, and not the other side.
+fn join_others(all: &mut serde_json::Value, setup: &Setup<'_>) {
+    if let Some(nats) = setup.nats {
+        all["cluster"] = json!({"engine": "nats", "name": "lab", "nats_url": [nats.url]});
+    }
+    if setup.is_crowded {
+        (all["client"]["ping_interval"], all["client"]["pong_timeout"]) = (json!("60s"), json!("30s"));
+        (all["cluster"]["heartbeat_interval"], all["cluster"]["node_timeout"]) = (json!("3s"), json!("20s"));
+    }
 }
 
 /// Channels `match:…` have reactions.
