@@ -1,6 +1,6 @@
 //! Reactions of a client: who may, what is refused by which number, and what is counted.
 
-use touchline_engine::reactions::{OpenReactions, ReactionRefusal, RoundId};
+use touchline_engine::reactions::{OpenReactions, ReactionRefusal, RoundId, RoundProgress};
 
 use crate::story::{Settings, Story};
 use crate::tokens::calm;
@@ -101,7 +101,8 @@ fn what_the_server_api_has_opened_counts_in_its_round() {
     };
     let mut before = Vec::new();
     story.reactions.set_open("crowd:a".into(), Some(open.clone()), &mut before);
-    assert_eq!((before.len(), before[0].round.clone()), (1, RoundId::default()), "it stays in its round");
+    assert_eq!(before[0].round, RoundId::default(), "it stays in its round");
+    assert_eq!((before.len(), &before[1].round, before[1].progress), (2, &round, RoundProgress::Begun));
     assert_eq!(add(&mut story, r#"{"channel":"crowd:a","option":"boo"}"#), 107);
     assert_eq!(add(&mut story, r#"{"channel":"crowd:a","option":"yes"}"#), 0);
     assert_eq!(story.reactions.take()[0].round, round);
