@@ -550,8 +550,8 @@ fn configured(address: SocketAddr, setup: &Setup<'_>) -> serde_json::Value {
     all
 }
 
-/// The node is part of a cluster if there is NATS. In a crowd nodes and clients share their processors, so that the load
-/// is late, and not the other side.
+/// The node is part of a cluster if there is NATS. In a crowd nodes and clients share their processors, so the load is
+/// late, and not the other side.
 fn join_others(all: &mut serde_json::Value, setup: &Setup<'_>) {
     if let Some(nats) = setup.nats {
         all["cluster"] = json!({"engine": "nats", "name": "lab", "nats_url": [nats.url]});
