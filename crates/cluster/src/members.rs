@@ -22,9 +22,9 @@ const LISTEN_MS: u64 = 300;
 const HELLOS: u64 = 5;
 /// Hellos in one interval of heartbeats at least, in a large cluster.
 const HELLOS_MIN: u64 = 2;
-/// With each so many other nodes the time between two hellos grows by that of a small cluster: every node reads those
-/// of all others.
-const FEW_NODES: u64 = 16;
+/// Other nodes for which the time between two hellos becomes longer by one step, because each node reads the hellos of
+/// all others.
+const NODES_PER_STEP: u64 = 16;
 /// Bytes of a node's id: it is a part of subjects.
 const NODE_LEN_MAX: usize = 128;
 /// Nodes that are known at most.
@@ -180,10 +180,10 @@ impl Members {
         self.version
     }
 
-    /// Between two hellos, as long as there are so many nodes, milliseconds.
+    /// The time between two hellos of a node, milliseconds. It depends on how many nodes are in sight.
     fn hello_interval_ms(&self) -> u64 {
-        let longer = 1 + self.members.len() as u64 / FEW_NODES;
-        (self.timing.heartbeat_ms / HELLOS * longer).min(self.timing.heartbeat_ms / HELLOS_MIN)
+        let steps = 1 + self.members.len() as u64 / NODES_PER_STEP;
+        (self.timing.heartbeat_ms / HELLOS * steps).min(self.timing.heartbeat_ms / HELLOS_MIN)
     }
 
     fn highest_version(&self) -> u32 {

@@ -1,6 +1,5 @@
 //! Waits until the nodes of a cluster see each other.
 
-use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -34,18 +33,8 @@ pub(crate) fn wait_until_joined(nodes: &[&PublishClient]) -> Result<()> {
 
 /// How many nodes a node sees, itself included.
 fn nodes_in_sight(node: &PublishClient) -> Result<usize> {
-    let mut socket = node.connect()?;
-    let head = format!(
-        "POST /api/info HTTP/1.1\r\nHost: {}\r\nX-API-Key: {}\r\nContent-Type: application/json\r\n\
-         Content-Length: 2\r\nConnection: close\r\n\r\n{{}}",
-        node.address, node.key
-    );
-    socket.write_all(head.as_bytes())?;
-    let mut answer = Vec::new();
-    socket.read_to_end(&mut answer)?;
-    let body = answer.windows(4).position(|window| window == b"\r\n\r\n").context("no answer to info")?;
-    let info: serde_json::Value = serde_json::from_slice(&answer[body + 4..]).context("info is no JSON")?;
-    let nodes = info["result"]["nodes"].as_array().context("info tells no nodes")?;
-    let missing = info["result"]["missing_nodes"].as_array().map_or(0, Vec::len);
+    let info = node.ask("info", "{}")?;
+    let nodes = info["nodes"].as_array().context("info has no nodes")?;
+    let missing = info["missing_nodes"].as_array().map_or(0, Vec::len);
     Ok(nodes.len().saturating_sub(missing))
 }

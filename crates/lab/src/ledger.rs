@@ -102,9 +102,15 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// A new round begins.
+    /// All begins anew: the connections are opened.
     pub(crate) fn reset(&mut self) {
         *self = Ledger::default();
+    }
+
+    /// A new round begins. Connections that were closed since the last report still count.
+    pub(crate) fn begin_round(&mut self) {
+        let closed = self.wrongs.closed;
+        *self = Ledger { wrongs: Wrongs { closed, ..Wrongs::default() }, ..Ledger::default() };
     }
 
     /// A subscriber is due so many more.
@@ -154,6 +160,16 @@ mod tests {
         ledger.end_round(&mut one);
         assert_eq!(ledger.wrongs.lost, 2);
         assert_eq!(one.last, 5);
+    }
+
+    #[test]
+    fn a_connection_that_is_closed_between_two_rounds_is_counted() {
+        let mut ledger = Ledger { delivered: 5, ..Ledger::default() };
+        ledger.wrongs = Wrongs { lost: 1, repeated: 1, closed: 2 };
+        ledger.begin_round();
+        assert_eq!((ledger.delivered, ledger.wrongs), (0, Wrongs { lost: 0, repeated: 0, closed: 2 }));
+        ledger.reset();
+        assert_eq!(ledger.wrongs, Wrongs::default());
     }
 
     #[test]

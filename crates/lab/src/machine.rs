@@ -136,7 +136,7 @@ fn kib(memory: &str, name: &str) -> Option<u64> {
 fn files_of_process(limits: &str) -> Result<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
     let hard = line.and_then(|line| line.split_whitespace().nth(1)).context("no limit of open files")?;
-    if hard == "unlimited" { Ok(u64::MAX) } else { hard.parse().context("the limit of open files is no number") }
+    if hard == "unlimited" { Ok(u64::MAX) } else { hard.parse().context("the limit of open files is not a number") }
 }
 
 #[cfg(test)]

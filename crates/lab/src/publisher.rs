@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use mio::{Events, Interest, Poll, Token};
 
 use crate::ledger::Times;
@@ -43,6 +43,28 @@ impl PublishClient {
             body.len()
         )
         .into_bytes()
+    }
+
+    /// Calls an operation on a connection of its own. Returns its result.
+    ///
+    /// # Errors
+    /// When the answer is an error, or does not come.
+    pub(crate) fn ask(&self, operation: &str, body: &str) -> Result<serde_json::Value> {
+        let mut socket = connect(self)?;
+        socket.write_all(&self.call(operation, body))?;
+        let (mut received, mut some) = (Vec::new(), [0; 4_096]);
+        let whole = loop {
+            match socket.read(&mut some)? {
+                0 => bail!("the server closed the connection of {operation}"),
+                length => received.extend_from_slice(&some[..length]),
+            }
+            if let Some(whole) = answer(&received)? {
+                break whole;
+            }
+        };
+        let head = wire::find(&received, b"\r\n\r\n").context("an answer has a head")?;
+        let mut answer: serde_json::Value = serde_json::from_slice(&received[head + 4..whole])?;
+        Ok(answer["result"].take())
     }
 }
 

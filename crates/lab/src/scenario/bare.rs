@@ -110,7 +110,7 @@ impl OpenBare {
     /// Sends all messages once, or once more.
     ///
     /// # Errors
-    /// When the floor loses or closes something, or can't keep the rate: it is no floor then.
+    /// When the floor loses or closes something, or cannot keep the rate: nothing may be compared with it then.
     pub(super) fn send(&mut self) -> Result<BareResult> {
         let Sending { channels, messages, rate, .. } = self.sending;
         self.workers.expect(messages / channels, timeout(messages, rate))?;
@@ -134,16 +134,16 @@ fn check(delivered: &Delivered, late: Duration, sending: &Sending) -> Result<()>
     let Wrongs { lost, repeated, closed } = delivered.wrongs;
     if delivered.wrongs != Wrongs::default() {
         bail!(
-            "the floor is none: it lost {lost}, doubled {repeated}, closed {closed} beside {} deliveries; this machine \
-             can't carry so many connections or publications, so take fewer",
+            "the floor cannot be used: it lost {lost}, doubled {repeated}, closed {closed} beside {} deliveries; take \
+             fewer connections or publications",
             delivered.count
         );
     }
     let allowed = |rate| Duration::from_secs_f64(sending.messages as f64 * LATE_SHARE / rate).max(LATE);
     if sending.rate > 0.0 && late > allowed(sending.rate) {
         bail!(
-            "the floor is none: {} messages a second are more than this machine can send, the last of {} was {} ms \
-             late; take a lower rate",
+            "the floor cannot be used: it cannot send {} messages a second, the last of {} was {} ms late; take a \
+             lower rate",
             sending.rate,
             sending.messages,
             late.as_millis()

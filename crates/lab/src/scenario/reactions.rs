@@ -1,7 +1,6 @@
 //! Reactions of a crowd: what one costs beside a bare loop that counts as many, that none is lost, and what a fan-out
 //! costs beside them.
 
-use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -14,7 +13,6 @@ use crate::publisher::PublishClient;
 use crate::reaction_parts::{CHANNEL, CountingOrder, CountingReport, CrowdOrder, CrowdReport};
 use crate::report::{Figure, Results};
 use crate::server_under_test::ServerUnderTest;
-use crate::wire;
 
 const SCENARIO: &str = "reactions";
 const SIZE: usize = 128;
@@ -146,20 +144,6 @@ fn beside(reactions: &ReactionsOptions, options: &Options) -> Result<Beside> {
 
 /// The sum that the server has counted.
 fn total(api: &PublishClient) -> Result<u64> {
-    let mut socket = api.connect()?;
-    socket.write_all(&api.call("reactions_get", &format!(r#"{{"channel":"{CHANNEL}"}}"#)))?;
-    let (mut answer, mut some) = (Vec::new(), [0; 4_096]);
-    loop {
-        let length = socket.read(&mut some)?;
-        answer.extend_from_slice(&some[..length]);
-        if let Some(at) = wire::find(&answer, b"\"seq\":")
-            && let Some(end) = answer[at..].iter().position(|byte| *byte == b',' || *byte == b'}')
-        {
-            let digits = &answer[at + b"\"seq\":".len()..at + end];
-            return std::str::from_utf8(digits)?.parse().context("a sum is a number");
-        }
-        if length == 0 {
-            bail!("the server does not tell what it has counted: {}", String::from_utf8_lossy(&answer));
-        }
-    }
+    let reactions = api.ask("reactions_get", &format!(r#"{{"channel":"{CHANNEL}"}}"#))?;
+    reactions["seq"].as_u64().context("the server does not say what it has counted")
 }

@@ -116,7 +116,7 @@ impl Worker {
                 self.rounds += 1;
             }
             WorkerCommand::Expect { each, timeout_ms } => {
-                self.ledger.reset();
+                self.ledger.begin_round();
                 self.reads = 0;
                 self.timeout = Some(Instant::now() + Duration::from_millis(timeout_ms));
                 for subscriber in self.subscribers.iter_mut().filter(|subscriber| subscriber.is_live()) {

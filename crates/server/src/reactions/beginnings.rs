@@ -6,7 +6,8 @@ use touchline_engine::ShardId;
 use touchline_engine::reactions::RoundId;
 use touchline_protocol::stream::ChannelName;
 
-/// The rounds. They are of channels of the book, so `reactions.channel_limit` bounds them.
+/// The rounds. They are of channels of the book, so `reactions.channel_limit` bounds them, and each is removed when all
+/// shards know it, or when it has ended ([`Beginnings::retain`]).
 #[derive(Debug)]
 pub(super) struct Beginnings {
     shards: usize,
