@@ -12,6 +12,7 @@ use touchline_config::keys::{self, KEYS, ValueKind};
 use touchline_config::redact;
 
 use crate::api_arguments::{ApiArguments, CallArguments, duration};
+use crate::operator_arguments::{CheckArguments, HealthArguments, PrintConfigArguments};
 
 /// Touchline, a live-event server: a reporter posts an event, every fan sees it in milliseconds.
 ///
@@ -69,9 +70,12 @@ impl Arguments {
         match &mut arguments.command {
             None => arguments.serve.keys = keys,
             Some(CliCommand::Serve(serve)) => serve.keys = keys,
+            Some(CliCommand::Check(check)) => check.keys = keys,
+            Some(CliCommand::PrintConfig(print)) => print.keys = keys,
             Some(_) if keys.is_empty() => {}
             Some(_) => {
-                let text = format!("--{}: keys of the configuration are for `touchline serve`", keys[0].0);
+                let text =
+                    format!("--{}: keys of the configuration are for `serve`, `check` and `print-config`", keys[0].0);
                 Arguments::command().error(clap::error::ErrorKind::UnknownArgument, text).exit()
             }
         }
@@ -100,9 +104,14 @@ pub(crate) enum CliCommand {
     /// Say what is wrong with a configuration: what `serve` would refuse because of it, and what hardly means what it
     /// says.
     ///
-    /// What depends on the moment only a start can tell: a port that is taken, a file or a database that cannot be
-    /// opened, a server that is not there.
+    /// With --connect it also tries what the configuration names: databases, NATS, backends, certificates. With
+    /// --machine it also says what this machine limits. It changes nothing.
     Check(CheckArguments),
+    /// Print each key that is set, its value, and the file and line, variable or flag that it comes from.
+    PrintConfig(PrintConfigArguments),
+    /// Ask the server of a configuration whether it can serve. The exit status is 0 if it can: for health checks of
+    /// containers.
+    Health(HealthArguments),
     /// Print a small configuration with fresh secrets.
     Genconfig(GenconfigArguments),
     /// Print the JSON Schema of a configuration (draft 2020-12), with which an editor completes and checks its keys.
@@ -139,7 +148,7 @@ pub(crate) enum CliCommand {
 /// Arguments of `serve`.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ServeArguments {
-    /// Configuration file, .toml or .json; else the one that TOUCHLINE_CONFIG names.
+    /// Configuration file (.toml, .yaml or .json); else the one that TOUCHLINE_CONFIG names.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// For development: makes secrets, serves the demo, lets anonymous clients of this machine in.
@@ -175,17 +184,6 @@ pub(crate) struct ServeArguments {
     /// Any key of the configuration, as `--http_server.internal_port 9000`: see [`take_keys`].
     #[arg(skip)]
     pub(crate) keys: Vec<(String, String)>,
-}
-
-/// Arguments of `check`.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct CheckArguments {
-    /// Configuration file, .toml or .json; else the one that TOUCHLINE_CONFIG names.
-    #[arg(value_name = "FILE")]
-    pub(crate) file: Option<PathBuf>,
-    /// The same, as other commands take it.
-    #[arg(long, short, value_name = "FILE", conflicts_with = "file")]
-    pub(crate) config: Option<PathBuf>,
 }
 
 /// Arguments of `genconfig`.
@@ -422,7 +420,7 @@ pub(crate) struct MigrateArguments {
     /// With `down`: delete the data of that change. Without it, `down` only says what would go.
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Configuration file, .toml or .json; else the one that TOUCHLINE_CONFIG names.
+    /// Configuration file (.toml, .yaml or .json); else the one that TOUCHLINE_CONFIG names.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
@@ -436,7 +434,7 @@ pub(crate) struct BackupArguments {
     /// Which database.
     #[arg(long, value_enum, default_value_t = DatabaseChoice::Primary)]
     pub(crate) database: DatabaseChoice,
-    /// Configuration file, .toml or .json; else the one that TOUCHLINE_CONFIG names.
+    /// Configuration file (.toml, .yaml or .json); else the one that TOUCHLINE_CONFIG names.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }

@@ -11,7 +11,9 @@ mod commands;
 mod demo;
 mod descriptors;
 mod logging;
+mod operator_arguments;
 mod secret;
+mod service_manager;
 
 use std::io;
 use std::process::ExitCode;
@@ -38,6 +40,8 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
     match arguments.meant() {
         CliCommand::Serve(arguments) => commands::serve::run(arguments),
         CliCommand::Check(arguments) => commands::check::run(&arguments),
+        CliCommand::PrintConfig(arguments) => commands::print_config::run(&arguments),
+        CliCommand::Health(arguments) => commands::health::run(&arguments),
         CliCommand::Genconfig(arguments) => commands::genconfig::run(&arguments),
         CliCommand::Configschema => commands::configschema::run(),
         CliCommand::Token(arguments) => commands::token::run(&arguments),

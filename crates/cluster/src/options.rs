@@ -15,6 +15,15 @@ const PING: Duration = Duration::from_secs(2);
 /// # Errors
 /// When the credentials or an address can't be used. The text never has them.
 pub(crate) fn options(settings: &JoinOptions) -> Result<(Vec<ServerAddr>, ConnectOptions), JoinError> {
+    let (servers, options) = trial(settings)?;
+    Ok((servers, options.retry_on_initial_connect()))
+}
+
+/// The same for a connection that is tried once.
+///
+/// # Errors
+/// As [`options`].
+pub(crate) fn trial(settings: &JoinOptions) -> Result<(Vec<ServerAddr>, ConnectOptions), JoinError> {
     let wrong = |key, expected| move |cause: std::io::Error| JoinError::Setting { key, expected, cause };
     let cluster = &settings.cluster;
     let servers = cluster
@@ -31,8 +40,7 @@ pub(crate) fn options(settings: &JoinOptions) -> Result<(Vec<ServerAddr>, Connec
         .ping_interval(PING)
         .connection_timeout(Duration::from_secs(3))
         .max_reconnects(None)
-        .reconnect_delay_callback(|attempt| Duration::from_millis((attempt as u64 * 50).min(1_000)))
-        .retry_on_initial_connect();
+        .reconnect_delay_callback(|attempt| Duration::from_millis((attempt as u64 * 50).min(1_000)));
     if cluster.nats_no_randomize {
         options = options.retain_servers_order();
     }

@@ -66,8 +66,8 @@ pub use configuration::Configuration;
 pub use finding::{Finding, Severity};
 pub use load::tree::Location;
 pub use load::{
-    ConfigErrors, ConfigOutcome, DevelopmentPurpose, DevelopmentSecrets, Flags, Sources, process_variables, read,
-    read_to_serve,
+    ConfigErrors, ConfigOutcome, DevelopmentPurpose, DevelopmentSecrets, Flags, Sources, WrittenKey, changed_keys,
+    process_variables, read, read_to_serve,
 };
 pub use nearest::nearest;
 pub use networks::{BadNetwork, Networks};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::api::open_metrics;
+use crate::api::{open_metrics, turns};
 use crate::node::Node;
 use crate::runtime::mailbox::Message;
 
@@ -130,6 +130,15 @@ impl ServerHandle {
         };
         publications.reverse();
         Ok(publications)
+    }
+
+    /// Whether every event loop of the node responds within 5 seconds; not if the server has stopped. Needs a runtime of
+    /// Tokio with time.
+    pub async fn turns(&self) -> bool {
+        match self.node.upgrade() {
+            Some(node) => turns(&node).await,
+            None => false,
+        }
     }
 
     /// The metrics of the node, as OpenMetrics; empty if the server has stopped.

@@ -69,6 +69,7 @@ mod api;
 mod auth;
 mod backend;
 mod builder;
+mod connecting;
 mod consumers;
 mod events;
 mod handle;
@@ -99,6 +100,7 @@ pub use api::{
 pub use auth::{TokenStage, TokenStep, TokenVerdict, check_token_keys, shown_seconds};
 pub use builder::ServerBuilder;
 pub use bytes::Bytes;
+pub use connecting::{ConnectionTrial, try_connections};
 pub use handle::{OperationRefusal, ServerHandle};
 pub use hooks::{HookAnswer, HookClient, HookFuture, HookHandler};
 pub use hyper::http;

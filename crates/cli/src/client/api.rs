@@ -176,9 +176,17 @@ pub(crate) fn named(typed: Option<&Path>) -> Option<PathBuf> {
 /// # Errors
 /// When `http_server.internal_address` is not valid.
 fn api_endpoint(settings: &Settings) -> Result<String> {
+    if settings.http_api.external { Ok(endpoint(settings, "http")) } else { operator_endpoint(settings) }
+}
+
+/// Where the probes and metrics of these settings are reached from this machine: on the internal port, if there is one.
+///
+/// # Errors
+/// When `http_server.internal_address` is not valid.
+pub(crate) fn operator_endpoint(settings: &Settings) -> Result<String> {
     let server = &settings.http_server;
     let internal = server.internal_bind_address().context("http_server.internal_address")?;
-    Ok(match internal.filter(|_| !settings.http_api.external) {
+    Ok(match internal {
         None => endpoint(settings, "http"),
         Some(address) => url_at("http", server.has_internal_tls(), address),
     })

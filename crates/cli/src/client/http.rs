@@ -1,4 +1,4 @@
-//! One POST on one connection, by hyper's client: the binary has it and its TLS for ACME already, so it adds no crate,
+//! One request on one connection, by hyper's client: the binary has it and its TLS for ACME already, so it adds no crate,
 //! while `ureq` would.
 
 use std::io::ErrorKind;
@@ -59,6 +59,16 @@ pub(crate) fn post(
     post_within(url, tls, key, body, RequestLimits { patience, body_len_max: BODY_LEN_MAX })
 }
 
+/// Gets what is at a URL, with TLS if a configuration is given. `patience`: time for all of it.
+///
+/// # Errors
+/// As [`post`].
+pub(crate) fn get(url: &ServerUrl, tls: Option<&Arc<ClientConfig>>, patience: Duration) -> Result<HttpReply> {
+    let request = Request::get(url.path.as_str()).header(HOST, url.authority()).header(CONNECTION, "close");
+    let request = request.body(Full::new(Bytes::new())).context("the request is not valid")?;
+    ask(url, tls, request, RequestLimits { patience, body_len_max: BODY_LEN_MAX })
+}
+
 fn post_within(
     url: &ServerUrl,
     tls: Option<&Arc<ClientConfig>>,
@@ -76,6 +86,16 @@ fn post_within(
         request = request.header("X-API-Key", value);
     }
     let request = request.body(Full::new(Bytes::from(body))).context("the request is not valid")?;
+    ask(url, tls, request, limits)
+}
+
+/// Sends a request on a connection of its own, and reads the whole answer.
+fn ask(
+    url: &ServerUrl,
+    tls: Option<&Arc<ClientConfig>>,
+    request: Request<Full<Bytes>>,
+    limits: RequestLimits,
+) -> Result<HttpReply> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let answer = runtime.block_on(async {
         let end = Instant::now() + limits.patience;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use touchline_config::{DevelopmentPurpose, Finding, Flags, Severity, Sources};
+use touchline_config::{DevelopmentPurpose, Finding, Flags, Severity, Sources, WrittenKey, changed_keys};
 use touchline_server::{PROBES, Running, Server, Settings, StartError};
 use touchline_store::OpenError;
 
@@ -16,7 +16,7 @@ use super::ephemeral::{self, Parent, ReadyFile};
 use crate::arguments::ServeArguments;
 use crate::client::api::named;
 use crate::secret::development_secrets;
-use crate::{descriptors, logging};
+use crate::{descriptors, logging, service_manager};
 
 /// Exit code of a process that got two signals to stop: 128 plus the number of SIGINT, as in shells.
 const STOPPED_AT_ONCE: u8 = 130;
@@ -38,6 +38,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
     } else {
         touchline_config::read_to_serve(&sources, &PROBES)
     };
+    let written = reading.written.clone();
     let (configuration, findings) = reading.into_result()?;
     logging::start(&configuration.log);
     log(&findings);
@@ -51,7 +52,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
         .build()
         .context("failed to start the signal loop")?;
     runtime.block_on(async {
-        let mut signals = Signals::listen()?;
+        let mut signals = Signals::listen(Rereading { sources, written })?;
         let running = start(settings.clone(), arguments.dev)?;
         let _player = if arguments.dev { dev::begin(&settings, &running, &arguments)? } else { None };
         if let Some(address) = running.tcp_address() {
@@ -66,13 +67,17 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
         let connections = descriptors::connections(descriptors);
         let (address, version) = (running.address(), touchline_server::VERSION);
         tracing::info!(%address, version, descriptors, connections, "ready");
+        let status = format!("serves at {address}, with room for {connections} connections");
+        service_manager::ready(&status);
         if let Some(ready) = &ready {
             ready.tell(&settings, &running)?;
         }
         tokio::select! {
             () = signals.next() => {}
             () = ended(parent.as_ref()) => {}
+            () = service_manager::keep_alive(running.handle()) => {}
         }
+        service_manager::stopping(settings.shutdown.timeout);
         tracing::info!("stopping: clients are told to go; a second signal stops at once");
         Ok(stop(running, &mut signals).await)
     })
@@ -179,20 +184,22 @@ fn file_remedy(path: &str, kind: io::ErrorKind, permit: &str) -> String {
     }
 }
 
-/// SIGTERM and SIGINT, and SIGHUP, which ends nothing: it is what others reload their configuration at.
+/// SIGTERM and SIGINT, and SIGHUP, at which the configuration is read again.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
+    rereading: Rereading,
 }
 
 impl Signals {
-    fn listen() -> Result<Self> {
+    fn listen(rereading: Rereading) -> Result<Self> {
         let listen = |kind| signal(kind).context("failed to listen for signals");
         Ok(Signals {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
             hang_up: listen(SignalKind::hangup())?,
+            rereading,
         })
     }
 
@@ -203,13 +210,42 @@ impl Signals {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
                 _ = self.hang_up.recv() => {
-                    tracing::warn!(
-                        "SIGHUP: nothing was read again; a changed configuration takes a restart \
-                         (certificates are read when they change)"
-                    );
+                    service_manager::reloading();
+                    let status = self.rereading.read();
+                    service_manager::ready(&status);
                 }
             }
         }
+    }
+}
+
+/// What the configuration is read from, and what the running server was started with.
+struct Rereading {
+    sources: Sources,
+    written: Vec<WrittenKey>,
+}
+
+impl Rereading {
+    /// Reads and checks the configuration again, as a start would, and logs what is wrong with it or which keys differ
+    /// from the start. Returns the outcome in a line. The running server keeps the configuration of its start.
+    fn read(&self) -> String {
+        let reading = touchline_config::read_to_serve(&self.sources, &PROBES);
+        log(&reading.findings);
+        if reading.configuration.is_none() {
+            let status = "SIGHUP: the configuration has errors, so a restart would fail; nothing was changed";
+            tracing::error!("{status}");
+            return status.to_owned();
+        }
+        let changed = changed_keys(&self.written, &reading.written);
+        if changed.is_empty() {
+            let status = "SIGHUP: the configuration is that of the start (certificates are read when they change)";
+            tracing::info!("{status}");
+            return status.to_owned();
+        }
+        let status =
+            format!("SIGHUP: nothing was changed; these keys differ and take a restart: {}", changed.join(", "));
+        tracing::warn!("{status}");
+        status
     }
 }
 

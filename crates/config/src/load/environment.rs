@@ -73,7 +73,7 @@ fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut ConfigNode, findi
 }
 
 /// Whether the items of a list have secrets.
-fn needs_secrets(list: &str) -> bool {
+pub(super) fn needs_secrets(list: &str) -> bool {
     [API_KEYS, CONSUMERS, EVENTS, SUBSCRIPTION_TOKEN_PROVIDERS, TOKEN_PROVIDERS].contains(&list)
 }
 

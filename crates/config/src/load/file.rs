@@ -9,6 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::json;
 use super::tree::{ConfigNode, ConfigValue, Location};
+use super::yaml;
 use crate::finding::Finding;
 
 /// Reads a file; faults are findings, and what could not be read is an empty table.
@@ -27,11 +28,8 @@ pub(crate) fn read(path: &Path, findings: &mut Vec<Finding>) -> ConfigNode {
     let read = match extension.as_str() {
         "toml" => from_toml(&text, &name),
         "json" => from_json(&text, &name),
-        "yaml" | "yml" => Err(Finding::error(
-            "YAML is not read here: write it as TOML or JSON (one to one, the keys stay)",
-            Some(&whole),
-        )),
-        _ => Err(Finding::error("the name of a configuration must end in .toml or .json", Some(&whole))),
+        "yaml" | "yml" => yaml::tree(&text, &name),
+        _ => Err(Finding::error("the name of a configuration must end in .toml, .yaml, .yml or .json", Some(&whole))),
     };
     read.unwrap_or_else(|finding| {
         findings.push(finding);

@@ -12,11 +12,14 @@ mod json;
 pub(crate) mod secrets;
 pub(crate) mod tree;
 mod variables;
+mod written;
+mod yaml;
 
 use std::path::{Path, PathBuf};
 
 pub use self::development::{DevelopmentPurpose, DevelopmentSecrets};
 pub use self::flags::Flags;
+pub use self::written::{WrittenKey, changed_keys};
 use crate::check;
 use crate::configuration::Configuration;
 use crate::finding::{Finding, Severity};
@@ -26,7 +29,7 @@ use crate::settings::Settings;
 /// All that a configuration is made of; later ones win.
 #[derive(Default)]
 pub struct Sources {
-    /// A TOML or JSON file.
+    /// A TOML, YAML or JSON file.
     pub file: Option<PathBuf>,
     /// The process's environment.
     pub variables: Vec<(String, String)>,
@@ -49,6 +52,8 @@ pub struct ConfigOutcome {
     pub configuration: Option<Configuration>,
     /// All that is to be said about it, errors first.
     pub findings: Vec<Finding>,
+    /// The keys that were written, in the order of their paths.
+    pub written: Vec<WrittenKey>,
 }
 
 /// Reads, merges, interprets and checks a configuration. Secrets may be missing: [`read_to_serve`] asks for them.
@@ -97,7 +102,7 @@ fn read_and(
     }
     findings.sort_by_key(|finding| finding.severity);
     let is_usable = findings.iter().all(|finding| finding.severity != Severity::Error);
-    ConfigOutcome { configuration: configuration.filter(|_| is_usable), findings }
+    ConfigOutcome { configuration: configuration.filter(|_| is_usable), findings, written: written::all(&written) }
 }
 
 /// The errors of a configuration, for a person.

@@ -97,7 +97,7 @@ impl ConfigValue {
     }
 
     /// The value as JSON; `None` = a date or a fraction is in it.
-    fn json(&self) -> Option<serde_json::Value> {
+    pub(crate) fn json(&self) -> Option<serde_json::Value> {
         Some(match self {
             ConfigValue::Table(table) => serde_json::Value::Object(
                 table.iter().map(|(key, node)| Some((key.clone(), node.value.json()?))).collect::<Option<_>>()?,

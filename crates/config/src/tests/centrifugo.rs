@@ -27,6 +27,16 @@ fn a_real_configuration_of_centrifugo_starts_and_tells_what_is_left_out() {
 }
 
 #[test]
+fn the_same_configuration_in_yaml_means_the_same() {
+    let variables = [("TOUCHLINE_CLUSTER_ENGINE", "nats")];
+    let json = File::new("c.json", include_str!("../testdata/centrifugo6.json")).read(&variables);
+    let yaml = File::new("c.yaml", include_str!("../testdata/centrifugo6.yaml")).read(&variables);
+    assert_eq!(unplaced(&yaml), unplaced(&json));
+    assert!(texts(&yaml).iter().all(|text| text.starts_with("Warning c.yaml:")), "each has its line");
+    assert_eq!(format!("{:?}", settings(yaml)), format!("{:?}", settings(json)));
+}
+
+#[test]
 fn what_would_let_in_more_than_was_configured_is_refused() {
     let stream = "channel.without_namespace.subscribe_stream_proxy_enabled = true";
     let found = texts(&toml(stream));

@@ -228,8 +228,9 @@ fn a_wrong_type_names_key_expected_and_found_but_no_secret() {
 #[test]
 fn a_file_that_cannot_be_read_says_why() {
     for (name, text, expected) in [
-        ("c.yaml", "a: 1", "Error c.yaml: YAML is not read here: write it as TOML or JSON (one to one, the keys stay)"),
-        ("c.conf", "", "Error c.conf: the name of a configuration must end in .toml or .json"),
+        ("c.yaml", "- a", "Error c.yaml: must be a YAML mapping"),
+        ("c.yml", "a: [", "Error c.yml:2:1: is not YAML: while parsing a node, did not find expected node content"),
+        ("c.conf", "", "Error c.conf: the name of a configuration must end in .toml, .yaml, .yml or .json"),
         ("c.json", "{\n \"a\": }", "Error c.json:2:7: is not JSON: expected value"),
         ("c.json", "[]", "Error c.json: must be a JSON object"),
     ] {

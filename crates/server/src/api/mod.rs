@@ -53,6 +53,7 @@ use crate::node::Node;
 pub use description::{COMMON_ERRORS, OperationDescription, OperationScope};
 pub use documents::DOCUMENTS;
 pub use field_kind::FieldKind;
+pub(crate) use readiness::turns;
 pub(crate) use router::is_own_path;
 pub use scrape::{MetricDescription, metrics};
 pub(crate) use sequence::{CallFailure, OperationCall, durable_publication, run_in_order};

@@ -1,13 +1,24 @@
-//! The readiness probe: whether the node can serve.
+//! The probes: whether the node can serve, and whether it lives.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use hyper::StatusCode;
 use touchline_engine::bans::BanRefusal;
 
 use crate::node::Node;
+use crate::runtime::mailbox::Inspection;
 use crate::transport::http::respond::{self, HttpResponse, JSON};
+
+/// How long a shard may take to answer a liveness probe.
+const TURN_TIME: Duration = Duration::from_secs(5);
+
+/// Whether every shard's event loop responds in time.
+pub(crate) async fn turns(node: &Node) -> bool {
+    let turned = tokio::time::timeout(TURN_TIME, node.inspect(|reply| Inspection::Turn { reply })).await;
+    turned.is_ok_and(|turned| turned.len() == node.shards.len())
+}
 
 /// The answer to the readiness probe: whether the node can serve, else why not.
 pub(super) fn health(node: &Node) -> HttpResponse {

@@ -1,29 +1,23 @@
 //! The router: which handler serves a request.
 
-use std::time::Duration;
-
 use super::endpoint;
 #[cfg(feature = "grpc")]
 use super::grpc;
 use super::metrics_text::text_format;
 use super::program;
-use super::readiness::health;
+use super::readiness::{health, turns};
 use super::request_id::{X_REQUEST_ID, request_id};
 use super::scrape::Scrape;
 use crate::net::host::{self, HostRefusal};
 #[cfg(feature = "grpc")]
 use crate::net::port::PortRole;
 use crate::node::Node;
-use crate::runtime::mailbox::Inspection;
 use crate::transport::handshake;
 use crate::transport::http::body::RequestBody;
 use crate::transport::http::respond::{self, HttpResponse, JSON};
 use crate::transport::http::{Origin, Routed, Router, emulation, reactions, stream, upgrade};
 use hyper::header::{ACCEPT, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode, Version};
-
-/// How long a shard may take to answer a liveness probe.
-const TURN_TIME: Duration = Duration::from_secs(5);
 
 /// The router of a node's ports.
 pub(crate) struct NodeRouter;
@@ -177,9 +171,10 @@ fn is_read(request: &Request<RequestBody>) -> bool {
 
 /// The answer to the liveness probe: whether every shard's event loop responds.
 async fn live(node: &Node) -> HttpResponse {
-    match tokio::time::timeout(TURN_TIME, node.inspect(|reply| Inspection::Turn { reply })).await {
-        Ok(turned) if turned.len() == node.shards.len() => respond::body(StatusCode::OK, JSON, "{}"),
-        _ => respond::text(StatusCode::SERVICE_UNAVAILABLE, "an event loop does not turn\n"),
+    if turns(node).await {
+        respond::body(StatusCode::OK, JSON, "{}")
+    } else {
+        respond::text(StatusCode::SERVICE_UNAVAILABLE, "an event loop does not turn\n")
     }
 }
 

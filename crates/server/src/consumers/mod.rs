@@ -52,6 +52,19 @@ pub(crate) enum PreparedConsumer {
     Stream(Box<StreamConsumer>, Box<JetStreamSettings>),
 }
 
+impl PreparedConsumer {
+    /// Connects once. Returns the kind of the source and the outcome.
+    pub(crate) async fn try_connection(&self) -> (&'static str, Result<String, String>) {
+        match self {
+            PreparedConsumer::Outbox(reader, _) => {
+                let tried = reader.try_connection().await;
+                ("PostgreSQL", tried.map(|()| "the table may be read".to_owned()).map_err(|error| error.to_string()))
+            }
+            PreparedConsumer::Stream(stream, _) => ("NATS", stream.try_connection().await),
+        }
+    }
+}
+
 /// Checks the consumers that are switched on, in the order of the settings; connects to nothing.
 ///
 /// # Errors

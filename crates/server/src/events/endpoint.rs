@@ -56,6 +56,19 @@ pub(super) struct SentBatch {
     pub(super) body: Bytes,
 }
 
+impl EventEndpoint {
+    /// Connects once to an endpoint over HTTP. `None` = it is told by messages of NATS. Returns its name, its address
+    /// and the outcome.
+    pub(crate) async fn try_connection(&self) -> Option<(&str, String, Result<String, String>)> {
+        match &self.target {
+            EventTarget::Http(target) => {
+                Some((&self.name, shown_address(&target.uri), target.client.try_connection(&target.uri).await))
+            }
+            EventTarget::Nats(_) => None,
+        }
+    }
+}
+
 /// The endpoints of the settings.
 ///
 /// # Errors

@@ -18,9 +18,9 @@ use crate::outbound::{HttpClient, basic_authorization, shown_address};
 use crate::tls::TlsError;
 
 /// A backend.
-pub(super) struct Endpoint {
+pub(crate) struct Endpoint {
     /// Its section in the configuration, for logs and metrics.
-    pub(super) name: String,
+    pub(crate) name: String,
     pub(super) backend: Backend,
     pub(super) timeout: Duration,
     /// Fields of the client's request that are passed on.
@@ -75,7 +75,7 @@ pub(crate) enum EndpointFault {
 /// All backends that may be asked.
 #[derive(Default)]
 pub(crate) struct Endpoints {
-    pub(super) all: Vec<Endpoint>,
+    pub(crate) all: Vec<Endpoint>,
     /// The backend of each hook that has one, by its kind and the name of the proxy.
     by_use: HashMap<(HookKind, String), usize>,
     /// The compiled capabilities of the node, which answers may bring too.
@@ -201,6 +201,31 @@ impl Endpoint {
             includes_meta: proxy.include_connection_meta,
             is_binary: proxy.binary_encoding,
         })
+    }
+}
+
+impl Endpoint {
+    /// Its address, without query string and password.
+    pub(crate) fn shown_address(&self) -> String {
+        match &self.backend {
+            Backend::Http(backend) => backend.shown_address(),
+            #[cfg(feature = "grpc")]
+            Backend::Grpc(backend) => backend.shown_address(),
+            Backend::Handler(_) => String::new(),
+        }
+    }
+
+    /// Connects once: to HTTP by an OPTIONS request, which changes nothing (RFC 9110, 9.2.1), whatever its answer is.
+    ///
+    /// # Errors
+    /// Why it cannot be reached.
+    pub(crate) async fn try_connection(&self) -> Result<String, String> {
+        match &self.backend {
+            Backend::Http(backend) => backend.client.try_connection(&backend.uri).await,
+            #[cfg(feature = "grpc")]
+            Backend::Grpc(backend) => backend.try_connection().await,
+            Backend::Handler(_) => Ok("this program answers".to_owned()),
+        }
     }
 }
 

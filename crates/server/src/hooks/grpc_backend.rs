@@ -1,11 +1,17 @@
 //! A backend that is asked over gRPC: its settings, ready for use.
 
+use std::time::Duration;
+
 use hyper::Uri;
 use hyper::header::HeaderMap;
+use tokio::net::TcpStream;
 use touchline_engine::hook::ProxyGrpcSettings;
 
 use crate::outbound::GrpcClient;
 use crate::tls::TlsError;
+
+/// Time to connect, where that is tried.
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A backend that is asked over gRPC.
 pub(super) struct GrpcBackend {
@@ -33,6 +39,18 @@ impl GrpcBackend {
         };
         let client = GrpcClient::new(origin, &format!("{section}.grpc.tls"), &settings.tls, settings.compression)?;
         Ok(Some(GrpcBackend { client, metadata, target: target.to_owned() }))
+    }
+
+    /// Connects once, without TLS.
+    ///
+    /// # Errors
+    /// Why it cannot be reached.
+    pub(super) async fn try_connection(&self) -> Result<String, String> {
+        match tokio::time::timeout(TRIAL_TIMEOUT, TcpStream::connect(&self.target)).await {
+            Ok(Ok(_)) => Ok("accepts connections".to_owned()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("no answer within {} s", TRIAL_TIMEOUT.as_secs())),
+        }
     }
 
     /// The address, for logs.

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::header::HeaderMap;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Request, Response, StatusCode, Uri};
 use hyper_rustls::builderstates::WantsProtocols1;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -24,6 +24,9 @@ const IDLE_CONNECTIONS: usize = 255;
 /// How long they are kept: less than the 5 s after which Node.js closes them, so that hardly a request meets a
 /// connection that is being closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Time for the answer, where a connection is tried.
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Sends requests. Clones share their connections. Only for threads that run tokio.
 #[derive(Clone)]
@@ -89,6 +92,19 @@ impl HttpClient {
             let text = causes(&error);
             if error.is_connect() { OutboundError::Connect(text) } else { OutboundError::Broken(text) }
         })
+    }
+
+    /// Asks a server for its options, which changes nothing (RFC 9110, 9.2.1). Returns the status of its answer.
+    ///
+    /// # Errors
+    /// Why it cannot be reached.
+    pub(crate) async fn try_connection(&self, uri: &Uri) -> Result<String, String> {
+        let request = Request::options(uri.clone()).body(Full::default()).map_err(|error| error.to_string())?;
+        match tokio::time::timeout(TRIAL_TIMEOUT, self.begin(request)).await {
+            Ok(answer) => answer.map(|answer| format!("answers (OPTIONS: {})", answer.status().as_u16())),
+            Err(_) => return Err(format!("no answer within {} s", TRIAL_TIMEOUT.as_secs())),
+        }
+        .map_err(|error| error.to_string())
     }
 
     /// Sends a request and reads its answer, of at most `answer_max` bytes. A request is sent again only if a kept

@@ -1,7 +1,8 @@
 //! Checks the TLS settings before a node listens.
 
 use rustls::RootCertStore;
-use touchline_config::{ClusterSettings, Settings, is_inline_pem};
+use touchline_config::{ClusterSettings, Settings, TlsSettings, is_inline_pem};
+use x509_cert::der::Decode;
 
 use super::acme;
 use super::config::{load, verifier};
@@ -31,6 +32,30 @@ pub(crate) fn check(settings: &Settings) -> Vec<TlsError> {
         faults.extend(loaded.err().map(|error| error.of(section)));
     }
     faults
+}
+
+/// The sections with certificates in files that are on, each with the end of its certificate's validity, Unix seconds.
+pub(crate) fn ends(settings: &Settings) -> Vec<(&'static str, Result<u64, TlsError>)> {
+    let http = &settings.http_server;
+    let internal = http.internal_tls.of_port();
+    let grpc = settings.grpc_api.tls.of_port();
+    let sections = [
+        ("http_server.tls", &http.tls, http.tls.enabled),
+        ("tcp.tls", &settings.tcp.tls, settings.tcp.tls.enabled),
+        ("http_server.internal_tls", &internal, internal.enabled),
+        ("grpc_api.tls", &grpc, settings.grpc_api.enabled && grpc.enabled),
+    ];
+    let is_checked = |(_, tls, is_on): &(_, &TlsSettings, bool)| *is_on && tls.has_files();
+    sections.into_iter().filter(is_checked).map(|(section, tls, _)| (section, end_of(section, &tls.cert_pem))).collect()
+}
+
+/// The end of the validity of the first certificate in a value, Unix seconds.
+fn end_of(section: &str, cert_pem: &str) -> Result<u64, TlsError> {
+    let key = format!("{section}.cert_pem");
+    let chain = certificates(&key, cert_pem)?;
+    let parsed = chain.first().and_then(|first| x509_cert::Certificate::from_der(first).ok());
+    let missing = || TlsError::Content { key, path: None, what: "certificate" };
+    parsed.map(|it| it.tbs_certificate.validity.not_after.to_unix_duration().as_secs()).ok_or_else(missing)
 }
 
 /// Checks the TLS files of the connection to NATS. They must be paths, because they are read at every connect.

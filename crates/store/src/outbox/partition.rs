@@ -302,7 +302,7 @@ pub(super) struct Description {
     /// It has `created_at`.
     pub(super) has_time: bool,
     /// The user may read it and delete from it.
-    may_take: bool,
+    pub(super) may_take: bool,
 }
 
 /// Looks a table up; None = it is not there.

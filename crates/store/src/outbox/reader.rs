@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, watch};
 
-use super::partition::PartitionLoop;
+use super::partition::{PartitionLoop, describe};
 use super::statements::Statements;
 use super::types::{OutboxOptions, RowHandler, TIMEOUT};
 use super::watcher::OutboxWatcher;
 use crate::errors::OpenError;
-use crate::postgres::PostgresAddress;
+use crate::postgres::{PostgresAddress, PostgresClient, PostgresError};
 
 /// A table that is read.
 pub struct OutboxReader {
@@ -32,6 +32,26 @@ impl OutboxReader {
         let notification_address =
             if options.notification_dsn.is_empty() { address.clone() } else { of(&options.notification_dsn)? };
         Ok(OutboxReader { options, address, notification_address })
+    }
+
+    /// Connects once, and looks whether the table is there and may be used. Changes nothing.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub async fn try_connection(&self) -> Result<(), OpenError> {
+        let client = PostgresClient::bare(&self.address, |_| ()).await?;
+        let table = || self.options.table.to_string();
+        let statements = Statements::of(&self.options);
+        let Some(described) = describe(&client, &self.options.table, &statements).await? else {
+            return Err(PostgresError::NoTable { table: table() }.into());
+        };
+        if !described.may_take {
+            return Err(PostgresError::NoRight { table: table() }.into());
+        }
+        if !self.options.notification_dsn.is_empty() {
+            PostgresClient::bare(&self.notification_address, |_| ()).await?;
+        }
+        Ok(())
     }
 
     /// Serves all partitions until `stop` turns true. What is under way then is finished.

@@ -1,0 +1,124 @@
+//! What this machine limits, read from the kernel. Nothing is changed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What the kernel tells. `None` = it does not tell, as in a container or on another system.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Machine {
+    /// Files that this process may open: it raises its limit to this one.
+    pub(super) files_of_process: Option<u64>,
+    /// Files that all processes may open.
+    pub(super) files: Option<u64>,
+    /// Files that are open.
+    pub(super) files_open: Option<u64>,
+    /// Connections that wait to be accepted, at most (`net.core.somaxconn`).
+    pub(super) backlog: Option<u64>,
+    /// Ports of outgoing connections, first and last.
+    pub(super) ports: Option<(u64, u64)>,
+    /// Memory of all TCP buffers above which the kernel drops what comes, bytes.
+    pub(super) tcp_bytes: Option<u64>,
+    /// Connections that the firewall follows, and how many it can. `None` = it follows none.
+    pub(super) tracked: Option<(u64, u64)>,
+    /// Memory that is available, bytes.
+    pub(super) memory_available: Option<u64>,
+    /// Memory that the control group of this process may use, bytes. `None` = it has no limit.
+    pub(super) memory_of_group: Option<u64>,
+    /// Processors that the control group may use, in thousandths. `None` = it has no limit.
+    pub(super) millicores_of_group: Option<u64>,
+    /// Processors that this process may run on.
+    pub(super) processors: u64,
+    /// The source of the kernel's clock, as `tsc`.
+    pub(super) clock_source: Option<String>,
+    /// Whether a time service has set the clock. `None` = none that is known runs here.
+    pub(super) is_clock_synchronized: Option<bool>,
+}
+
+impl Machine {
+    /// Reads the limits as they are now.
+    pub(super) fn read() -> Self {
+        let opened = numbers("/proc/sys/fs/file-nr");
+        let ports = numbers("/proc/sys/net/ipv4/ip_local_port_range");
+        let tracked = numbers("/proc/sys/net/netfilter/nf_conntrack_count");
+        let tracked_max = numbers("/proc/sys/net/netfilter/nf_conntrack_max");
+        let groups = groups();
+        let of_groups = |file: &str| groups.iter().filter_map(|group| text(&group.join(file))).collect::<Vec<_>>();
+        Machine {
+            files_of_process: rlimit::Resource::NOFILE.get_hard().ok(),
+            files: numbers("/proc/sys/fs/file-max").first().copied(),
+            files_open: opened.first().copied(),
+            backlog: numbers("/proc/sys/net/core/somaxconn").first().copied(),
+            ports: ports.first().copied().zip(ports.get(1).copied()),
+            tcp_bytes: numbers("/proc/sys/net/ipv4/tcp_mem").get(2).map(|pages| pages.saturating_mul(page_bytes())),
+            tracked: tracked.first().copied().zip(tracked_max.first().copied()),
+            memory_available: text(Path::new("/proc/meminfo")).and_then(|text| kib_of(&text, "MemAvailable:")),
+            memory_of_group: of_groups("memory.max").iter().filter_map(|text| text.trim().parse().ok()).min(),
+            millicores_of_group: of_groups("cpu.max").iter().filter_map(|text| millicores(text)).min(),
+            processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
+            clock_source: text(Path::new("/sys/devices/system/clocksource/clocksource0/current_clocksource"))
+                .map(|text| text.trim().to_owned()),
+            is_clock_synchronized: is_clock_synchronized(),
+        }
+    }
+}
+
+/// The control groups of this process, from its own to the root (version 2 only).
+fn groups() -> Vec<PathBuf> {
+    let own = text(Path::new("/proc/self/cgroup"));
+    let path = own.as_deref().and_then(|text| text.lines().find_map(|line| line.strip_prefix("0::/")));
+    let root = Path::new("/sys/fs/cgroup");
+    path.map_or(Vec::new(), |path| {
+        root.join(path).ancestors().take_while(|group| group.starts_with(root)).map(Path::to_owned).collect()
+    })
+}
+
+/// What systemd's time service writes when it has set the clock. Where another service runs, nothing is known.
+fn is_clock_synchronized() -> Option<bool> {
+    let service = Path::new("/run/systemd/timesync");
+    service.is_dir().then(|| service.join("synchronized").exists())
+}
+
+/// The size of a page, bytes.
+fn page_bytes() -> u64 {
+    let maps = text(Path::new("/proc/self/smaps")).unwrap_or_default();
+    kib_of(&maps, "KernelPageSize:").unwrap_or(4_096)
+}
+
+/// A quota of processor time (`cpu.max`: microseconds, and the period) in thousandths of a processor. `None` = no limit.
+fn millicores(text: &str) -> Option<u64> {
+    let (quota, period) = text.trim().split_once(' ')?;
+    let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
+    quota.saturating_mul(1_000).checked_div(period)
+}
+
+/// The first line that begins with a name, as `MemAvailable: 12 kB`, in bytes.
+fn kib_of(text: &str, name: &str) -> Option<u64> {
+    let kib: u64 = text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())?;
+    Some(kib << 10)
+}
+
+fn numbers(path: &str) -> Vec<u64> {
+    let words = text(Path::new(path)).unwrap_or_default();
+    words.split_whitespace().map_while(|word| word.parse().ok()).collect()
+}
+
+fn text(path: &Path) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_writes_is_understood() {
+        assert_eq!(
+            (millicores("max 100000\n"), millicores("150000 100000\n"), millicores("")),
+            (None, Some(1_500), None)
+        );
+        assert_eq!(millicores("5 0"), None);
+        assert_eq!(kib_of("MemTotal: 9 kB\nMemAvailable:   12 kB\n", "MemAvailable:"), Some(12 << 10));
+        let machine = Machine::read();
+        assert!(machine.processors > 0 && machine.files_of_process.is_some() && machine.memory_available.is_some());
+    }
+}

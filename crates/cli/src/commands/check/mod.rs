@@ -1,0 +1,72 @@
+//! `touchline check CONFIG`: what is wrong with a configuration, with what it names, and with this machine.
+
+mod advice;
+mod machine;
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use touchline_config::{ConfigOutcome, Severity, read_to_serve};
+use touchline_server::{ConnectionTrial, PROBES, try_connections};
+
+use crate::operator_arguments::{CheckArguments, sources};
+
+/// Prints the findings; fails if `touchline serve` would because of the configuration itself, or if something that the
+/// configuration names cannot be used (`--connect`).
+pub(crate) fn run(arguments: &CheckArguments) -> Result<ExitCode> {
+    let mut out = std::io::stdout();
+    let sources = sources(arguments.file.as_deref().or(arguments.config.as_deref()), &arguments.keys);
+    let has_configuration = sources.file.is_some() || !arguments.keys.is_empty();
+    if arguments.machine {
+        write!(out, "{}", advice::report(&advice::advise(&machine::Machine::read())))?;
+        if !has_configuration && !arguments.connect {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    if !has_configuration {
+        None::<()>.context("which configuration? Name the file, or set TOUCHLINE_CONFIG")?;
+    }
+    let reading = read_to_serve(&sources, &PROBES);
+    write!(out, "{}", report(&reading))?;
+    let Some(configuration) = &reading.configuration else { return Ok(ExitCode::FAILURE) };
+    if !arguments.connect {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let trials = try_connections(&configuration.settings)?;
+    write!(out, "{}", connections(&trials))?;
+    Ok(if trials.iter().all(|trial| trial.outcome.is_ok()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A line for each thing that was tried, and a last line with the verdict.
+fn connections(trials: &[ConnectionTrial]) -> String {
+    let mut text = String::new();
+    for ConnectionTrial { key, target, outcome } in trials {
+        let _ = match outcome {
+            Ok(said) => writeln!(text, "ok: {key}: {target}: {said}"),
+            Err(fault) => writeln!(text, "error: {key}: {target}: {fault}"),
+        };
+    }
+    let failed = trials.iter().filter(|trial| trial.outcome.is_err()).count();
+    let _ = writeln!(text, "connections: {} tried, {failed} failed", trials.len());
+    text
+}
+
+/// One line for each finding, and a last line with the verdict.
+pub(crate) fn report(reading: &ConfigOutcome) -> String {
+    let mut text = String::new();
+    let mut counts = [0; 3];
+    for finding in &reading.findings {
+        let (index, word) = match finding.severity {
+            Severity::Error => (0, "error"),
+            Severity::Warning => (1, "warning"),
+            Severity::Note => (2, "note"),
+        };
+        counts[index] += 1;
+        let _ = writeln!(text, "{word}: {finding}");
+    }
+    let verdict = if reading.configuration.is_some() { "ok" } else { "not ok" };
+    let _ = writeln!(text, "{verdict}: {} errors, {} warnings, {} notes", counts[0], counts[1], counts[2]);
+    text
+}

@@ -1,0 +1,125 @@
+//! `touchline check --connect`: what a configuration names is tried.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+
+use crate::place::{Place, text};
+
+/// A port that nobody listens at.
+fn closed_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port is free").port()
+}
+
+/// A backend that answers each request with 405, and tells the first line of it.
+fn backend() -> (u16, std::sync::mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = listener.local_addr().expect("it is bound").port();
+    let (sender, lines) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(stream);
+            let (mut first, mut line) = (String::new(), String::new());
+            let _ = reader.read_line(&mut first);
+            while reader.read_line(&mut line).is_ok_and(|length| length > 2) {
+                line.clear();
+            }
+            let _ = reader.get_mut().write_all(b"HTTP/1.1 405 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            let _ = sender.send(first);
+        }
+    });
+    (port, lines)
+}
+
+struct Nats(Child);
+
+impl Nats {
+    fn start(place: &Place, arguments: &[&str]) -> (Self, u16) {
+        let port = closed_port();
+        let mut command = Command::new("nats-server");
+        command.args(["--addr", "127.0.0.1", "--port", &port.to_string()]).args(arguments).current_dir(&place.0);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("nats-server is installed");
+        let began = std::time::Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(began.elapsed().as_secs() < 30, "nats-server does not listen");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        (Nats(child), port)
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn checked(place: &Place) -> (Option<i32>, String) {
+    let output = place.run(&["check", "--connect"]);
+    (output.status.code(), format!("{}{}", text(&output.stdout), text(&output.stderr)))
+}
+
+#[test]
+fn what_can_be_reached_is_told() {
+    let (port, asked) = backend();
+    let place = Place::new("connect", "");
+    let (_nats, nats) = Nats::start(&place, &["--jetstream", "--store_dir", "js"]);
+    place.certificate(90);
+    place.configure(&format!(
+        "http_server.tls.enabled = true\ncluster.engine = \"nats\"\ncluster.nats_url = [\"nats://127.0.0.1:{nats}\"]\n\
+         client.proxy.connect = {{enabled = true, endpoint = \"http://127.0.0.1:{port}/c?x=1\"}}\n\
+         events = [{{name = \"told\", endpoint = \"http://127.0.0.1:{port}/e\", types = [\"connected\"]}}]\n\
+         channel.namespaces = [{{name = \"orders\", durable = true, history_size = 5, history_ttl = \"1h\"}},\
+         {{name = \"chat\", history_size = 5, history_ttl = \"1h\"}}]\n"
+    ));
+    let (code, said) = checked(&place);
+    for expected in [
+        "ok: http_server.tls.cert_pem: the certificate: valid for 90 days more",
+        "ok: store.primary.url: sqlite:data/primary.db: schema 0 of ",
+        "ok: cluster.nats_url: nats://127.0.0.1:",
+        ", with JetStream",
+        "/c: answers (OPTIONS: 405)",
+        "ok: events[told]: http://127.0.0.1:",
+        ", 0 failed",
+    ] {
+        assert!(said.contains(expected), "{expected} is not in: {said}");
+    }
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!place.0.join("data").exists(), "nothing is made");
+    let asked: Vec<String> = asked.try_iter().collect();
+    assert!(asked.len() == 2 && asked.iter().all(|line| line.starts_with("OPTIONS /")), "{asked:?}");
+}
+
+#[test]
+fn what_cannot_be_reached_is_an_error_with_its_key_and_without_passwords() {
+    let closed = closed_port();
+    let place = Place::new("closed", "");
+    let (_nats, nats) = Nats::start(&place, &["--user", "app", "--pass", "other"]);
+    place.certificate(3);
+    place.configure(&format!(
+        "http_server.tls.enabled = true\ncluster.engine = \"nats\"\n\
+         cluster.nats_url = [\"nats://app:s3cret@127.0.0.1:{nats}\"]\n\
+         client.proxy.connect = {{enabled = true, endpoint = \"http://127.0.0.1:{closed}/\"}}\n\
+         client.token.jwks_public_endpoint = \"http://127.0.0.1:{closed}/keys\"\n\
+         client.token.insecure_skip_jwks_endpoint_safety_check = true\n\
+         store.primary.url = \"postgres://app:s3cret@127.0.0.1:{closed}/x\"\n\
+         channel.namespaces = [{{name = \"orders\", durable = true, history_size = 5, history_ttl = \"1h\"}}]\n\
+         consumers = [{{name = \"rows\", enabled = true, type = \"postgresql\", postgresql = \
+         {{dsn = \"postgres://app:s3cret@127.0.0.1:{closed}/x\", num_partitions = 1}}}}]\n"
+    ));
+    let (code, said) = checked(&place);
+    for expected in [
+        "error: http_server.tls.cert_pem: the certificate: valid for 3 days more: renew it",
+        "error: store.primary.url: PostgreSQL: ",
+        "error: cluster.nats_url: nats://127.0.0.1:",
+        "error: client.proxy.connect.endpoint: http://127.0.0.1:",
+        "error: consumers[rows]: PostgreSQL: ",
+        "a set of keys: ",
+        "connections: 6 tried, 6 failed",
+    ] {
+        assert!(said.contains(expected), "{expected} is not in: {said}");
+    }
+    assert_eq!(code, Some(1), "{said}");
+    assert!(!said.contains("s3cret"), "{said}");
+}

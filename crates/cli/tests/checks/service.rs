@@ -1,0 +1,114 @@
+//! The binary under a service manager, whose part the tests play (sd_notify(3)).
+
+use std::os::unix::net::UnixDatagram;
+use std::time::{Duration, Instant};
+
+use crate::place::{KEY, Place, Server};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a service manager listens at.
+struct Manager(UnixDatagram);
+
+impl Manager {
+    fn new(place: &Place) -> Self {
+        let socket = UnixDatagram::bind(place.0.join("notify")).expect("the directory is ours");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a time");
+        Manager(socket)
+    }
+
+    /// Starts the server with this service manager. `watchdog`: how long it may be silent.
+    fn serve(&self, place: &Place, watchdog: Option<Duration>) -> Server {
+        let mut command = place.command(&["serve"]);
+        command.env("NOTIFY_SOCKET", place.0.join("notify"));
+        if let Some(watchdog) = watchdog {
+            command.env("WATCHDOG_USEC", watchdog.as_micros().to_string());
+        }
+        Server::start(command)
+    }
+
+    /// The next message; none comes within the time = empty.
+    fn next(&self) -> String {
+        let mut buffer = [0; 4_096];
+        let length = self.0.recv(&mut buffer).unwrap_or_default();
+        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    }
+
+    /// The next message that has a line, and those before it.
+    fn message(&self, line: &str) -> (Vec<String>, String) {
+        let mut before = Vec::new();
+        loop {
+            let message = self.next();
+            assert!(!message.is_empty(), "no {line}, only {before:?}");
+            if message.lines().any(|found| found == line) {
+                return (before, message);
+            }
+            before.push(message);
+        }
+    }
+}
+
+#[test]
+fn a_service_manager_is_told_of_start_reload_and_stop() {
+    let place = Place::new("notify", "log.level = \"info\"\nshutdown.timeout = \"90s\"\n");
+    let manager = Manager::new(&place);
+    let mut server = manager.serve(&place, None);
+    let (before, ready) = manager.message("READY=1");
+    assert!(before.is_empty() && ready.contains("STATUS=serves at 127.0.0.1:"), "{before:?} {ready}");
+
+    // The configuration of the start.
+    server.signal("-HUP");
+    let (_, reloading) = manager.message("RELOADING=1");
+    assert!(reloading.contains("MONOTONIC_USEC="), "{reloading}");
+    let (_, ready) = manager.message("READY=1");
+    assert!(ready.contains("STATUS=SIGHUP: the configuration is that of the start"), "{ready}");
+
+    // One with an error, and one that differs: the node goes on as it was.
+    place.configure("log.level = \"loud\"\n");
+    server.signal("-HUP");
+    let (_, ready) = manager.message("READY=1");
+    assert!(ready.contains("the configuration has errors"), "{ready}");
+    server.line("log.level: expected one of");
+    place.configure("log.level = \"debug\"\nclient.channel_limit = 5\n");
+    server.signal("-HUP");
+    let (_, ready) = manager.message("READY=1");
+    let expected = "these keys differ and take a restart: client.channel_limit, log.level, shutdown.timeout";
+    assert!(ready.contains(expected), "{ready}");
+    server.signal("-TERM");
+    let (_, stopping) = manager.message("STOPPING=1");
+    assert!(stopping.contains("EXTEND_TIMEOUT_USEC=110000000"), "{stopping}");
+    assert_eq!(server.child.wait().expect("it is ours").code(), Some(0));
+}
+
+#[test]
+fn the_watchdog_hears_of_a_node_that_turns_and_not_of_one_that_is_frozen() {
+    let place = Place::new("watchdog", "");
+    let manager = Manager::new(&place);
+    let server = manager.serve(&place, Some(Duration::from_millis(400)));
+    manager.message("READY=1");
+    for _ in 0..3 {
+        let began = Instant::now();
+        manager.message("WATCHDOG=1");
+        assert!(began.elapsed() < PATIENCE);
+    }
+    server.signal("-STOP");
+    manager.0.set_read_timeout(Some(Duration::from_secs(2))).expect("a time");
+    // What was sent before it was frozen.
+    while !manager.next().is_empty() {}
+    assert_eq!(manager.next(), "", "a frozen process tells nothing");
+    manager.0.set_read_timeout(Some(PATIENCE)).expect("a time");
+    server.signal("-CONT");
+    manager.message("WATCHDOG=1");
+}
+
+#[test]
+fn without_a_service_manager_nothing_is_told_and_one_that_is_gone_does_no_harm() {
+    let place = Place::new("no-manager", "");
+    let mut command = place.command(&["serve"]);
+    command.env("NOTIFY_SOCKET", place.0.join("nobody"));
+    let server = Server::start(command);
+    server.line("cannot be told");
+    let address = server.address("ready");
+    let published = place.run(&["publish", "a", "1", "--api", &format!("http://{address}"), "--key", KEY]);
+    assert!(published.status.success());
+}

@@ -1,0 +1,46 @@
+//! Tries whether NATS can be used with the settings of a node: one connection, nothing is written.
+
+use std::time::Duration;
+
+use async_nats::{Client, ConnectOptions, ServerAddr};
+
+use crate::errors::JoinError;
+use crate::options;
+use crate::settings::JoinOptions;
+
+/// Time for one try: the client tries each address for 3 seconds.
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Connects once. Returns what the server says of itself.
+///
+/// # Errors
+/// When the settings can't be used, no server answers or it refuses the node, or something is kept in JetStream and the
+/// server has none. The text has no password.
+pub async fn try_connection(settings: &JoinOptions) -> Result<String, String> {
+    let needs_streams = !settings.streams.is_empty() || settings.has_facts;
+    let (servers, options) = options::trial(settings).map_err(|error: JoinError| error.to_string())?;
+    say(&connect(servers, options).await?, needs_streams).await
+}
+
+/// Connects once, in a limited time.
+pub(crate) async fn connect(servers: Vec<ServerAddr>, options: ConnectOptions) -> Result<Client, String> {
+    match tokio::time::timeout(TRIAL_TIMEOUT, options.connect(servers)).await {
+        Ok(connected) => connected.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("no answer within {} s", TRIAL_TIMEOUT.as_secs())),
+    }
+}
+
+/// What a server says of itself.
+pub(crate) async fn say(client: &Client, needs_streams: bool) -> Result<String, String> {
+    let info = client.server_info();
+    let server = format!("NATS {}, messages of at most {} bytes", info.version, info.max_payload);
+    if !needs_streams {
+        return Ok(server);
+    }
+    let account = async_nats::jetstream::new(client.clone());
+    match tokio::time::timeout(TRIAL_TIMEOUT, account.query_account()).await {
+        Ok(Ok(_)) => Ok(format!("{server}, with JetStream")),
+        Ok(Err(error)) => Err(format!("{server}, and JetStream can't be used: {error}")),
+        Err(_) => Err(format!("{server}, and JetStream does not answer")),
+    }
+}
