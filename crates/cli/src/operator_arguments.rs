@@ -1,13 +1,11 @@
 //! What can be typed for the commands that look at a configuration, a machine or a server.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use touchline_config::{Flags, Sources, process_variables};
 
 use crate::api_arguments::duration;
-use crate::client::api::named;
 
 /// Arguments of `check`.
 #[derive(Debug, Clone, Args)]
@@ -63,11 +61,4 @@ pub(crate) struct HealthArguments {
     /// How long to wait.
     #[arg(long, default_value = "3s", value_name = "DURATION", value_parser = duration)]
     pub(crate) timeout: Duration,
-}
-
-/// What a configuration is made of: the file that was typed or that TOUCHLINE_CONFIG names, if there is one, the
-/// environment, and the keys that were typed.
-pub(crate) fn sources(file: Option<&Path>, keys: &[(String, String)]) -> Sources {
-    let flags = Flags { keys: keys.to_vec(), ..Flags::default() };
-    Sources { file: named(file), variables: process_variables(), flags, development: None }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use async_nats::jetstream::ErrorCode;
+use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::{Client, ConnectOptions, ServerAddr};
 
 use crate::errors::JoinError;
@@ -10,6 +12,9 @@ use crate::settings::JoinOptions;
 
 /// Time for one try: the client tries each address for 3 seconds.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The name of a stream that nobody has made.
+const NO_STREAM: &str = "touchline_check_of_jetstream";
 
 /// Connects once. Returns what the server says of itself.
 ///
@@ -37,10 +42,16 @@ pub(crate) async fn say(client: &Client, needs_streams: bool) -> Result<String, 
     if !needs_streams {
         return Ok(server);
     }
-    let account = async_nats::jetstream::new(client.clone());
-    match tokio::time::timeout(TRIAL_TIMEOUT, account.query_account()).await {
+    // The answer of an account differs between versions of NATS; that a stream is not there is said by all.
+    let streams = async_nats::jetstream::new(client.clone());
+    match tokio::time::timeout(TRIAL_TIMEOUT, streams.get_stream(NO_STREAM)).await {
         Ok(Ok(_)) => Ok(format!("{server}, with JetStream")),
-        Ok(Err(error)) => Err(format!("{server}, and JetStream can't be used: {error}")),
+        Ok(Err(error)) => match error.kind() {
+            GetStreamErrorKind::JetStream(fault) if fault.error_code() == ErrorCode::STREAM_NOT_FOUND => {
+                Ok(format!("{server}, with JetStream"))
+            }
+            _ => Err(format!("{server}, and JetStream can't be used: {error}")),
+        },
         Err(_) => Err(format!("{server}, and JetStream does not answer")),
     }
 }

@@ -268,6 +268,8 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("server/src/auth/key_set.rs", "DOUBTS_MAX", "Values of `kid` that no key has, remembered for an endpoint", "nothing: the oldest is forgotten, and error 100 comes before 3500"),
     fixed("server/src/auth/template.rs", "ADDRESSES_MAX", "Addresses that one endpoint of keys may stand for", "the node does not start"),
     fixed("config/src/load/secrets.rs", "SECRET_FILE_MAX", "Bytes of a file with a secret", "the node does not start"),
+    fixed("config/src/load/yaml.rs", "YAML_DEPTH_MAX", "Levels of tables and lists in a configuration in YAML", "the node does not start"),
+    fixed("config/src/load/yaml.rs", "YAML_VALUES_MAX", "Values of a configuration in YAML, those that aliases repeat included", "the node does not start"),
     fixed("server/src/shard/budget.rs", "ANSWERS_AHEAD", "Bytes of answers that a socket has not taken, when the next one begins", "nothing: its commands wait"),
     fixed("server/src/shard/turn.rs", "MADE_MAX", "Bytes of answers that a shard makes in a turn", "nothing: the rest waits for the next turn"),
     fixed("server/src/transport/http/body.rs", "PASSED_MAX", "Bytes of an unread body that are passed over", "`Connection: close`"),

@@ -132,8 +132,8 @@ impl ServerHandle {
         Ok(publications)
     }
 
-    /// Whether every event loop of the node responds within 5 seconds; not if the server has stopped. Needs a runtime of
-    /// Tokio with time.
+    /// Whether every event loop of the node responds within 5 seconds; not if the server has stopped. Needs a runtime
+    /// of Tokio with time.
     pub async fn turns(&self) -> bool {
         match self.node.upgrade() {
             Some(node) => turns(&node).await,

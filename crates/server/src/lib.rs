@@ -55,11 +55,12 @@
 //! 15. `api`: the router and the operations, which implement both traits.
 //! 16. `trial`: tries tokens without a node.
 //! 17. `action_trial`: tries actions of clients without a node.
-//! 18. `preparation`: checks the settings.
-//! 19. `listening`: binds the ports.
-//! 20. `handle`: the handle of a running server, for the program that embeds it.
-//! 21. `server`: a node that is ready to start, and one that runs.
-//! 22. `builder`: puts the parts of a node together, and passes the implementations of the traits down.
+//! 18. `connecting`: tries the databases, servers and backends that the settings name.
+//! 19. `preparation`: checks the settings.
+//! 20. `listening`: binds the ports.
+//! 21. `handle`: the handle of a running server, for the program that embeds it.
+//! 22. `server`: a node that is ready to start, and one that runs.
+//! 23. `builder`: puts the parts of a node together, and passes the implementations of the traits down.
 //!
 //! Nothing owns what owns it: events of the backends reach the node by a `Weak`, and a shard leaves its handle when its
 //! thread ends. So a node that has stopped is freed.

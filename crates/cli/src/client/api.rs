@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use rustls::ClientConfig;
 use serde_json::Value as Json;
-use touchline_config::Sources;
+use touchline_config::{Flags, Sources, process_variables};
 use touchline_protocol::Error;
 use touchline_server::{PROBES, Settings, operations};
 
@@ -171,6 +171,13 @@ pub(crate) fn named(typed: Option<&Path>) -> Option<PathBuf> {
     typed.map(Path::to_owned).or_else(|| std::env::var_os(CONFIG_VARIABLE).map(Into::into))
 }
 
+/// What a configuration is made of: the file that was typed or that TOUCHLINE_CONFIG names, if there is one, the
+/// environment, and the keys that were typed.
+pub(crate) fn sources(file: Option<&Path>, keys: &[(String, String)]) -> Sources {
+    let flags = Flags { keys: keys.to_vec(), ..Flags::default() };
+    Sources { file: named(file), variables: process_variables(), flags, development: None }
+}
+
 /// Where the server API of these settings is reached from this machine: on the internal port, if there is one.
 ///
 /// # Errors
@@ -224,7 +231,7 @@ pub(crate) fn configured_key(settings: &Settings) -> String {
 /// # Errors
 /// When they have faults.
 pub(crate) fn configured(file: Option<&Path>) -> Result<Settings> {
-    let sources = Sources { file: named(file), variables: touchline_config::process_variables(), ..Sources::default() };
+    let sources = Sources { file: named(file), variables: process_variables(), ..Sources::default() };
     let (configuration, _) = touchline_config::read(&sources, &PROBES).into_result()?;
     Ok(configuration.settings)
 }

@@ -1,5 +1,5 @@
-//! One request on one connection, by hyper's client: the binary has it and its TLS for ACME already, so it adds no crate,
-//! while `ureq` would.
+//! One request on one connection, by hyper's client: the binary has it and its TLS for ACME already, so it adds no
+//! crate, while `ureq` would.
 
 use std::io::ErrorKind;
 use std::sync::Arc;

@@ -48,7 +48,7 @@ pub(crate) fn client_config(ca: Option<&Path>) -> Result<Arc<ClientConfig>> {
 /// When the library refuses its own defaults.
 pub(crate) fn untrusting_config() -> Result<Arc<ClientConfig>> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let verifier = Arc::new(AnyCertificate(provider.signature_verification_algorithms));
+    let verifier = Arc::new(ProbedCertificate(provider.signature_verification_algorithms));
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -57,9 +57,9 @@ pub(crate) fn untrusting_config() -> Result<Arc<ClientConfig>> {
 
 /// Takes any certificate whose key signs the handshake.
 #[derive(Debug)]
-struct AnyCertificate(WebPkiSupportedAlgorithms);
+struct ProbedCertificate(WebPkiSupportedAlgorithms);
 
-impl ServerCertVerifier for AnyCertificate {
+impl ServerCertVerifier for ProbedCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

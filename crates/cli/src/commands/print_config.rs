@@ -10,7 +10,8 @@ use touchline_config::keys::{KEYS, ValueKind};
 use touchline_config::{ConfigOutcome, Severity, redact};
 use touchline_server::PROBES;
 
-use crate::operator_arguments::{PrintConfigArguments, sources};
+use crate::client::api::sources;
+use crate::operator_arguments::PrintConfigArguments;
 
 /// What a key that is not set comes from.
 const DEFAULT: &str = "default";

@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
 use crate::place::{Place, text};
+use crate::postgres::Postgres;
 
 /// A port that nobody listens at.
 fn closed_port() -> u16 {
@@ -66,8 +67,11 @@ fn what_can_be_reached_is_told() {
     let place = Place::new("connect", "");
     let (_nats, nats) = Nats::start(&place, &["--jetstream", "--store_dir", "js"]);
     place.certificate(90);
+    let postgres = Postgres::start(&place.0);
+    let database = postgres.url();
     place.configure(&format!(
-        "http_server.tls.enabled = true\ncluster.engine = \"nats\"\ncluster.nats_url = [\"nats://127.0.0.1:{nats}\"]\n\
+        "store.primary.url = \"{database}\"\nhttp_server.tls.enabled = true\ncluster.engine = \"nats\"\n\
+         cluster.nats_url = [\"nats://127.0.0.1:{nats}\"]\n\
          client.proxy.connect = {{enabled = true, endpoint = \"http://127.0.0.1:{port}/c?x=1\"}}\n\
          events = [{{name = \"told\", endpoint = \"http://127.0.0.1:{port}/e\", types = [\"connected\"]}}]\n\
          channel.namespaces = [{{name = \"orders\", durable = true, history_size = 5, history_ttl = \"1h\"}},\
@@ -76,7 +80,7 @@ fn what_can_be_reached_is_told() {
     let (code, said) = checked(&place);
     for expected in [
         "ok: http_server.tls.cert_pem: the certificate: valid for 90 days more",
-        "ok: store.primary.url: sqlite:data/primary.db: schema 0 of ",
+        "ok: store.primary.url: PostgreSQL: schema 0 of ",
         "ok: cluster.nats_url: nats://127.0.0.1:",
         ", with JetStream",
         "/c: answers (OPTIONS: 405)",
@@ -86,7 +90,6 @@ fn what_can_be_reached_is_told() {
         assert!(said.contains(expected), "{expected} is not in: {said}");
     }
     assert_eq!(code, Some(0), "{said}");
-    assert!(!place.0.join("data").exists(), "nothing is made");
     let asked: Vec<String> = asked.try_iter().collect();
     assert!(asked.len() == 2 && asked.iter().all(|line| line.starts_with("OPTIONS /")), "{asked:?}");
 }
@@ -106,7 +109,7 @@ fn what_cannot_be_reached_is_an_error_with_its_key_and_without_passwords() {
          store.primary.url = \"postgres://app:s3cret@127.0.0.1:{closed}/x\"\n\
          channel.namespaces = [{{name = \"orders\", durable = true, history_size = 5, history_ttl = \"1h\"}}]\n\
          consumers = [{{name = \"rows\", enabled = true, type = \"postgresql\", postgresql = \
-         {{dsn = \"postgres://app:s3cret@127.0.0.1:{closed}/x\", num_partitions = 1}}}}]\n"
+         {{dsn = \"postgres://a:s3cret@127.0.0.1:{closed}/x\", outbox_table_name = \"rows\", num_partitions = 1}}}}]\n"
     ));
     let (code, said) = checked(&place);
     for expected in [
@@ -122,4 +125,14 @@ fn what_cannot_be_reached_is_an_error_with_its_key_and_without_passwords() {
     }
     assert_eq!(code, Some(1), "{said}");
     assert!(!said.contains("s3cret"), "{said}");
+}
+
+#[test]
+fn a_file_that_is_not_there_yet_is_not_made() {
+    let durable =
+        "channel.namespaces = [{name = \"orders\", durable = true, history_size = 5, history_ttl = \"1h\"}]\n";
+    let place = Place::new("sqlite", durable);
+    let (code, said) = checked(&place);
+    assert!(said.contains("ok: store.primary.url: sqlite:data/primary.db: schema 0 of "), "{said}");
+    assert!(code == Some(0) && !place.0.join("data").exists(), "{said}");
 }

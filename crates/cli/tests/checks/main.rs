@@ -2,6 +2,9 @@
 
 mod connections;
 mod place;
+#[path = "../../../lab/src/postgres.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod postgres;
 mod printed;
 mod service;
 

@@ -39,6 +39,7 @@ const FLOORS: &[&str] = &[
     "consumers",
     "trial",
     "action_trial",
+    "connecting",
     "preparation",
     "listening",
     "handle",

@@ -31,7 +31,8 @@ fn the_same_configuration_in_yaml_means_the_same() {
     let variables = [("TOUCHLINE_CLUSTER_ENGINE", "nats")];
     let json = File::new("c.json", include_str!("../testdata/centrifugo6.json")).read(&variables);
     let yaml = File::new("c.yaml", include_str!("../testdata/centrifugo6.yaml")).read(&variables);
-    assert_eq!(unplaced(&yaml), unplaced(&json));
+    let renamed: Vec<String> = unplaced(&yaml).iter().map(|text| text.replace("c.yaml", "c.json")).collect();
+    assert_eq!(renamed, unplaced(&json));
     assert!(texts(&yaml).iter().all(|text| text.starts_with("Warning c.yaml:")), "each has its line");
     assert_eq!(format!("{:?}", settings(yaml)), format!("{:?}", settings(json)));
 }

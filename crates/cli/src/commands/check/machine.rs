@@ -84,7 +84,7 @@ fn page_bytes() -> u64 {
     kib_of(&maps, "KernelPageSize:").unwrap_or(4_096)
 }
 
-/// A quota of processor time (`cpu.max`: microseconds, and the period) in thousandths of a processor. `None` = no limit.
+/// A quota of processor time (`cpu.max`: microseconds, and the period), thousandths of a processor. `None` = no limit.
 fn millicores(text: &str) -> Option<u64> {
     let (quota, period) = text.trim().split_once(' ')?;
     let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);

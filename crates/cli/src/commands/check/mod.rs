@@ -11,7 +11,8 @@ use anyhow::{Context as _, Result};
 use touchline_config::{ConfigOutcome, Severity, read_to_serve};
 use touchline_server::{ConnectionTrial, PROBES, try_connections};
 
-use crate::operator_arguments::{CheckArguments, sources};
+use crate::client::api::sources;
+use crate::operator_arguments::CheckArguments;
 
 /// Prints the findings; fails if `touchline serve` would because of the configuration itself, or if something that the
 /// configuration names cannot be used (`--connect`).
