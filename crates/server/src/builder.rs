@@ -24,6 +24,7 @@ use crate::listening::listen_on_each;
 use crate::net::forwarded::KeptFields;
 use crate::net::origin::Origins;
 use crate::net::port::{Port, PortRole};
+use crate::generation::Generation;
 use crate::node::{Node, NodeHandles};
 use crate::preparation::{Ports, prepare, proxies_of, user_field};
 use crate::reactions::ReactionsStart;
@@ -148,19 +149,16 @@ impl Server {
             registry,
             cluster,
             signer,
-            proxies: proxies_of(&settings)?,
-            origins: Origins::parse(&settings.client.allowed_origins)?,
             hooks,
             events,
             reactions,
-            kept_fields,
-            limits,
-            access,
             seen,
             web: Web { assets: Assets::of(&program.sites), routes: program.routes },
         };
-        let node = begin(Node::new(settings, session, clock, id, handles), program.doubled)?;
-        open_databases(&node, primary.as_ref(), store::stats_opening(&node.settings)?.as_ref())?;
+        let (proxies, origins) = (proxies_of(&settings)?, Origins::parse(&settings.client.allowed_origins)?);
+        let generation = Generation { number: 1, settings, session, proxies, origins, limits, kept_fields, access };
+        let node = begin(Node::new(generation, clock, id, handles), program.doubled)?;
+        open_databases(&node, primary.as_ref(), store::stats_opening(&node.generation().settings)?.as_ref())?;
         Ok(Server {
             node,
             shards,

@@ -73,6 +73,7 @@ mod builder;
 mod connecting;
 mod consumers;
 mod events;
+mod generation;
 mod handle;
 mod hooks;
 mod listening;

@@ -8,12 +8,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use tokio::sync::{oneshot, watch};
 use touchline_cluster::{Cluster, IsEnough};
-use touchline_config::Settings;
 use touchline_engine::directory::{DirectoryRequest, Requester};
 use touchline_engine::hook::HookOutcome;
 use touchline_engine::limit::AddressKey;
 use touchline_engine::request::{BackendEvent, ChannelRequest};
-use touchline_engine::{ConnectionId, Response, ShardId, session};
+use touchline_engine::{ConnectionId, Response, ShardId};
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -24,13 +23,10 @@ use touchline_registry::OwnerId;
 use touchline_store::Store;
 use touchline_store::stats::Stats;
 
-use crate::auth::AccessControl;
+use crate::generation::{CurrentGeneration, Generation, NewestGeneration};
 use crate::net::admission::{Admission, AdmissionControl, Denial, address_key};
-use crate::net::forwarded::KeptFields;
 use crate::net::headers::Headers as _;
-use crate::net::origin::Origins;
 use crate::net::port::PortRole;
-use crate::net::proxies::Proxies;
 use crate::net::remote::Remote;
 use crate::runtime::clock::Clock;
 use crate::runtime::connected_users::ConnectedUsers;
@@ -38,7 +34,6 @@ use crate::runtime::consumer_metrics::ConsumerMetrics;
 use crate::runtime::event_mailbox::EventMailbox;
 use crate::runtime::here::here;
 use crate::runtime::hook_mailbox::{HookMailbox, HookMessage};
-use crate::runtime::limit_tables::LimitTables;
 use crate::runtime::mailbox::{ClientCommand, Inspection, Message};
 use crate::runtime::memory;
 use crate::runtime::metrics::{NodeCollector, ShardMetrics};
@@ -57,14 +52,9 @@ pub(crate) struct NodeHandles {
     pub(crate) registry: Sender<RegistryMessage>,
     pub(crate) cluster: Option<Cluster>,
     pub(crate) signer: Arc<HmacSigner>,
-    pub(crate) proxies: Proxies,
-    pub(crate) origins: Origins,
     pub(crate) hooks: Option<HookMailbox>,
     pub(crate) events: Option<EventMailbox>,
     pub(crate) reactions: ReactionMailbox,
-    pub(crate) kept_fields: KeptFields,
-    pub(crate) limits: Option<Arc<LimitTables>>,
-    pub(crate) access: AccessControl,
     pub(crate) seen: Option<Arc<SeenUsers>>,
     pub(crate) web: Web,
 }
@@ -79,22 +69,16 @@ const BURST_US: u64 = 1_000_000;
 
 /// One server process.
 pub(crate) struct Node {
-    pub(crate) settings: Settings,
-    pub(crate) session: session::SessionSettings,
+    /// What a reload replaces.
+    pub(crate) newest: NewestGeneration,
     pub(crate) clock: Clock,
     pub(crate) id: String,
     /// Proves which client a request of `/emulation` is of.
     pub(crate) signer: Arc<HmacSigner>,
-    /// Proxies that are trusted to tell the client's address.
-    pub(crate) proxies: Proxies,
-    /// Origins of the pages that may open connections.
-    pub(crate) origins: Origins,
     /// Limits on new connections.
     pub(crate) admission: AdmissionControl,
     /// Which refusals are logged.
     pub(crate) refusals: RefusalLog,
-    /// The rates of users and addresses; None = no rate is switched on.
-    pub(crate) limits: Option<Arc<LimitTables>>,
     pub(crate) shards: Vec<ShardHandle>,
     /// The most that one shard may hold for single connections, bytes.
     pub(crate) buffer_slice: usize,
@@ -115,14 +99,10 @@ pub(crate) struct Node {
     pub(crate) events: Option<EventMailbox>,
     /// The mailbox of the thread that keeps the totals of reactions.
     pub(crate) reactions: ReactionMailbox,
-    /// Header fields of clients' requests that backends are sent.
-    pub(crate) kept_fields: KeptFields,
     /// The consumers that run, in the order of the settings.
     pub(crate) consumers: Vec<Arc<ConsumerMetrics>>,
     /// The pages and the routes of the program around the server.
     pub(crate) web: Web,
-    /// Who may connect and call the server API.
-    pub(crate) access: AccessControl,
     /// The connection to the other nodes; None = the node runs alone.
     pub(crate) cluster: Option<Cluster>,
     /// The primary database; empty = nothing needs it.
@@ -156,23 +136,16 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(
-        settings: Settings,
-        session: session::SessionSettings,
-        clock: Clock,
-        id: String,
-        handles: NodeHandles,
-    ) -> Self {
+    pub(crate) fn new(generation: Generation, clock: Clock, id: String, handles: NodeHandles) -> Self {
         let draining = watch::Sender::new(false);
-        let NodeHandles { shards, registry, cluster, signer, proxies, origins, .. } = handles;
-        let NodeHandles { hooks, events, reactions, kept_fields, limits, access, seen, web, .. } = handles;
+        let NodeHandles { shards, registry, cluster, signer, hooks, events, reactions, seen, web } = handles;
+        let settings = &generation.settings;
         let buffer_max_size =
             if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         let buffer_slice = buffer_max_size / shards.len().max(1);
         Node {
             consumers: ConsumerMetrics::of(&settings.consumers),
-            settings,
-            session,
+            newest: NewestGeneration::new(Arc::new(generation)),
             clock,
             id,
             signer,
@@ -181,20 +154,15 @@ impl Node {
             users: Arc::new(ConnectedUsers::new(shards.len())),
             seen,
             paced: Arc::default(),
-            proxies,
-            origins,
             admission: AdmissionControl::default(),
             refusals: RefusalLog::default(),
-            limits,
             shards,
             registry,
             registry_metrics: Mutex::default(),
             hooks,
             events,
             reactions,
-            kept_fields,
             web,
-            access,
             cluster,
             store: OnceLock::new(),
             stats: OnceLock::new(),
@@ -212,6 +180,11 @@ impl Node {
             draining,
             is_stopped: AtomicBool::new(false),
         }
+    }
+
+    /// The generation that this thread works with.
+    pub(crate) fn generation(&self) -> CurrentGeneration {
+        self.newest.current()
     }
 
     /// The home of a channel: the shard that owns its order.
@@ -447,7 +420,7 @@ impl Node {
 
     /// Requests of the server API.
     pub(crate) fn api_requests(&self) -> u64 {
-        self.access.api.callers().map(|caller| caller.requests.load(Relaxed)).sum()
+        self.generation().access.api.callers().map(|caller| caller.requests.load(Relaxed)).sum()
     }
 
     /// The counters of the shard whose own thread this is; on other threads those of shard 0.
@@ -486,7 +459,7 @@ impl Node {
 
     /// Whether the node accepts no more clients.
     pub(crate) fn is_full(&self) -> bool {
-        let limit = self.settings.client.connection_limit as u64;
+        let limit = self.generation().settings.client.connection_limit as u64;
         *self.draining.borrow() || limit > 0 && self.connections() >= limit || self.is_scarce()
     }
 
@@ -514,7 +487,7 @@ impl Node {
 
     /// Whether some shard has fallen so far behind that publishers must wait.
     pub(crate) fn is_overloaded(&self) -> bool {
-        self.shards.iter().any(|shard| shard.backlog() > self.settings.node.publish_backlog_max)
+        self.shards.iter().any(|shard| shard.backlog() > self.generation().settings.node.publish_backlog_max)
     }
 
     /// The number of client connections of the whole node.
@@ -534,7 +507,7 @@ impl Node {
         if self.is_refused(address) {
             return Err(Denial::Refused);
         }
-        let client = &self.settings.client;
+        let client = &self.generation().settings.client;
         let limit = client.connection_limit_by_address;
         let address_slot = match limit {
             0 => None,
@@ -555,17 +528,17 @@ impl Node {
 
     /// Whether new connections of an address are refused: for a while, or by its rate of connects.
     fn is_refused(&self, address: AddressKey) -> bool {
-        self.limits.as_ref().is_some_and(|limits| limits.is_unwelcome(address, self.clock.elapsed_us() * 1_000))
+        self.generation().limits.as_ref().is_some_and(|limits| limits.is_unwelcome(address, self.clock.elapsed_us() * 1_000))
     }
 
     /// Whether a connection can be closed before its TLS handshake: it is of a client whose address is refused, and the
     /// port serves nothing but clients. A proxy's address says nothing of the client behind it.
     pub(crate) fn is_unwelcome(&self, remote: Remote, side: PortRole, is_for_lines: bool) -> bool {
         let serves_only_clients = is_for_lines
-            || side.serves_clients() && !side.serves_operators() && !side.serves_api(self.settings.http_api.external);
-        self.limits.is_some()
+            || side.serves_clients() && !side.serves_operators() && !side.serves_api(self.generation().settings.http_api.external);
+        self.generation().limits.is_some()
             && serves_only_clients
-            && !self.proxies.contains(remote.address)
+            && !self.generation().proxies.contains(remote.address)
             && self.is_refused(address_key(remote.address))
     }
 
@@ -585,7 +558,7 @@ impl Node {
         cause: &'static str,
         request_id: &str,
     ) {
-        let remote = self.proxies.client(peer, headers).unwrap_or(peer);
+        let remote = self.generation().proxies.client(peer, headers).unwrap_or(peer);
         let origin = headers.value(&ORIGIN).and_then(|origin| std::str::from_utf8(origin).ok()).unwrap_or_default();
         self.log_refusal(&RefusalLine {
             cause,

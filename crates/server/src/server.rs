@@ -220,7 +220,7 @@ impl Running {
     }
 
     fn drain_and_stop(&mut self) {
-        let settings = &self.node.settings.shutdown;
+        let settings = &self.node.generation().settings.shutdown;
         let until = Instant::now() + settings.timeout;
         self.node.draining.send_replace(true);
         if let Some(mut consumers) = self.consumers.take() {
@@ -444,7 +444,7 @@ mod tests {
     fn a_panic_ends_its_own_connection_only_and_is_counted() {
         let mut server = Server::bind(settings(1)).expect("the settings are good");
         let node = Arc::get_mut(&mut server.node).expect("nobody else has it yet");
-        node.session.verifier = Box::new(Faulty);
+        node.generation().session.verifier = Box::new(Faulty);
         let address = server.address();
         let running = server.start().expect("it starts");
         let mut neighbour = connect(address, r#"{"id":1,"connect":{}}"#);

@@ -6,6 +6,7 @@ use touchline_protocol::Error;
 use super::operation_error::OperationError;
 use crate::auth::ApiCaller;
 use crate::net::remote::Remote;
+use crate::generation::Generation;
 use crate::node::Node;
 use crate::runtime::refusals::RefusalLine;
 
@@ -18,9 +19,13 @@ pub(super) enum CallerRefusal {
 }
 
 /// The caller who shows a token; None = tokens are not taken.
-pub(super) fn by_token<'n>(node: &'n Node, shown: &[u8]) -> Option<Result<&'n ApiCaller, CallerRefusal>> {
+pub(super) fn by_token<'g>(
+    generation: &'g Generation,
+    shown: &[u8],
+    now_s: u64,
+) -> Option<Result<&'g ApiCaller, CallerRefusal>> {
     let token = std::str::from_utf8(shown.trim_ascii()).unwrap_or_default();
-    let found = node.access.api.of_token(token, node.clock.now_ms() / 1_000)?;
+    let found = generation.access.api.of_token(token, now_s)?;
     let text = "the token that was sent is not good for http_api.jwks";
     Some(found.map_err(|error| match error {
         TokenError::Expired => CallerRefusal::Unauthorized("server API: exp of the token has passed", text),

@@ -16,7 +16,7 @@ use super::request_id::{X_REQUEST_ID, request_id};
 use super::serve::serve;
 use super::version::{ApiForm, UNNAMED, VERSIONS, negotiate};
 use crate::auth::ApiCaller;
-use crate::node::Node;
+use crate::generation::Generation;
 use crate::transport::http::Origin;
 use crate::transport::http::body::RequestBody;
 use crate::transport::http::respond::{self, HttpResponse};
@@ -95,7 +95,8 @@ impl ApiQuestion {
 /// Answers a request of the server API.
 pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -> HttpResponse {
     let Origin { node, pass, .. } = origin;
-    if node.settings.http_api.disabled {
+    let generation = node.generation();
+    if generation.settings.http_api.disabled {
         return respond::not_found();
     }
     let started_us = node.clock.elapsed_us();
@@ -108,7 +109,7 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
     if !allowed.contains(request.method()) {
         return method_not_allowed(&asked, allowed);
     }
-    let caller = match authorize(node, &sent, &uri) {
+    let caller = match authorize(&generation, &sent, &uri, node.clock.now_ms() / 1_000) {
         Ok(caller) => caller,
         Err(refusal) => return refuse_caller(origin, request.headers(), &asked, &refusal),
     };
@@ -123,7 +124,7 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
     if let Some(document) = document {
         return asked.respond(StatusCode::OK, document.text(asked.form.version));
     }
-    let (body, _budget) = match request.into_body().read(node.settings.http_api.body_size_limit).await {
+    let (body, _budget) = match request.into_body().read(generation.settings.http_api.body_size_limit).await {
         Ok(read) => read,
         Err(status) => {
             let why = "the body is larger than http_api.body_size_limit, or broken off";
@@ -169,8 +170,13 @@ fn no_such_version(asked: &ApiQuestion) -> HttpResponse {
 ///
 /// # Errors
 /// Why neither is accepted.
-fn authorize<'n>(node: &'n Node, sent: &SentFields<'_>, uri: &Uri) -> Result<&'n ApiCaller, CallerRefusal> {
-    let access = &node.access.api;
+fn authorize<'g>(
+    generation: &'g Generation,
+    sent: &SentFields<'_>,
+    uri: &Uri,
+    now_s: u64,
+) -> Result<&'g ApiCaller, CallerRefusal> {
+    let access = &generation.access.api;
     if let Some(anybody) = access.anybody() {
         return Ok(anybody);
     }
@@ -188,7 +194,7 @@ fn authorize<'n>(node: &'n Node, sent: &SentFields<'_>, uri: &Uri) -> Result<&'n
             return Ok(caller);
         }
         if scheme.eq_ignore_ascii_case(b"bearer ")
-            && let Some(found) = by_token(node, shown)
+            && let Some(found) = by_token(generation, shown, now_s)
         {
             match found {
                 Ok(caller) => return Ok(caller),

@@ -21,7 +21,7 @@ const LOOKUPS_IN_MESSAGE_MAX: usize = 512;
 /// Adds to connections of this node what they hold. `until_us`: when it has to end, microseconds of the node's clock;
 /// what the registry actor has not told by then is marked as missing.
 pub(super) async fn add_held_entries(node: &Node, rows: &mut [ConnectionRow], until_us: u64) {
-    let scopes = node.session.scopes.in_use();
+    let scopes = node.generation().session.scopes.in_use();
     if scopes == 0 {
         return;
     }

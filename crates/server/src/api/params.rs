@@ -14,7 +14,7 @@ use touchline_protocol::payload::RawPayload;
 
 use super::operation::OperationError;
 use crate::auth::NamedChannels;
-use crate::node::Node;
+use crate::generation::Generation;
 
 /// A request about one channel.
 #[derive(Deserialize, Default, JsonSchema)]
@@ -82,12 +82,12 @@ pub(super) fn any_json(_: &mut SchemaGenerator) -> Schema {
 ///
 /// # Errors
 /// 107 for a name that no channel can have, 102 for an unknown namespace.
-pub(super) fn channel_options<'n>(
-    node: &'n Node,
+pub(super) fn channel_options<'g>(
+    generation: &'g Generation,
     field: &'static str,
     channel: &str,
-) -> Result<&'n ChannelOptions, OperationError> {
-    node.session.namespaces.resolve(channel).map_err(|error| match error {
+) -> Result<&'g ChannelOptions, OperationError> {
+    generation.session.namespaces.resolve(channel).map_err(|error| match error {
         Error::BAD_REQUEST => OperationError::bad(field),
         _ => error.into(),
     })

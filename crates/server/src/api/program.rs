@@ -18,7 +18,7 @@ pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Ht
         return node.web.assets.answer(path, request.headers()).unwrap_or_else(respond::not_found);
     };
     let (head, body) = request.into_parts();
-    match body.read(node.settings.http_api.body_size_limit).await {
+    match body.read(node.generation().settings.http_api.body_size_limit).await {
         Ok((body, _budget)) => web::whole(handler.answer(Request::from_parts(head, body)).await),
         Err(status) => respond::text(status, "the body is larger than http_api.body_size_limit, or broken off\n"),
     }

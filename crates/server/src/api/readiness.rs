@@ -43,7 +43,7 @@ pub(super) fn health(node: &Node) -> HttpResponse {
             "the registry's entries of other nodes are on their way\n",
         );
     }
-    if let Some(refusal) = node.session.bans.holds_back() {
+    if let Some(refusal) = node.generation().session.bans.holds_back() {
         let text = match refusal {
             BanRefusal::CutOff => "cut off from the bans: nobody is let in (security.when_cut_off)\n",
             _ => "the bans have not been loaded yet: nobody is let in\n",

@@ -38,7 +38,7 @@ async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
     }
     let target = request.uri().authority().map(|authority| authority.as_str());
     let is_needed = request.version() == Version::HTTP_11;
-    if let Err(refusal) = host::check(request.headers(), target, is_needed, &node.settings.http_server.allowed_hosts) {
+    if let Err(refusal) = host::check(request.headers(), target, is_needed, &node.generation().settings.http_server.allowed_hosts) {
         return Routed::Answer(refuse_host(origin, &request, refusal));
     }
     let path = request.uri().path();
@@ -94,7 +94,7 @@ fn with_request_id(
 /// Answers a request that is for no transport of clients, on a port that serves clients.
 async fn plain(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
     let node = &origin.node;
-    let settings = &node.settings;
+    let settings = &node.generation().settings;
     let path = request.uri().path();
     if (settings.http_stream.enabled || settings.sse.enabled) && path == settings.emulation.handler_prefix {
         return emulation::answer(node, origin.remote, request).await;
@@ -125,7 +125,7 @@ async fn inner(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
 
 /// The probe that a path names. None = the path names none, or this port does not serve it.
 fn probe_of(origin: &Origin, path: &str) -> Option<ProbeReply> {
-    let settings = &origin.node.settings;
+    let settings = &origin.node.generation().settings;
     let is_health = path == settings.health.handler_prefix;
     match path {
         _ if !origin.side.serves_operators() => None,
@@ -138,7 +138,7 @@ fn probe_of(origin: &Origin, path: &str) -> Option<ProbeReply> {
 
 /// Whether the server answers a path itself on the port for clients.
 pub(crate) fn is_own_path(node: &Node, path: &str) -> bool {
-    let settings = &node.settings;
+    let settings = &node.generation().settings;
     let probes = ["/livez", "/readyz", &settings.health.handler_prefix, &settings.prometheus.handler_prefix];
     let rest = path.strip_prefix("/api");
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -152,7 +152,7 @@ pub(crate) fn is_own_path(node: &Node, path: &str) -> bool {
 fn is_api(origin: &Origin, path: &str) -> bool {
     let rest = path.strip_prefix("/api");
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        && origin.side.serves_api(origin.node.settings.http_api.external)
+        && origin.side.serves_api(origin.node.generation().settings.http_api.external)
 }
 
 /// An endpoint for operators.

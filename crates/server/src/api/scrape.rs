@@ -74,11 +74,11 @@ impl Scrape {
             events: node.events.as_ref().map(|events| EventCollector(Arc::clone(&events.metrics))),
             reactions: ReactionCollector(Arc::clone(&node.reactions.metrics)),
             callers: CallerCollector(
-                node.access.api.callers().map(|caller| (caller.name.clone(), caller.requests.load(Relaxed))).collect(),
+                node.generation().access.api.callers().map(|caller| (caller.name.clone(), caller.requests.load(Relaxed))).collect(),
             ),
-            key_sets: figures(&node.access.key_sets),
-            bans: BanCollector::of(&node.session.bans),
-            limits: node.limits.as_ref().map(|tables| LimitCollector {
+            key_sets: figures(&node.generation().access.key_sets),
+            bans: BanCollector::of(&node.generation().session.bans),
+            limits: node.generation().limits.as_ref().map(|tables| LimitCollector {
                 metrics: Arc::clone(&tables.metrics),
                 sizes: tables.sizes(node.clock.elapsed_us() * 1_000),
             }),

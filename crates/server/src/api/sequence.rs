@@ -134,7 +134,8 @@ pub(crate) fn durable_publication(
     if request.dry_run {
         return Ok(None);
     }
-    let (channel, options, publish) = PublishOperation::checked(node, request).map_err(refused)?;
+    let generation = node.generation();
+    let (channel, options, publish) = PublishOperation::checked(node, &generation, request).map_err(refused)?;
     if !options.durable || !options.has_history() || publish.skip_history {
         return Ok(None);
     }

@@ -16,7 +16,7 @@ use crate::node::Node;
 /// 4009 or 4010 if the backend does not have the change, or is not known to; 111 if too many requests wait for it.
 pub(crate) async fn change(node: &Node, change: FactChange) -> Result<(), Error> {
     let (sender, changed) = oneshot::channel();
-    match (FactBackend::of(&node.settings), node.store(), &node.cluster) {
+    match (FactBackend::of(&node.generation().settings), node.store(), &node.cluster) {
         (FactBackend::Primary, Some(store), _) => {
             let done = |result: Result<(), _>| {
                 let _ = sender.send(result.map_err(refused));

@@ -34,11 +34,11 @@ impl FactBackend {
 
 /// Begins with no facts where nothing has to be loaded, and warns of those that are left in a file: they do not move.
 pub(crate) fn begin(node: &Node) {
-    let backend = FactBackend::of(&node.settings);
+    let backend = FactBackend::of(&node.generation().settings);
     if backend == FactBackend::Memory {
         apply(node, FactsEvent::Loaded { facts: Vec::new(), revision: 0 });
     }
-    let url = &node.settings.store.primary.url;
+    let url = &node.generation().settings.store.primary.url;
     let left = url.parse::<DatabaseUrl>().map_or(0, |url| url.facts_in_file());
     if backend != FactBackend::Primary && left > 0 {
         tracing::warn!(
@@ -64,7 +64,7 @@ pub(crate) fn note_other_places(node: &Node, nodes: Vec<Arc<str>>) {
 
 /// Does what follows from an event of the backend: connections end that bans concern.
 pub(crate) fn apply(node: &Node, event: FactsEvent) {
-    let bans = &node.session.bans;
+    let bans = &node.generation().session.bans;
     let now_s = node.clock.now_ms() / 1_000;
     // One event at a time: the shards are told in the order in which the bans change.
     let mut known = node.facts_known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +73,7 @@ pub(crate) fn apply(node: &Node, event: FactsEvent) {
         FactsEvent::Loaded { facts, revision } => {
             *known = revision;
             let scope = bans.replace(&facts, now_s);
-            let limit = node.settings.security.bans_max_entries;
+            let limit = node.generation().settings.security.bans_max_entries;
             if bans.counts().total() > limit {
                 tracing::warn!(
                     bans = bans.counts().total(),

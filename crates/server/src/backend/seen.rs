@@ -42,7 +42,7 @@ pub(crate) fn begin(settings: &Settings) -> Option<Arc<SeenUsers>> {
 
 /// Until when a time is too old to be told, Unix seconds.
 fn expired_s(node: &Node) -> u64 {
-    (node.clock.now_ms() / 1_000).saturating_sub(node.settings.user_status.expire_interval.as_secs())
+    (node.clock.now_ms() / 1_000).saturating_sub(node.generation().settings.user_status.expire_interval.as_secs())
 }
 
 /// Writes some of those who wait, or forgets who was not seen for long. Once a second.

@@ -135,7 +135,8 @@ pub(crate) fn remove(node: &Arc<Node>, channel: &ChannelName, reply_to: ReplyTo)
 
 /// Asks the store for the log of a channel.
 pub(crate) fn load(node: &Node, channel: ChannelName, load: LoadId) {
-    let (Some(store), Ok(options)) = (node.store(), node.session.namespaces.resolve(&channel)) else { return };
+    let generation = node.generation();
+    let (Some(store), Ok(options)) = (node.store(), generation.session.namespaces.resolve(&channel)) else { return };
     store.load(channel, load, options.history_size, millis(options.history_meta_ttl));
 }
 

@@ -63,7 +63,7 @@ impl ExactRows<'_> {
         channel: &str,
         call: &AskedCall,
     ) -> Result<Option<ExactRow>, EntryOutcome> {
-        let is_durable = || node.session.namespaces.resolve(channel).is_ok_and(|options| options.durable);
+        let is_durable = || node.generation().session.namespaces.resolve(channel).is_ok_and(|options| options.durable);
         let can_take = || node.store().is_some_and(Store::takes_rows);
         if self.mode.is_off.load(Relaxed) || !can_take() || !is_durable() {
             return Ok(None);

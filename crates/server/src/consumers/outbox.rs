@@ -44,7 +44,7 @@ impl OutboxConsumer {
         let name = self.told.metrics.name();
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
         let entries = rows.iter().map(asked).collect();
-        let longest = self.node.session.namespaces.settings().idempotency_key_max_length;
+        let longest = self.node.generation().session.namespaces.settings().idempotency_key_max_length;
         let key_of = |index: usize| entry_key::of_row(name, &rows[index], longest);
         let Some(PartitionState { mode, retried }) = self.partitions.get(partition as usize) else {
             return HandledRows { outcomes: vec![RowOutcome::Kept; rows.len()], pause: None };

@@ -93,7 +93,7 @@ impl StreamCommands {
             }
         }
         let (name, longest) =
-            (self.told.metrics.name(), self.node.session.namespaces.settings().idempotency_key_max_length);
+            (self.told.metrics.name(), self.node.generation().session.namespaces.settings().idempotency_key_max_length);
         let key_of = |index: usize| entry_key::of_message(name, &messages[index], longest);
         let outcomes = carry_out(&self.node, entries, |index| resting[index], &key_of, None).await;
         let (mut state, now) = (self.state(), Instant::now());

@@ -141,7 +141,7 @@ impl EventWorker {
         let unnoticed_ms = if is_clustered { timing.timeout_ms + timing.heartbeat_ms } else { 0 };
         let options = TellerOptions { delay_ms: millis(delay), timing, is_clustered };
         let worker = EventWorker {
-            sources: EventSources::new(&node.settings.cluster.name, &node.id),
+            sources: EventSources::new(&node.generation().settings.cluster.name, &node.id),
             endpoints,
             resets: 0,
             lanes,
@@ -314,7 +314,7 @@ impl EventWorker {
     /// Gives an event to the endpoints that are told of it and are not durable.
     fn queue(&mut self, draft: &EventDraft, channel: Option<&str>) {
         let node = Arc::clone(&self.node);
-        let namespace = channel.map(|channel| node.session.namespaces.namespace_of(channel));
+        let namespace = channel.map(|channel| node.generation().session.namespaces.namespace_of(channel));
         let told =
             |work: &&Rc<EndpointAtWork>| work.source.queue().is_some() && work.endpoint.is_told(draft.kind, namespace);
         let Some(event) = draft.write(&self.sources) else {

@@ -63,7 +63,7 @@ pub(super) fn client_draft(node: &Node, time_ms: u64, incident: ClientIncident) 
             fields.extend([("transport", text(facts.transport)), ("encoding", text(facts.encoding))]);
             fields.extend([("name", EventValue::Text(facts.name)), ("version", EventValue::Text(facts.version))]);
             fields.extend(facts.address.map(|address: IpAddr| ("address", text(&address.to_string()))));
-            fields.push(("node", text(&node.settings.node.name)));
+            fields.push(("node", text(&node.generation().settings.node.name)));
             fields.extend(facts.meta.map(|meta| ("meta", EventValue::Optional(meta))));
             fields.extend(facts.labels.map(|labels| ("labels", EventValue::Optional(labels))));
             ("c", facts.life, None)
@@ -84,7 +84,7 @@ pub(super) fn client_draft(node: &Node, time_ms: u64, incident: ClientIncident) 
     };
     if let Some(channel) = &channel {
         fields.push(("channel", text(channel)));
-        fields.push(("namespace", text(node.session.namespaces.namespace_of(channel))));
+        fields.push(("namespace", text(node.generation().session.namespaces.namespace_of(channel))));
     }
     let subject = bounded(channel.clone().unwrap_or_else(|| client.to_string()));
     let id = match &channel {
@@ -122,7 +122,7 @@ pub(super) fn state_draft(node: &Node, change: &StateChange) -> EventDraft {
     let name = change.key.name();
     let (kind, mut fields, since) = match &change.key {
         StateKey::Channel(_) => {
-            let namespace = node.session.namespaces.namespace_of(name);
+            let namespace = node.generation().session.namespaces.namespace_of(name);
             let kind = if is_held { EventKind::Occupied } else { EventKind::Vacated };
             (kind, vec![("channel", text(name)), ("namespace", text(namespace))], "empty_since")
         }

@@ -148,7 +148,7 @@ struct HookWorker {
 
 impl HookWorker {
     fn new(node: Arc<Node>, endpoints: Endpoints, find_user: FindUser) -> Self {
-        let settings = &node.settings.hooks;
+        let settings = &node.generation().settings.hooks;
         let calls_max = settings.calls_max;
         let share = if endpoints.all.len() > 1 { calls_max.div_ceil(4) * 3 } else { calls_max };
         HookWorker {
@@ -256,7 +256,7 @@ impl HookWorker {
 
     /// Whether so many calls wait for one of several backends that those for others would find no place.
     fn has_too_many(&self, endpoint: usize) -> bool {
-        let limit = self.node.settings.hooks.queue_max_entries;
+        let limit = self.node.generation().settings.hooks.queue_max_entries;
         self.backends.len() > 1 && self.backends[endpoint].queue.len() > limit.div_ceil(4) * 3
     }
 
@@ -277,7 +277,7 @@ impl HookWorker {
         let claims = [conflict.mine.clone(), conflict.other.clone()];
         let counted = conflict.size();
         self.conflicts.insert(serial, conflict);
-        let limit = self.node.settings.registry.proxy.conflict.timeout / 2;
+        let limit = self.node.generation().settings.registry.proxy.conflict.timeout / 2;
         self.finding.spawn_local(async move {
             let user = |owner| tokio::time::timeout(limit, find(Arc::clone(&node), owner));
             let users = tokio::join!(user(claims[0].owner()), user(claims[1].owner()));
@@ -378,7 +378,7 @@ impl HookWorker {
         }
         let (key, size, kind) = (waiting.key(), waiting.job.counted, waiting.job.call.request.kind());
         let user = waiting.job.call.user.clone();
-        let answer_max = self.node.settings.hooks.answer_size_max;
+        let answer_max = self.node.generation().settings.hooks.answer_size_max;
         // In a box of its own: a task is aligned, and one of more than a kilobyte is dear to allocate.
         let asking = Box::pin(ask_in_time(Arc::clone(&self.endpoints), endpoint, waiting.job, answer_max));
         let task = self.tasks.spawn(asking);
@@ -481,7 +481,7 @@ impl HookWorker {
 
     /// Ends the calls that have waited for too long.
     fn drop_overdue(&mut self) {
-        let limit_ms = self.node.settings.hooks.queue_timeout.as_millis() as u64;
+        let limit_ms = self.node.generation().settings.hooks.queue_timeout.as_millis() as u64;
         let before_ms = self.node.clock.now_ms().saturating_sub(limit_ms);
         for endpoint in 0..self.backends.len() {
             let calls = &self.calls;

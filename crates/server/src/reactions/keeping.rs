@@ -62,7 +62,7 @@ struct Loading {
 impl KeptTotals {
     pub(super) fn new(node: &Arc<Node>, contributor: &str, now_ms: u64) -> Self {
         let (sender, outcomes) = channel(OUTCOMES);
-        let channels = &node.settings.channel;
+        let channels = &node.generation().settings.channel;
         let mut options = channels.namespaces.iter().map(|namespace| &namespace.options);
         let is_any = channels.without_namespace.reactions_durable || options.any(|options| options.reactions_durable);
         let loading = || Loading { after: ReactionPlace::default(), at_ms: now_ms, is_under_way: false };
@@ -106,7 +106,7 @@ impl KeptTotals {
     }
 
     fn is_durable(&self, channel: &str) -> bool {
-        let is_wanted = self.node.session.namespaces.resolve(channel).is_ok_and(|options| options.reactions_durable);
+        let is_wanted = self.node.generation().session.namespaces.resolve(channel).is_ok_and(|options| options.reactions_durable);
         is_wanted && self.node.store().is_some()
     }
 

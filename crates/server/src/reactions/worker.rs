@@ -26,6 +26,7 @@ use super::closings::Closings;
 use super::keeping::KeptTotals;
 use super::waiting::{AnswerFacts, CLOSE_PATIENCE_MS, Postponed, Unanswered, WAITING_MAX};
 use crate::backend::nats::REACTIONS_SCOPE;
+use crate::generation::Generation;
 use crate::node::Node;
 use crate::runtime::mailbox::{Message, ShownReactions};
 use crate::runtime::reaction_mailbox::{ReactionMessage, ReactionMetrics, ReactionOperation, ReactionReply};
@@ -61,6 +62,7 @@ pub(crate) fn start(node: Arc<Node>, start: ReactionsStart) -> io::Result<JoinHa
 
 struct ReactionWorker {
     node: Arc<Node>,
+    generation: Arc<Generation>,
     metrics: Arc<ReactionMetrics>,
     book: ReactionBook,
     scope: Arc<str>,
@@ -77,7 +79,8 @@ struct ReactionWorker {
 
 impl ReactionWorker {
     fn new(node: Arc<Node>, incarnation: u64, seed: HashSeed) -> Self {
-        let settings = &node.settings.reactions;
+        let generation = node.newest.get();
+        let settings = &generation.settings.reactions;
         let limits = ReactionLimits {
             channels: settings.channel_limit,
             ttl_ms: millis(settings.ttl),
@@ -96,6 +99,7 @@ impl ReactionWorker {
             admitted: 0,
             postponed: Vec::new(),
             unanswered: Vec::new(),
+            generation,
             node,
         }
     }
@@ -265,7 +269,7 @@ impl ReactionWorker {
 
     /// What the namespace of a channel opens, and the rate.
     fn standing(&self, channel: &str) -> (&[String], u32) {
-        let options = self.node.session.namespaces.resolve(channel);
+        let options = self.generation.session.namespaces.resolve(channel);
         options.map_or((&[], 1), |options| (options.reactions.as_slice(), options.reactions_rate))
     }
 

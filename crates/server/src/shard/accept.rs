@@ -121,7 +121,7 @@ impl Shard {
     /// socket comes back from there.
     fn admit(&mut self, socket: TcpStream, peer: IpAddr, port: Port) {
         let remote = Remote::of(peer);
-        if port.is_introduced && !self.node.proxies.contains(peer) {
+        if port.is_introduced && !self.generation.proxies.contains(peer) {
             self.metrics.proxy_headers_refused.add_shared(1);
             tracing::debug!(%peer, "closed a connection that does not come from a trusted proxy");
             return;
@@ -130,7 +130,7 @@ impl Shard {
             return;
         }
         if port.tls.is_some() {
-            let limit = self.node.settings.http_server.tls_handshake_rate_limit;
+            let limit = self.generation.settings.http_server.tls_handshake_rate_limit;
             self.node.admission.handshakes.try_admit(limit, HANDSHAKES_BURST_US, self.node.clock.elapsed_us());
         }
         if port.is_introduced || port.tls.is_some() {
@@ -242,7 +242,7 @@ impl Shard {
                 return;
             }
             self.acceptor.next_pending += 1;
-            let until_ms = self.now_ms + self.node.settings.http_server.header_timeout.as_millis() as u64;
+            let until_ms = self.now_ms + self.generation.settings.http_server.header_timeout.as_millis() as u64;
             self.acceptor.deadlines.push_back((until_ms, token.0));
         }
         self.acceptor.pending.insert(token.0, connection);
@@ -264,7 +264,7 @@ impl Shard {
 
 /// How long a TLS handshake has to wait, microseconds; None = it may begin.
 fn wait_for_handshake(node: &Node) -> Option<u64> {
-    let limit = node.settings.http_server.tls_handshake_rate_limit;
+    let limit = node.generation().settings.http_server.tls_handshake_rate_limit;
     node.admission.handshakes.wait(limit, HANDSHAKES_BURST_US, node.clock.elapsed_us())
 }
 
@@ -334,7 +334,7 @@ fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> HandshakeVerdict {
         wire: granted.wire,
         agent: Agent::of(&headers),
         admission: granted.admission,
-        fields: node.kept_fields.of(remote, &node.proxies, &headers),
+        fields: node.generation().kept_fields.of(remote, &node.generation().proxies, &headers),
     };
     HandshakeVerdict::Granted(FirstBytes { response, head, negotiated })
 }

@@ -106,7 +106,7 @@ impl Shard {
                 + info.chan_info.as_ref().map_or(0, Bytes::len)
         });
         self.node.is_too_large(data.len() + tags + info + publish.idempotency_key.len() + PUBLICATION_OVERHEAD)
-            && self.node.session.namespaces.resolve(channel).is_ok_and(|options| !options.durable)
+            && self.generation.session.namespaces.resolve(channel).is_ok_and(|options| !options.durable)
     }
 
     /// Runs the channels' commands to their log backends, resumes requests that have waited, and sends deliveries.

@@ -54,7 +54,7 @@ impl Shard {
 
     /// Ends a connection if a ban concerns it. Returns whether one does.
     fn judge(&mut self, slot: u32) -> bool {
-        let (bans, now_s) = (&self.node.session.bans, self.now_ms / 1_000);
+        let (bans, now_s) = (&self.generation.session.bans, self.now_ms / 1_000);
         let is_banned = |session: &Session| session.ban(bans, now_s).is_some();
         let is_banned = self.connections.get(slot).is_some_and(|connection| is_banned(&connection.session));
         if is_banned {

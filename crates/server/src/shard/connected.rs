@@ -124,7 +124,7 @@ impl Shard {
 
     /// Notes the address of a new connection's client, if its socket does not tell it.
     pub(super) fn note_address(&mut self, slot: u32, socket: &Socket, client: IpAddr) {
-        let tells_client = || self.node.proxies.is_empty() || socket.peer_address() == Some(client);
+        let tells_client = || self.generation.proxies.is_empty() || socket.peer_address() == Some(client);
         if !(socket.has_peer_address() && tells_client()) {
             self.told_addresses.insert(slot, client);
         }

@@ -38,7 +38,7 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
         kind = OutputKind::Droppable;
         expires_us = expires_us.min(accepted_us.saturating_add(age_us));
     }
-    let held_max = node.settings.client.queue_max_size;
+    let held_max = node.generation().settings.client.queue_max_size;
     let excluded =
         exclusion(&delivery.event).map(|it| ExcludedSlots::of(it, (*id, node.shards.len()), users, connections));
     let mut notes = Notes {
@@ -75,14 +75,14 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     outbox.drop_unread_frames();
     metrics.deliveries.add(delivered);
     if let (Some(minute_stats), ChannelEvent::Publication { .. }) = (minute_stats, &delivery.event) {
-        minute_stats.delivered(node.session.namespaces.namespace_of(&delivery.channel), delivered);
+        minute_stats.delivered(node.generation().session.namespaces.namespace_of(&delivery.channel), delivered);
     }
 }
 
 /// Notes a push for some clients of this shard, each with its slot. The registry gets a message for each that is gone.
 pub(super) fn push_many(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &EncodedPush) {
     let Shard { connections, outbox, node, .. } = shard;
-    let held_max = node.settings.client.queue_max_size;
+    let held_max = node.generation().settings.client.queue_max_size;
     let (made, others, kind) = (None, Vec::new(), OutputKind::Push);
     let mut notes =
         Notes { connections, outbox, held_max, accepted_us: 0, expires_us: NEVER, kind, made, others, delivered: 0 };
@@ -316,7 +316,7 @@ impl Shard {
             }
         };
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let client = &self.node.settings.client;
+        let client = &self.generation.settings.client;
         if let Some(queue) = connection.queue.as_deref_mut().filter(|_| !is_reading) {
             self.outbox.dropped += queue.drop_oldest(client.queue_max_size, client.queue_max_entries);
         }
@@ -383,7 +383,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let wanted_ms = match connection.stage {
             ConnectionStage::Closing(until) | ConnectionStage::Ending(until) => self.node.clock.at(until),
-            ConnectionStage::Open => connection.session.deadline_ms(&self.node.session.client),
+            ConnectionStage::Open => connection.session.deadline_ms(&self.generation.session.client),
         };
         if connection.booked_ms <= self.now_ms || wanted_ms.saturating_add(TICK_MS) < connection.booked_ms {
             connection.booked_ms = self.wheel.book(slot, wanted_ms);
@@ -396,7 +396,7 @@ impl Shard {
     /// node was too busy to write the ping or to read what is there.
     fn wait_for_pong(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let client = &self.node.session.client;
+        let client = &self.generation.session.client;
         if !connection.transport.mode().answers_pings() {
             return self.check_silent_peer(slot);
         }
@@ -409,7 +409,7 @@ impl Shard {
                 && u64::from(tenths(self.now_us) - connection.drained) * TENTH_US <= limit.as_micros() as u64
             || connection.session.awaits_pong()
                 && (connection.socket.has_input() || self.outbox.holds(&connection.due, connection.wire.ping()));
-        let interval = connection.transport.ping_interval(&self.node.settings);
+        let interval = connection.transport.ping_interval(&self.generation.settings);
         if is_there && connection.session.wait_longer(self.now_ms, client.pong_timeout, interval) {
             let ping = Bytes::from_static(connection.wire.ping());
             self.note_ping(slot, ping);
@@ -421,7 +421,7 @@ impl Shard {
     /// so a full socket has the limit of answers (`client.answer_timeout`).
     fn check_silent_peer(&mut self, slot: u32) {
         let Some(connection) = self.connections.get(slot) else { return };
-        let client = &self.node.session.client;
+        let client = &self.generation.session.client;
         match &connection.queue {
             None => connection.socket.end_when_silent(Some(client.pong_timeout)),
             Some(queue) if queue.stalled_us(self.now_us) >= client.answer_timeout.as_micros() as u64 => {
@@ -452,7 +452,7 @@ impl Shard {
             }
             ConnectionStage::Closing(_) | ConnectionStage::Ending(_) => {}
             ConnectionStage::Open => {
-                if connection.session.deadline_ms(&self.node.session.client) <= self.now_ms {
+                if connection.session.deadline_ms(&self.generation.session.client) <= self.now_ms {
                     self.wait_for_pong(slot);
                     self.with_session(slot, |session, context| session.tick(context));
                 }

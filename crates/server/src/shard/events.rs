@@ -103,7 +103,7 @@ impl Shard {
     pub(super) fn tell_subscriptions(&mut self, slot: u32) {
         let changes = std::mem::take(&mut self.effects.subscription_changes);
         let (Some(events), Some(connection)) = (&self.node.events, self.connections.get(slot)) else { return };
-        let namespaces = &self.node.session.namespaces;
+        let namespaces = &self.generation.session.namespaces;
         for SubscriptionChange { channel, number, end } in changes {
             let is_wanted = events.wants.has_namespace(namespaces.namespace_of(&channel));
             let change = match end {
@@ -124,7 +124,7 @@ impl Shard {
     pub(super) fn tell_held(&mut self) {
         let Some(events) = &self.node.events else { return };
         self.unsent_ends.retry(|end| events.try_send(end));
-        let namespaces = &self.node.session.namespaces;
+        let namespaces = &self.generation.session.namespaces;
         if let Some(changes) = self.channels.held_changes() {
             let is_wanted = |key: &StateKey| events.wants.has_namespace(namespaces.namespace_of(key.name()));
             send_held(events, self.id, changes, is_wanted);

@@ -44,7 +44,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if connection.session.is_holding() {
             let frame = message_push(message).framed(connection.wire);
-            connection.session.hold(frame, self.node.settings.client.queue_max_size);
+            connection.session.hold(frame, self.generation.settings.client.queue_max_size);
         } else {
             self.with_session(slot, |session, context| session.message(message, context));
         }

@@ -26,11 +26,11 @@ impl Shard {
             return connection.is_throttled;
         }
         let session = &connection.session;
-        let is_held = session.is_busy(&self.node.session.client)
+        let is_held = session.is_busy(&self.generation.session.client)
             || session.is_deferring()
             || connection.answers() >= ANSWERS_AHEAD;
         connection.is_held = is_held;
-        (is_held || connection.is_throttled) && !session.reads_ahead(&self.node.session)
+        (is_held || connection.is_throttled) && !session.reads_ahead(&self.generation.session)
     }
 
     /// Continues with input that had to wait. True = none of it waits any more.
@@ -116,7 +116,7 @@ impl Shard {
 
     /// Charges input to the connection's rates; a connection above them is not read until they allow it.
     pub(super) fn charge(&mut self, slot: u32, commands: usize, bytes: usize) {
-        let client = &self.node.settings.client;
+        let client = &self.generation.settings.client;
         let rates = [(commands, client.command_rate_limit), (bytes, client.byte_rate_limit)];
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if let Some(until_us) = connection.rate_limiter.charge(rates, self.now_us) {

@@ -58,7 +58,7 @@ impl Shard {
 
     /// Gives a new subscriber the reactions that its home's reply holds, behind the reply.
     pub(super) fn note_reactions(&mut self, slot: u32, ticket: Ticket, reactions: &Publication) {
-        let held_max = self.node.settings.client.queue_max_size;
+        let held_max = self.generation.settings.client.queue_max_size;
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let delta = match connection.session.reaction_form(ticket, reactions) {
             None => return,

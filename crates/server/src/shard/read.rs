@@ -89,7 +89,7 @@ impl Shard {
         let (slot, generation) = self.connections.vacant();
         socket.register(&self.registry, Token(slot as usize), is_registered).ok()?;
         if !negotiated.transport.mode().answers_pings() {
-            socket.end_when_silent(Some(self.node.session.client.pong_timeout));
+            socket.end_when_silent(Some(self.generation.session.client.pong_timeout));
         }
         let mut client = [0; 16];
         client[..10].copy_from_slice(&random);
@@ -99,9 +99,9 @@ impl Shard {
             negotiated.transport.mode(),
             negotiated.admission.is_loopback,
             self.now_ms,
-            &self.node.session.client,
+            &self.generation.session.client,
         );
-        if self.node.session.limits.as_ref().is_some_and(RateLimits::need_addresses) {
+        if self.generation.session.limits.as_ref().is_some_and(RateLimits::need_addresses) {
             session.set_address(negotiated.admission.address);
         }
         self.note_address(slot, &socket, negotiated.admission.client);
@@ -243,7 +243,7 @@ impl Shard {
         let generation = self.connections.generation(slot);
         let is_deflated = matches!(connection.wire.framing, Framing::Deflated { .. });
         let role = if is_deflated { Role::DeflatedServer } else { Role::Server };
-        let limit = self.node.settings.websocket.message_size_limit;
+        let limit = self.generation.settings.websocket.message_size_limit;
         let mut at = 0;
         loop {
             let next = assembly.next(role, limit, input, &mut at);
@@ -270,7 +270,7 @@ impl Shard {
 
     fn receive_lines(&mut self, slot: u32, mut lines: Lines, input: &[u8]) {
         let generation = self.connections.generation(slot);
-        let limit = self.node.settings.tcp.message_size_limit;
+        let limit = self.generation.settings.tcp.message_size_limit;
         let mut at = 0;
         loop {
             match lines.next(input, &mut at, limit) {
@@ -353,8 +353,8 @@ impl Shard {
             now_us: self.now_us,
             random,
             id,
-            ping_interval: connection.transport.ping_interval(&self.node.settings),
-            node: &self.node.session,
+            ping_interval: connection.transport.ping_interval(&self.generation.settings),
+            node: &self.generation.session,
             hub: &mut self.hub,
             tracker: &mut self.tracker,
             reactions: &mut self.reactions,

@@ -30,6 +30,7 @@ use super::waiting::WaitingRequests;
 use crate::net::admission::AddressSlot;
 use crate::net::forwarded::ForwardedHeaders;
 use crate::net::transport::Transport;
+use crate::generation::{Generation, set_generation_here};
 use crate::node::Node;
 use crate::runtime::clock::TENTH_US;
 use crate::runtime::event_mailbox::{EventMailbox, EventMessage};
@@ -53,6 +54,8 @@ pub(super) const SCRATCH_SIZE: usize = 64 * 1024;
 pub(crate) struct Shard {
     pub(super) id: ShardId,
     pub(super) node: Arc<Node>,
+    /// The settings that this shard works with.
+    pub(super) generation: Arc<Generation>,
     pub(super) services: Services,
     pub(super) metrics: Arc<ShardMetrics>,
     pub(super) mailbox: UnboundedReceiver<Message>,
@@ -151,15 +154,15 @@ pub(super) struct BanSweep {
 
 /// The board of a shard on which nothing is counted yet.
 fn reaction_board(node: &Node, hash_seed: HashSeed) -> ReactionBoard {
-    let namespaces = Arc::clone(&node.session.namespaces);
+    let namespaces = Arc::clone(&node.generation().session.namespaces);
     let admission = Arc::clone(&node.reactions.admission);
-    ReactionBoard::with_admission(namespaces, node.settings.reactions.channel_limit, admission, hash_seed)
+    ReactionBoard::with_admission(namespaces, node.generation().settings.reactions.channel_limit, admission, hash_seed)
 }
 
 /// The channels of a shard that has none yet, as the settings want them.
 fn no_channels(node: &Node, seed: u64, hash_seed: HashSeed) -> Channels {
-    let limit = node.settings.node.channel_limit.div_ceil(node.shards.len().max(1));
-    let namespaces = Arc::clone(&node.session.namespaces);
+    let limit = node.generation().settings.node.channel_limit.div_ceil(node.shards.len().max(1));
+    let namespaces = Arc::clone(&node.generation().session.namespaces);
     let channels = Channels::new(namespaces, node.shards.len(), seed, hash_seed).limited(limit);
     let channels = if node.store().is_some() { channels.with_store() } else { channels };
     let channels = if node.stats().is_some() { channels.counting_audiences() } else { channels };
@@ -194,11 +197,13 @@ impl Shard {
         seed: u64,
     ) -> io::Result<Self> {
         let now_ms = node.clock.now_ms();
+        let generation = node.newest.get();
+        set_generation_here(&generation);
         let mut secure = ClientIdRandom::new();
         let no_random_numbers = || io::Error::other("the system has no random numbers");
         let random = secure.bytes().map(u64::from_ne_bytes).ok_or_else(no_random_numbers)?;
         let hash_seed = random::hash_seed().ok_or_else(no_random_numbers)?;
-        let unauthenticated_max = match node.settings.client.unauthenticated_connection_limit {
+        let unauthenticated_max = match node.generation().settings.client.unauthenticated_connection_limit {
             0 => usize::MAX,
             limit => limit.div_ceil(node.shards.len()),
         };
@@ -251,6 +256,7 @@ impl Shard {
             ban_sweep: BanSweep::default(),
             stepwise: StepwiseWork::default(),
             services,
+            generation,
             node,
         })
     }

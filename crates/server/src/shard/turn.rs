@@ -255,7 +255,7 @@ impl Shard {
     pub(super) fn count_publication(&mut self, channel: &str) {
         self.metrics.publications.add(1);
         if let Some(minute_stats) = &mut self.minute_stats {
-            minute_stats.published(self.node.session.namespaces.namespace_of(channel));
+            minute_stats.published(self.generation.session.namespaces.namespace_of(channel));
         }
     }
 
@@ -271,7 +271,7 @@ impl Shard {
     fn tick(&mut self) {
         if self.id == 0 {
             self.node.clock.follow(self.now_us);
-            self.node.session.bans.expire(self.now_ms / 1_000);
+            self.generation.session.bans.expire(self.now_ms / 1_000);
         }
         let mut due = std::mem::take(&mut self.due);
         self.wheel.advance(self.now_ms, &mut due);

@@ -44,7 +44,7 @@ impl Granted {
 
 /// The transport of a WebSocket endpoint; None = no endpoint is served at this path.
 pub(crate) fn transport_of(node: &Node, path: &str) -> Option<Transport> {
-    let (duplex, listening) = (&node.settings.websocket, &node.settings.uni_websocket);
+    let (duplex, listening) = (&node.generation().settings.websocket, &node.generation().settings.uni_websocket);
     match path {
         _ if !duplex.disabled && path == duplex.handler_prefix => Some(Transport::WebSocket),
         _ if listening.enabled && path == listening.handler_prefix => Some(Transport::UniWebSocket),
@@ -99,7 +99,7 @@ pub(crate) fn examine(
     query: &str,
     headers: &impl Headers,
 ) -> Result<Granted, HandshakeRefusal> {
-    host::check(headers, None, true, &node.settings.http_server.allowed_hosts).map_err(HandshakeRefusal::Host)?;
+    host::check(headers, None, true, &node.generation().settings.http_server.allowed_hosts).map_err(HandshakeRefusal::Host)?;
     if !headers.has_token(&CONNECTION, "upgrade") || !headers.has_token(&UPGRADE, "websocket") {
         return Err(HandshakeRefusal::NoUpgrade);
     }
@@ -136,11 +136,11 @@ fn grant(
 ) -> Result<Granted, HandshakeRefusal> {
     if let Some(origin) = headers.value(&ORIGIN) {
         let origin = std::str::from_utf8(origin).unwrap_or_default();
-        if !node.origins.allow(Some(origin), host) {
+        if !node.generation().origins.allow(Some(origin), host) {
             return Err(HandshakeRefusal::Origin);
         }
     }
-    let admission = node.admit(node.proxies.client(peer, headers)?)?;
+    let admission = node.admit(node.generation().proxies.client(peer, headers)?)?;
     let offers =
         |subprotocol: &'static str| headers.has_token(&SEC_WEBSOCKET_PROTOCOL, subprotocol).then_some(subprotocol);
     let subprotocol = offers(PROTOBUF).or_else(|| offers(JSON));
@@ -150,7 +150,7 @@ fn grant(
         _ if subprotocol == Some(PROTOBUF) || is_asked => Encoding::Protobuf,
         _ => Encoding::Json,
     };
-    let endpoint = &node.settings.websocket;
+    let endpoint = &node.generation().settings.websocket;
     let offers_deflate = || {
         headers.values(&SEC_WEBSOCKET_EXTENSIONS).any(|offer| std::str::from_utf8(offer).is_ok_and(deflate::is_offered))
     };

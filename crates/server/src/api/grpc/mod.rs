@@ -22,7 +22,7 @@ use self::call::GrpcCall;
 use self::unary::refuse;
 use super::callers::{CallerRefusal, by_token};
 use crate::auth::ApiCaller;
-use crate::node::Node;
+use crate::generation::Generation;
 use crate::transport::http::body::RequestBody;
 use crate::transport::http::{Origin, Routed, respond};
 
@@ -47,7 +47,7 @@ pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Ro
     if let Some(service) = streams::service_of(&origin.node, request.uri().path()) {
         return Box::pin(streams::answer(origin, service, request)).await;
     }
-    let limit = origin.node.settings.http_server.request_timeout.saturating_sub(MARGIN);
+    let limit = origin.node.generation().settings.http_server.request_timeout.saturating_sub(MARGIN);
     match tokio::time::timeout(limit, call(origin, request)).await {
         Ok(answer) => answer,
         Err(_) => refuse(Status::deadline_exceeded("the call took longer than http_server.request_timeout")),
@@ -57,7 +57,8 @@ pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Ro
 /// Answers a call of one of the two API services.
 async fn call(origin: &Origin, request: Request<RequestBody>) -> Routed {
     let Origin { node, pass, .. } = origin;
-    let caller = match authorize(node, request.headers()) {
+    let generation = node.generation();
+    let caller = match authorize(&generation, request.headers(), node.clock.now_ms() / 1_000) {
         Ok(caller) => caller,
         Err(refusal) => return refuse_caller(origin, request.headers(), refusal),
     };
@@ -70,8 +71,12 @@ async fn call(origin: &Origin, request: Request<RequestBody>) -> Routed {
 ///
 /// # Errors
 /// Why neither is accepted.
-fn authorize<'n>(node: &'n Node, headers: &HeaderMap) -> Result<&'n ApiCaller, CallerRefusal> {
-    let access = &node.access.api;
+fn authorize<'g>(
+    generation: &'g Generation,
+    headers: &HeaderMap,
+    now_s: u64,
+) -> Result<&'g ApiCaller, CallerRefusal> {
+    let access = &generation.access.api;
     if let Some(anybody) = access.anybody() {
         return Ok(anybody);
     }
@@ -85,7 +90,7 @@ fn authorize<'n>(node: &'n Node, headers: &HeaderMap) -> Result<&'n ApiCaller, C
             return Ok(caller);
         }
         if scheme.eq_ignore_ascii_case(b"bearer ")
-            && let Some(found) = by_token(node, shown)
+            && let Some(found) = by_token(generation, shown, now_s)
         {
             return found;
         }

@@ -32,7 +32,7 @@ pub(super) fn service_of(node: &Node, path: &str) -> Option<OperatorService> {
     let (service, _) = path.strip_prefix("/grpc.")?.split_once('/')?;
     match service {
         "health.v1.Health" => Some(OperatorService::Health),
-        _ if !node.settings.grpc_api.reflection => None,
+        _ if !node.generation().settings.grpc_api.reflection => None,
         "reflection.v1.ServerReflection" => Some(OperatorService::Reflection(ReflectionVersion::V1)),
         "reflection.v1alpha.ServerReflection" => Some(OperatorService::Reflection(ReflectionVersion::V1Alpha)),
         _ => None,

@@ -40,7 +40,7 @@ where
     A: Message + Send + 'static,
     T: Future<Output = Result<A, Status>>,
 {
-    let limit = node.settings.grpc_api.max_receive_message_size;
+    let limit = node.generation().settings.grpc_api.max_receive_message_size;
     let (head, body) = request.into_parts();
     let (body, _budget) = match body.read(limit.saturating_add(PREFIX)).await {
         Ok(read) => read,

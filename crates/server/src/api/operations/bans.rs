@@ -40,7 +40,7 @@ async fn put(node: &Node, ban: Ban, expire_at: i64) -> Result<EmptyReply, Operat
     if expires_s > 0 && expires_s <= now_s {
         return Err(OperationError::bad("expire_at"));
     }
-    if !node.session.bans.has_room(&ban, node.settings.security.bans_max_entries, now_s) {
+    if !node.generation().session.bans.has_room(&ban, node.generation().settings.security.bans_max_entries, now_s) {
         return Err(Error::LIMIT_EXCEEDED.into());
     }
     fact_changes::change(node, FactChange::Put(ban.fact(expires_s))).await?;

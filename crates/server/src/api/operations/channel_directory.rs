@@ -76,7 +76,7 @@ impl Operation for ChannelSetOperation {
     async fn run(node: &Node, request: SetRequest) -> Result<EmptyReply, OperationError> {
         let store = directory(node)?;
         let SetRequest { channel, title, description, kind, tags } = request;
-        channel_options(node, "channel", &channel)?;
+        channel_options(&node.generation(), "channel", &channel)?;
         let are_short = tags.len() <= TAGS_MAX && tags.iter().all(|tag| tag.len() <= TEXT_MAX);
         for (field, fits) in [
             ("title", title.len() <= TEXT_MAX),
@@ -300,7 +300,7 @@ impl Operation for ChannelsSimilarOperation {
 }
 
 fn directory(node: &Node) -> Result<&Store, Error> {
-    node.store().filter(|_| node.settings.store.directory).ok_or(Error::NOT_AVAILABLE)
+    node.store().filter(|_| node.generation().settings.store.directory).ok_or(Error::NOT_AVAILABLE)
 }
 
 fn page(limit: usize) -> usize {

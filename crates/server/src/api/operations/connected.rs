@@ -136,7 +136,7 @@ impl ConnectionsRequest {
             known.ok_or(OperationError::bad("transport"))
         };
         let networks = |text: &str| Networks::parse(&[text.to_owned()]).map_err(|_| OperationError::bad("address"));
-        let limits = node.session.namespaces.filter_limits();
+        let limits = node.generation().session.namespaces.filter_limits();
         let labels = |wanted: &FilterNode| Filter::check(wanted, limits).ok_or(OperationError::bad("label_filter"));
         Ok(ConnectionFilter {
             program: some(&self.program),

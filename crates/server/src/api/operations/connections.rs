@@ -131,7 +131,7 @@ impl Operation for SubscribeOperation {
 
     async fn run<'a>(node: &'a Node, request: Box<SubscribeRequest<'a>>) -> Result<CommandReply, OperationError> {
         let targets = targets!(request).check()?;
-        channel_options(node, "channel", &request.channel)?;
+        channel_options(&node.generation(), "channel", &request.channel)?;
         let subscription = ServerSubscription {
             info: payload(("info", "b64info"), request.info, &request.b64info)?,
             data: payload(("data", "b64data"), request.data, &request.b64data)?,

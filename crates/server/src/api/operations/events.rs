@@ -40,7 +40,7 @@ impl Operation for EventsResumeOperation {
 
     async fn run(node: &Node, request: EventsResumeRequest) -> Result<EmptyReply, OperationError> {
         let events = node.events.as_ref().ok_or(Error::NOT_AVAILABLE)?;
-        if !node.settings.events.iter().any(|events| events.name == request.endpoint) {
+        if !node.generation().settings.events.iter().any(|events| events.name == request.endpoint) {
             return Err(OperationError::bad("endpoint"));
         }
         events.command(EventMessage::Resume(request.endpoint.into()));

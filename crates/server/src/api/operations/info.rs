@@ -150,8 +150,8 @@ impl Operation for InfoOperation {
         let up_s = node.clock.elapsed_us() as f64 / 1e6;
         let own = OwnInfo {
             uid: node.id.clone(),
-            name: node.settings.node.name.clone(),
-            version: node.session.version,
+            name: node.generation().settings.node.name.clone(),
+            version: node.generation().session.version,
             num_clients: node.connections(),
             num_users: node.users.users(),
             num_subs: node.shards.iter().map(|shard| shard.metrics.subscriptions.get()).sum(),

@@ -43,7 +43,7 @@ impl Operation for PresenceOperation {
 
     async fn run(node: &Node, request: OneChannelRequest) -> Result<Self::Reply, OperationError> {
         let OneChannelRequest { channel } = request;
-        let limit = node.settings.client.presence_max_clients;
+        let limit = node.generation().settings.client.presence_max_clients;
         ask(node, &channel, DirectoryRequest::Presence { channel: channel.as_str().into(), limit }).await
     }
 }
@@ -78,7 +78,7 @@ impl Operation for PresenceStatsOperation {
 const PRESENCE_ERRORS: &[Error] = &[Error::UNKNOWN_CHANNEL, Error::NOT_AVAILABLE];
 
 async fn ask<S>(node: &Node, channel: &str, request: DirectoryRequest) -> Result<WrittenJson<S>, OperationError> {
-    if !channel_options(node, "channel", channel)?.presence {
+    if !channel_options(&node.generation(), "channel", channel)?.presence {
         return Err(Error::NOT_AVAILABLE.into());
     }
     let requester = Requester { owner: OwnerId([0; 16]), user: Box::default(), is_backend: true };

@@ -19,6 +19,7 @@ use crate::api::json::ErrorJson;
 use crate::api::operation::{Operation, OperationError, OtherNodes, yield_sometimes};
 use crate::api::params::{any_json, channel_options, nullable, nullable_fields, plain};
 use crate::auth::NamedChannels;
+use crate::generation::Generation;
 use crate::node::Node;
 
 /// Channels that one broadcast reaches.
@@ -232,7 +233,8 @@ impl Operation for PublishOperation {
 
     async fn run<'a>(node: &'a Node, request: PublishRequest<'a>) -> Result<PublishReply, OperationError> {
         let is_dry_run = request.dry_run;
-        let (channel, options, publish) = Self::checked(node, request)?;
+        let generation = node.generation();
+        let (channel, options, publish) = Self::checked(node, &generation, request)?;
         if is_dry_run {
             return Box::pin(dry_run(node, &channel, options, publish)).await;
         }
@@ -246,13 +248,14 @@ impl PublishOperation {
     /// # Errors
     /// 107 for a field that can't be used, 102 for an unknown namespace.
     #[inline]
-    pub(in crate::api) fn checked<'n>(
-        node: &'n Node,
+    pub(in crate::api) fn checked<'g>(
+        node: &Node,
+        generation: &'g Generation,
         request: PublishRequest<'_>,
-    ) -> Result<(String, &'n ChannelOptions, Publish), OperationError> {
+    ) -> Result<(String, &'g ChannelOptions, Publish), OperationError> {
         check_keys(node, &request.idempotency_key, &request.version_epoch)?;
         let exclusion = exclusion(&request.exclude_client, &request.exclude_user)?;
-        let options = channel_options(node, "channel", &request.channel)?;
+        let options = channel_options(generation, "channel", &request.channel)?;
         let data = GivenData::read(request.data, &request.b64data)?.formatted(options)?;
         let publish = Publish {
             content: Content { data, tags: request.tags, info: None, expires_ms: expiry(node, request.expires_in) },
@@ -342,7 +345,7 @@ impl Operation for BroadcastOperation {
                 version: request.version,
                 version_epoch: request.version_epoch.as_str().into(),
             };
-            let data = channel_options(node, "channels", channel).and_then(|options| data.formatted(options));
+            let data = channel_options(&node.generation(), "channels", channel).and_then(|options| data.formatted(options));
             let outcome = match data {
                 Ok(data) => publish_one(node, channel, make(data)).await,
                 Err(refusal) => Err(refusal),
@@ -365,7 +368,7 @@ impl Operation for BroadcastOperation {
 /// # Errors
 /// 107 when one is too long or has control characters.
 fn check_keys(node: &Node, idempotency_key: &str, version_epoch: &str) -> Result<(), OperationError> {
-    let longest = node.session.namespaces.settings().idempotency_key_max_length;
+    let longest = node.generation().session.namespaces.settings().idempotency_key_max_length;
     for (field, text) in [("idempotency_key", idempotency_key), ("version_epoch", version_epoch)] {
         if text.len() > longest {
             return Err(OperationError::bad(field));

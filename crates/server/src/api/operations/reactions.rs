@@ -14,6 +14,7 @@ use crate::api::json::EmptyReply;
 use crate::api::operation::{Operation, OperationError};
 use crate::api::params::{OneChannelRequest, channel_options, nullable, nullable_fields};
 use crate::auth::NamedChannels;
+use crate::generation::Generation;
 use crate::node::Node;
 use crate::runtime::reaction_mailbox::{ReactionMessage, ReactionOperation, ReactionReply};
 
@@ -61,8 +62,8 @@ async fn ask<T>(
 ///
 /// # Errors
 /// 107 and 102 as [`channel_options`], 108 where publications are bytes or may be dropped.
-fn options_of<'n>(node: &'n Node, channel: &str) -> Result<&'n ChannelOptions, OperationError> {
-    let options = channel_options(node, "channel", channel)?;
+fn options_of<'g>(generation: &'g Generation, channel: &str) -> Result<&'g ChannelOptions, OperationError> {
+    let options = channel_options(generation, "channel", channel)?;
     if !options.can_have_reactions() {
         return Err(Error::NOT_AVAILABLE.into());
     }
@@ -120,7 +121,8 @@ impl Operation for ReactionOpenOperation {
     }
 
     async fn run(node: &Node, request: ReactionOpenRequest) -> Result<ReactionOpenReply, OperationError> {
-        let options = options_of(node, &request.channel)?;
+        let generation = node.generation();
+        let options = options_of(&generation, &request.channel)?;
         if request.options.is_empty() || check_options(request.options.iter().map(String::as_str)).is_some() {
             return Err(OperationError::bad("options"));
         }
@@ -182,7 +184,7 @@ impl Operation for ReactionsAddOperation {
     }
 
     async fn run(node: &Node, request: ReactionsAddRequest) -> Result<EmptyReply, OperationError> {
-        options_of(node, &request.channel)?;
+        options_of(&node.generation(), &request.channel)?;
         let (option, n) = (request.option.into(), request.n.unwrap_or(1));
         if !(1..=ADD_MAX).contains(&n) {
             return Err(OperationError::bad("n"));
@@ -246,7 +248,7 @@ impl Operation for ReactionsGetOperation {
     }
 
     async fn run(node: &Node, request: OneChannelRequest) -> Result<ReactionsReply, OperationError> {
-        options_of(node, &request.channel)?;
+        options_of(&node.generation(), &request.channel)?;
         Ok(ask(node, &request.channel, ReactionOperation::Get).await?.into())
     }
 }
@@ -272,7 +274,7 @@ impl Operation for ReactionsCloseOperation {
     }
 
     async fn run(node: &Node, request: OneChannelRequest) -> Result<ReactionsReply, OperationError> {
-        options_of(node, &request.channel)?;
+        options_of(&node.generation(), &request.channel)?;
         Ok(ask(node, &request.channel, ReactionOperation::Close).await?.into())
     }
 }

@@ -221,12 +221,12 @@ fn misread(method: RegistryMethod, params: &str) -> Option<&'static str> {
 }
 
 async fn run_directory(node: &Node, method: RegistryMethod, params: &str) -> Result<Bytes, OperationError> {
-    let scopes = &node.session.scopes;
+    let scopes = &node.generation().session.scopes;
     let read = directory::read(method, params, scopes);
     let mut request = read.map_err(|fault| OperationError { field: fault.field, ..fault.error.into() })?;
     let oversized = request.oversized_field(scopes);
     if let DirectoryRequest::Call { timeout_ms, .. } = &mut request {
-        *timeout_ms = (*timeout_ms).min(longest_call_ms(node.settings.http_server.request_timeout));
+        *timeout_ms = (*timeout_ms).min(longest_call_ms(node.generation().settings.http_server.request_timeout));
     }
     if let Some(answer) = scopes.answer(&request) {
         return Ok(Bytes::from(answer?));

@@ -35,7 +35,7 @@ pub(super) struct ClientNote {
 
 impl Narration {
     pub(super) fn new(node: Arc<Node>) -> Self {
-        let sources = EventSources::new(&node.settings.cluster.name, &node.id);
+        let sources = EventSources::new(&node.generation().settings.cluster.name, &node.id);
         Narration { node, sources, resets: AtomicU64::new(0) }
     }
 
@@ -50,7 +50,7 @@ impl Narration {
             tracing::warn!(id = draft.id, "an event is too large: it is not told");
             return;
         };
-        let namespace = channel.map(|channel| self.node.session.namespaces.namespace_of(channel).into());
+        let namespace = channel.map(|channel| self.node.generation().session.namespaces.namespace_of(channel).into());
         outbox.push(OutboxEvent { word: draft.kind.word(), namespace, place: place_of(&draft.key), body });
     }
 }

@@ -65,7 +65,7 @@ impl WishFilter {
 
     /// Whether some endpoint is told of this. `channel`: that it is about, if endpoints are told of some only.
     pub(super) fn is_told(&self, kind: EventKind, channel: Option<&str>) -> bool {
-        let namespace = channel.map(|channel| self.node.session.namespaces.namespace_of(channel));
+        let namespace = channel.map(|channel| self.node.generation().session.namespaces.namespace_of(channel));
         self.list.borrow().is_told(kind, namespace)
     }
 

@@ -93,7 +93,7 @@ async fn in_time<T>(node: &Node, is_late: bool, work: impl Future<Output = Optio
     let mut draining = node.draining.subscribe();
     tokio::select! {
         biased;
-        done = tokio::time::timeout(node.settings.http_server.header_timeout, work) => done.ok().flatten(),
+        done = tokio::time::timeout(node.generation().settings.http_server.header_timeout, work) => done.ok().flatten(),
         _ = draining.wait_for(|draining| *draining), if !is_late => None,
     }
 }
@@ -113,7 +113,7 @@ async fn introduced(origin: &Origin, stream: &mut TcpStream) -> Option<Remote> {
 /// names users by a header field: the proxy itself is no client.
 fn certified(origin: &Origin, user: impl FnOnce() -> Option<String>) -> Option<String> {
     let Origin { node, remote, .. } = origin;
-    let is_proxy = node.kept_fields.user.is_some() && node.proxies.contains(remote.address);
+    let is_proxy = node.generation().kept_fields.user.is_some() && node.generation().proxies.contains(remote.address);
     if is_proxy { None } else { user() }
 }
 

@@ -34,14 +34,14 @@ pub(super) fn check(
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
     let host = text(HOST).or_else(|| uri.authority().map(|authority| authority.as_str()));
     let is_allowed = match text(ORIGIN) {
-        Some(origin) => node.origins.allow(Some(origin), host),
-        None => node.origins.allow_unnamed(text(SEC_FETCH_SITE)),
+        Some(origin) => node.generation().origins.allow(Some(origin), host),
+        None => node.generation().origins.allow_unnamed(text(SEC_FETCH_SITE)),
     };
     if !is_allowed {
         node.log_refused_request(peer, headers, StatusCode::FORBIDDEN, origin::NOT_ALLOWED, "");
         return Err(respond::text(StatusCode::FORBIDDEN, "this origin is not in client.allowed_origins\n").into());
     }
-    let is_named = node.origins.name(text(ORIGIN), host);
+    let is_named = node.generation().origins.name(text(ORIGIN), host);
     Ok(headers.get(ORIGIN).cloned().map(|origin| if is_named { origin } else { HeaderValue::from_static(ANY) }))
 }
 

@@ -49,7 +49,7 @@ impl BufferGauge {
             return;
         }
         let now_us = node.clock.elapsed_us();
-        let rate = node.settings.client.command_rate_limit;
+        let rate = node.generation().settings.client.command_rate_limit;
         if let Some(until_us) = self.rate_limiter.charge([(frames, rate), (0, 0)], now_us) {
             node.shards[usize::from(*shard)].metrics.throttled.add_shared(1);
             self.pause = Some(Box::pin(sleep(Duration::from_micros(until_us.saturating_sub(now_us)))));

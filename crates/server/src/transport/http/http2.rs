@@ -74,7 +74,7 @@ pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix:
     stream.limit_unsent(UNSENT_MAX);
     let origin = Rc::new(origin);
     let node = Arc::clone(&origin.node);
-    let timer = Rc::new(StreamsTimer::new(node.clock.ticks(), &node.settings.http_server));
+    let timer = Rc::new(StreamsTimer::new(node.clock.ticks(), &node.generation().settings.http_server));
     let requests = Rc::new(Cell::new(0usize));
     let _budget = BodyBudget::new(node.shards[usize::from(origin.shard)].http_counter(), CONNECTION_HELD);
     let service = {
@@ -239,7 +239,7 @@ type Http2Response = Response<Either<Whole, Streamed>>;
 
 async fn answer<R: Router>(origin: &Origin, mut request: Request<Incoming>, under_way: UnderWay) -> Http2Response {
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();
-    let limit = origin.node.settings.http_server.request_timeout;
+    let limit = origin.node.generation().settings.http_server.request_timeout;
     let request = RequestBody::wrap(request, None, origin.node.shards[usize::from(origin.shard)].http_counter());
     let Ok(routed) = tokio::time::timeout(limit, R::answer(origin, request)).await else {
         return under_way.whole(respond::text(StatusCode::REQUEST_TIMEOUT, "the request took too long\n"));
@@ -255,7 +255,7 @@ async fn answer<R: Router>(origin: &Origin, mut request: Request<Incoming>, unde
         }
         (Routed::Upgrade(answer, negotiated), Some(upgrade)) => {
             if let Some(pair) = adopt(origin, &under_way.timer, negotiated, Bytes::new(), Bytes::new()) {
-                let client = &origin.node.settings.client;
+                let client = &origin.node.generation().settings.client;
                 tokio::task::spawn_local(carry(upgrade, pair, client.answer_timeout + client.pong_timeout, under_way));
             }
             answer.map(|body| Either::Left(Whole { body, _budget: None }))

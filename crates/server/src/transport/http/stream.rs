@@ -40,7 +40,7 @@ pub(crate) struct Admitted {
 
 /// The transport with an endless answer that is served at this path, and its settings. None = none is.
 pub(crate) fn transport_of(node: &Node, path: &str) -> Option<(Transport, HttpStreamSettings)> {
-    let settings = &node.settings;
+    let settings = &node.generation().settings;
     let transports = [
         (Transport::HttpStream, &settings.http_stream),
         (Transport::Sse, &settings.sse),
@@ -74,7 +74,7 @@ pub(crate) async fn admit(
     if method != Method::POST && !(is_sse && method == Method::GET) {
         return refuse(respond::method_not_allowed(if is_sse { "GET, POST, OPTIONS" } else { "POST, OPTIONS" }));
     }
-    let Ok(client) = node.proxies.client(peer, request.headers()) else {
+    let Ok(client) = node.generation().proxies.client(peer, request.headers()) else {
         return refuse(respond::text(StatusCode::BAD_REQUEST, upgrade::AMBIGUOUS));
     };
     let admission = match node.admit(client) {
@@ -88,7 +88,7 @@ pub(crate) async fn admit(
         }
     };
     let agent = Agent::of(request.headers());
-    let fields = node.kept_fields.of(peer, &node.proxies, request.headers());
+    let fields = node.generation().kept_fields.of(peer, &node.generation().proxies, request.headers());
     let coding = coding_of(settings, request.headers());
     let wire = wire_of(transport, coding, request.headers());
     let commands = if method == Method::GET {

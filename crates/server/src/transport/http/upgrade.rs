@@ -77,7 +77,7 @@ fn negotiated(node: &Node, peer: Remote, transport: Transport, granted: Granted,
         wire: granted.wire,
         agent: Agent::of(headers),
         admission: granted.admission,
-        fields: node.kept_fields.of(peer, &node.proxies, headers),
+        fields: node.generation().kept_fields.of(peer, &node.generation().proxies, headers),
     }
 }
 

@@ -1,0 +1,81 @@
+//! What a reload replaces: the settings of a node and what is made of them. One generation follows another; a shard
+//! changes to the next one between two of its turns, so all that it does within a turn is of one generation.
+
+use std::cell::RefCell;
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use touchline_config::Settings;
+use touchline_engine::session::SessionSettings;
+
+use crate::auth::AccessControl;
+use crate::net::forwarded::KeptFields;
+use crate::net::origin::Origins;
+use crate::net::proxies::Proxies;
+use crate::runtime::limit_tables::LimitTables;
+
+/// The settings of a node at one time, and what is made of them.
+pub(crate) struct Generation {
+    /// Counts the generations of the process, from 1.
+    pub(crate) number: u64,
+    pub(crate) settings: Settings,
+    /// What sessions share.
+    pub(crate) session: SessionSettings,
+    /// Proxies that are trusted to tell the client's address.
+    pub(crate) proxies: Proxies,
+    /// Origins of the pages that may open connections.
+    pub(crate) origins: Origins,
+    /// The rates of users and addresses; None = no rate is switched on.
+    pub(crate) limits: Option<Arc<LimitTables>>,
+    /// Header fields of clients' requests that backends are sent.
+    pub(crate) kept_fields: KeptFields,
+    /// Who may connect and call the server API.
+    pub(crate) access: AccessControl,
+}
+
+/// A generation that is in use.
+#[derive(Clone)]
+pub(crate) struct CurrentGeneration(Rc<Arc<Generation>>);
+
+impl Deref for CurrentGeneration {
+    type Target = Generation;
+
+    fn deref(&self) -> &Generation {
+        &self.0
+    }
+}
+
+thread_local! {
+    /// The generation of the shard whose own thread this is.
+    static HERE: RefCell<Option<CurrentGeneration>> = const { RefCell::new(None) };
+}
+
+/// From now on the shard whose own thread this is works with a generation.
+pub(crate) fn set_generation_here(generation: &Arc<Generation>) {
+    HERE.set(Some(CurrentGeneration(Rc::new(Arc::clone(generation)))));
+}
+
+/// The newest generation of a node.
+pub(crate) struct NewestGeneration(RwLock<Arc<Generation>>);
+
+impl NewestGeneration {
+    pub(crate) fn new(generation: Arc<Generation>) -> Self {
+        NewestGeneration(RwLock::new(generation))
+    }
+
+    /// The newest one. Shards may work with the one before it for some milliseconds more.
+    pub(crate) fn get(&self) -> Arc<Generation> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces it.
+    pub(crate) fn set(&self, generation: Arc<Generation>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = generation;
+    }
+
+    /// The generation that this thread works with: that of the shard whose own thread this is, else the newest.
+    pub(crate) fn current(&self) -> CurrentGeneration {
+        HERE.with_borrow(Clone::clone).unwrap_or_else(|| CurrentGeneration(Rc::new(self.get())))
+    }
+}
