@@ -73,7 +73,6 @@ mod builder;
 mod connecting;
 mod consumers;
 mod events;
-mod generation;
 mod handle;
 mod hooks;
 mod listening;

@@ -23,7 +23,6 @@ use touchline_registry::OwnerId;
 use touchline_store::Store;
 use touchline_store::stats::Stats;
 
-use crate::generation::{CurrentGeneration, Generation, NewestGeneration};
 use crate::net::admission::{Admission, AdmissionControl, Denial, address_key};
 use crate::net::headers::Headers as _;
 use crate::net::port::PortRole;
@@ -32,6 +31,7 @@ use crate::runtime::clock::Clock;
 use crate::runtime::connected_users::ConnectedUsers;
 use crate::runtime::consumer_metrics::ConsumerMetrics;
 use crate::runtime::event_mailbox::EventMailbox;
+use crate::runtime::generation::{CurrentGeneration, Generation, NewestGeneration};
 use crate::runtime::here::here;
 use crate::runtime::hook_mailbox::{HookMailbox, HookMessage};
 use crate::runtime::mailbox::{ClientCommand, Inspection, Message};
@@ -528,14 +528,19 @@ impl Node {
 
     /// Whether new connections of an address are refused: for a while, or by its rate of connects.
     fn is_refused(&self, address: AddressKey) -> bool {
-        self.generation().limits.as_ref().is_some_and(|limits| limits.is_unwelcome(address, self.clock.elapsed_us() * 1_000))
+        self.generation()
+            .limits
+            .as_ref()
+            .is_some_and(|limits| limits.is_unwelcome(address, self.clock.elapsed_us() * 1_000))
     }
 
     /// Whether a connection can be closed before its TLS handshake: it is of a client whose address is refused, and the
     /// port serves nothing but clients. A proxy's address says nothing of the client behind it.
     pub(crate) fn is_unwelcome(&self, remote: Remote, side: PortRole, is_for_lines: bool) -> bool {
         let serves_only_clients = is_for_lines
-            || side.serves_clients() && !side.serves_operators() && !side.serves_api(self.generation().settings.http_api.external);
+            || side.serves_clients()
+                && !side.serves_operators()
+                && !side.serves_api(self.generation().settings.http_api.external);
         self.generation().limits.is_some()
             && serves_only_clients
             && !self.generation().proxies.contains(remote.address)

@@ -118,6 +118,11 @@ impl Channels {
         self
     }
 
+    /// From now on these are the options of channels. What a channel has stays: its log is cut at the next publication.
+    pub fn set_namespaces(&mut self, namespaces: Arc<Namespaces>) {
+        self.namespaces = namespaces;
+    }
+
     /// Channels that cost memory: with subscribers or a history.
     pub fn len(&self) -> usize {
         self.table.len()

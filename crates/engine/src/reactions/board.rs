@@ -119,6 +119,12 @@ impl ReactionBoard {
         }
     }
 
+    /// From now on these namespaces say what is open. What was counted before stays in its round.
+    pub fn set_namespaces(&mut self, namespaces: Arc<Namespaces>) {
+        self.namespaces = namespaces;
+        self.standing.clear();
+    }
+
     /// What is open in a channel from now on; `None` = what its namespace says. What was counted before stays in its
     /// round, and goes to `counted`, behind it that the round has begun or ended here.
     pub fn set_open(&mut self, channel: ChannelName, open: Option<OpenReactions>, counted: &mut Vec<CountedReactions>) {

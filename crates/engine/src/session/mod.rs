@@ -30,6 +30,7 @@ mod reactions;
 mod refresh;
 mod refusal;
 mod registry;
+mod review;
 mod rules;
 mod server;
 mod state;

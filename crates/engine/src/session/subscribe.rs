@@ -46,6 +46,8 @@ pub(super) struct Grant {
     pub(super) allow: Capability,
     /// What of it only `allow`, or a capability of the connection, grants.
     pub(super) by_grant: Capability,
+    /// The options of the namespace, or a capability of the connection, permit it.
+    pub(super) is_by_options: bool,
 }
 
 /// Why a subscribe was refused.
@@ -177,7 +179,7 @@ impl Session {
         let mut grant = match self.opening(request, options, context, &mut ()) {
             Opening::ByToken => self.check_token(channel, &request.token, context)?,
             Opening::ByHook => return Ok(None),
-            Opening::Open { by_grant } => Grant { by_grant, ..Grant::default() },
+            Opening::Open { by_grant } => Grant { by_grant, is_by_options: true, ..Grant::default() },
             Opening::Closed(cause) => return context.deny(cause, channel).map_err(SubscribeRefusal::from),
         };
         let permit = |action| self.permit(options, channel, action, grant.allow, context);
@@ -320,6 +322,7 @@ impl Session {
             entry,
             rejects_unrecovered: grant.rejects_unrecovered,
             is_refreshed_by_hook,
+            is_by_options: grant.is_by_options,
             by_grant: grant.by_grant,
             recover_offset: recover.map(|r| r.offset.0),
             extra: grant.extra(is_refreshed_by_hook),

@@ -33,6 +33,8 @@ pub(super) struct Subscription {
     pub(super) rejects_unrecovered: bool,
     /// The backend is asked when it expires, instead of the client.
     pub(super) is_refreshed_by_hook: bool,
+    /// The options of its namespace, or a capability of the connection, permit it: no token, backend or operation does.
+    pub(super) is_by_options: bool,
     /// What it has only because a capability of the connection, or its own `allow`, grants it: that it is there, its
     /// position, its events of joining and leaving.
     pub(super) by_grant: Capability,
@@ -97,6 +99,7 @@ impl Subscription {
     /// Something else than a capability of the connection permits it from now on: a token, or the server API.
     pub(super) fn permit_anew(&mut self) {
         self.by_grant = self.by_grant.without(Capability::SUBSCRIBE);
+        self.is_by_options = false;
     }
 
     /// The client's filter of publications; `None` = it gets all.

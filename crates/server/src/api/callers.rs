@@ -6,8 +6,8 @@ use touchline_protocol::Error;
 use super::operation_error::OperationError;
 use crate::auth::ApiCaller;
 use crate::net::remote::Remote;
-use crate::generation::Generation;
 use crate::node::Node;
+use crate::runtime::generation::Generation;
 use crate::runtime::refusals::RefusalLine;
 
 /// Why a caller is not served.

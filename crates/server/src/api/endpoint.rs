@@ -16,7 +16,7 @@ use super::request_id::{X_REQUEST_ID, request_id};
 use super::serve::serve;
 use super::version::{ApiForm, UNNAMED, VERSIONS, negotiate};
 use crate::auth::ApiCaller;
-use crate::generation::Generation;
+use crate::runtime::generation::Generation;
 use crate::transport::http::Origin;
 use crate::transport::http::body::RequestBody;
 use crate::transport::http::respond::{self, HttpResponse};

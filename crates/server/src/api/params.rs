@@ -14,7 +14,7 @@ use touchline_protocol::payload::RawPayload;
 
 use super::operation::OperationError;
 use crate::auth::NamedChannels;
-use crate::generation::Generation;
+use crate::runtime::generation::Generation;
 
 /// A request about one channel.
 #[derive(Deserialize, Default, JsonSchema)]

@@ -38,7 +38,9 @@ async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
     }
     let target = request.uri().authority().map(|authority| authority.as_str());
     let is_needed = request.version() == Version::HTTP_11;
-    if let Err(refusal) = host::check(request.headers(), target, is_needed, &node.generation().settings.http_server.allowed_hosts) {
+    if let Err(refusal) =
+        host::check(request.headers(), target, is_needed, &node.generation().settings.http_server.allowed_hosts)
+    {
         return Routed::Answer(refuse_host(origin, &request, refusal));
     }
     let path = request.uri().path();

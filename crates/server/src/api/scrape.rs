@@ -74,7 +74,12 @@ impl Scrape {
             events: node.events.as_ref().map(|events| EventCollector(Arc::clone(&events.metrics))),
             reactions: ReactionCollector(Arc::clone(&node.reactions.metrics)),
             callers: CallerCollector(
-                node.generation().access.api.callers().map(|caller| (caller.name.clone(), caller.requests.load(Relaxed))).collect(),
+                node.generation()
+                    .access
+                    .api
+                    .callers()
+                    .map(|caller| (caller.name.clone(), caller.requests.load(Relaxed)))
+                    .collect(),
             ),
             key_sets: figures(&node.generation().access.key_sets),
             bans: BanCollector::of(&node.generation().session.bans),

@@ -106,7 +106,8 @@ impl KeptTotals {
     }
 
     fn is_durable(&self, channel: &str) -> bool {
-        let is_wanted = self.node.generation().session.namespaces.resolve(channel).is_ok_and(|options| options.reactions_durable);
+        let is_wanted =
+            self.node.generation().session.namespaces.resolve(channel).is_ok_and(|options| options.reactions_durable);
         is_wanted && self.node.store().is_some()
     }
 

@@ -24,6 +24,7 @@ use crate::net::remote::Remote;
 use crate::net::socket::AcceptedSocket;
 use crate::runtime::audience::AudienceQuestion;
 use crate::runtime::connection_query::ConnectionQuestion;
+use crate::runtime::generation::Generation;
 use crate::runtime::pacer::Pacer;
 use crate::runtime::registry_mailbox::Probe;
 use crate::runtime::reply_to::ReplyTo;
@@ -55,6 +56,8 @@ pub(crate) enum Message {
     Judge(Arc<[Box<str>]>),
     /// Bans have changed that may concern any connection: judge all of them.
     JudgeAll,
+    /// Work with another generation of settings. `taken`: told when the shard's own thread does.
+    Generation { generation: Arc<Generation>, taken: oneshot::Sender<()> },
     /// Whether NATS can be reached, after a change.
     Linked(bool),
     /// Other nodes may have stored publications without a notification: check all channels.

@@ -9,6 +9,7 @@ pub(crate) mod connection_query;
 pub(crate) mod consumer_metrics;
 pub(crate) mod event_mailbox;
 pub(crate) mod event_metrics;
+pub(crate) mod generation;
 pub(crate) mod here;
 pub(crate) mod hook_mailbox;
 pub(crate) mod hook_metrics;

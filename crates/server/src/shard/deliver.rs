@@ -29,7 +29,7 @@ const UNACKNOWLEDGED_MAX: usize = 8 * 1024;
 
 /// Notes an event for every recipient on this shard.
 pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
-    let Shard { hub, connections, users, outbox, metrics, minute_stats, node, id, .. } = shard;
+    let Shard { hub, connections, users, outbox, metrics, minute_stats, node, generation, id, .. } = shard;
     // The last subscriber may have left while the event was under way.
     let Some(channel) = hub.find(&delivery.channel) else { return };
     let mut expires_us = expiry_us(&delivery.event, &node.clock);
@@ -38,7 +38,7 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
         kind = OutputKind::Droppable;
         expires_us = expires_us.min(accepted_us.saturating_add(age_us));
     }
-    let held_max = node.generation().settings.client.queue_max_size;
+    let held_max = generation.settings.client.queue_max_size;
     let excluded =
         exclusion(&delivery.event).map(|it| ExcludedSlots::of(it, (*id, node.shards.len()), users, connections));
     let mut notes = Notes {
@@ -75,14 +75,14 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     outbox.drop_unread_frames();
     metrics.deliveries.add(delivered);
     if let (Some(minute_stats), ChannelEvent::Publication { .. }) = (minute_stats, &delivery.event) {
-        minute_stats.delivered(node.generation().session.namespaces.namespace_of(&delivery.channel), delivered);
+        minute_stats.delivered(generation.session.namespaces.namespace_of(&delivery.channel), delivered);
     }
 }
 
 /// Notes a push for some clients of this shard, each with its slot. The registry gets a message for each that is gone.
 pub(super) fn push_many(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &EncodedPush) {
-    let Shard { connections, outbox, node, .. } = shard;
-    let held_max = node.generation().settings.client.queue_max_size;
+    let Shard { connections, outbox, node, generation, .. } = shard;
+    let held_max = generation.settings.client.queue_max_size;
     let (made, others, kind) = (None, Vec::new(), OutputKind::Push);
     let mut notes =
         Notes { connections, outbox, held_max, accepted_us: 0, expires_us: NEVER, kind, made, others, delivered: 0 };

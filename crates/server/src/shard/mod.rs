@@ -31,6 +31,7 @@ mod probe;
 mod queue;
 mod reactions;
 mod read;
+mod reload;
 mod room;
 mod seen;
 pub(crate) mod services;

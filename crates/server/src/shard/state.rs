@@ -22,6 +22,7 @@ use super::connections::Connections;
 use super::ends::UnsentEnds;
 use super::minute_stats::{Audience, MinuteStats};
 use super::outbox::Outbox;
+use super::reload::ReloadProgress;
 use super::services::Services;
 use super::stepwise::StepwiseWork;
 use super::unauthenticated::Unauthenticated;
@@ -30,10 +31,10 @@ use super::waiting::WaitingRequests;
 use crate::net::admission::AddressSlot;
 use crate::net::forwarded::ForwardedHeaders;
 use crate::net::transport::Transport;
-use crate::generation::{Generation, set_generation_here};
 use crate::node::Node;
 use crate::runtime::clock::TENTH_US;
 use crate::runtime::event_mailbox::{EventMailbox, EventMessage};
+use crate::runtime::generation::Generation;
 use crate::runtime::mailbox::Message;
 use crate::runtime::metrics::ShardMetrics;
 use crate::runtime::random::{self, ClientIdRandom};
@@ -122,6 +123,7 @@ pub(crate) struct Shard {
     pub(super) probe_progress: Option<ProbeProgress>,
     pub(super) ban_sweep: BanSweep,
     pub(super) stepwise: StepwiseWork,
+    pub(super) reload: ReloadProgress,
 }
 
 /// A drain under way: the shard disconnects some connections at each tick.
@@ -153,16 +155,16 @@ pub(super) struct BanSweep {
 }
 
 /// The board of a shard on which nothing is counted yet.
-fn reaction_board(node: &Node, hash_seed: HashSeed) -> ReactionBoard {
-    let namespaces = Arc::clone(&node.generation().session.namespaces);
+fn reaction_board(node: &Node, generation: &Generation, hash_seed: HashSeed) -> ReactionBoard {
+    let namespaces = Arc::clone(&generation.session.namespaces);
     let admission = Arc::clone(&node.reactions.admission);
-    ReactionBoard::with_admission(namespaces, node.generation().settings.reactions.channel_limit, admission, hash_seed)
+    ReactionBoard::with_admission(namespaces, generation.settings.reactions.channel_limit, admission, hash_seed)
 }
 
 /// The channels of a shard that has none yet, as the settings want them.
-fn no_channels(node: &Node, seed: u64, hash_seed: HashSeed) -> Channels {
-    let limit = node.generation().settings.node.channel_limit.div_ceil(node.shards.len().max(1));
-    let namespaces = Arc::clone(&node.generation().session.namespaces);
+fn no_channels(node: &Node, generation: &Generation, seed: u64, hash_seed: HashSeed) -> Channels {
+    let limit = generation.settings.node.channel_limit.div_ceil(node.shards.len().max(1));
+    let namespaces = Arc::clone(&generation.session.namespaces);
     let channels = Channels::new(namespaces, node.shards.len(), seed, hash_seed).limited(limit);
     let channels = if node.store().is_some() { channels.with_store() } else { channels };
     let channels = if node.stats().is_some() { channels.counting_audiences() } else { channels };
@@ -198,12 +200,11 @@ impl Shard {
     ) -> io::Result<Self> {
         let now_ms = node.clock.now_ms();
         let generation = node.newest.get();
-        set_generation_here(&generation);
         let mut secure = ClientIdRandom::new();
         let no_random_numbers = || io::Error::other("the system has no random numbers");
         let random = secure.bytes().map(u64::from_ne_bytes).ok_or_else(no_random_numbers)?;
         let hash_seed = random::hash_seed().ok_or_else(no_random_numbers)?;
-        let unauthenticated_max = match node.generation().settings.client.unauthenticated_connection_limit {
+        let unauthenticated_max = match generation.settings.client.unauthenticated_connection_limit {
             0 => usize::MAX,
             limit => limit.div_ceil(node.shards.len()),
         };
@@ -230,7 +231,7 @@ impl Shard {
             telling: TellingLives::default(),
             forwarded: HashMap::new(),
             hub,
-            channels: no_channels(&node, seed, hash_seed),
+            channels: no_channels(&node, &generation, seed, hash_seed),
             waiting: HashMap::new(),
             outbox: Outbox::default(),
             wheel: Wheel::new(TICK_MS, WHEEL_TICKS, now_ms),
@@ -243,7 +244,7 @@ impl Shard {
             scratch: vec![0; SCRATCH_SIZE],
             effects: Effects::default(),
             tracker: Tracker::default(),
-            reactions: reaction_board(&node, hash_seed),
+            reactions: reaction_board(&node, &generation, hash_seed),
             unsent_reactions: Vec::new(),
             minute_stats,
             seen_sweep: SeenSweep::default(),
@@ -255,6 +256,7 @@ impl Shard {
             probe_progress: None,
             ban_sweep: BanSweep::default(),
             stepwise: StepwiseWork::default(),
+            reload: ReloadProgress::default(),
             services,
             generation,
             node,

@@ -48,6 +48,7 @@ impl Drop for Installed<'_> {
 impl Runnable for Shard {
     fn turn(&mut self, events: &mio::Events, is_tick_due: bool) -> bool {
         self.begin_turn();
+        self.follow_generation();
         for event in events {
             self.serve_socket(event);
         }
@@ -208,6 +209,7 @@ impl Shard {
             Message::Delivery { delivery, accepted_us } => deliver::note(self, &delivery, accepted_us),
             Message::Judge(users) => self.judge_users(&users),
             Message::JudgeAll => self.judge_all(),
+            Message::Generation { generation, taken } => self.take_generation(generation, taken),
             Message::Linked(is_linked) => {
                 self.channels.set_linked(is_linked, self.now_ms);
                 self.run_backend_commands();
@@ -292,6 +294,7 @@ impl Shard {
         self.drain_some();
         self.continue_probe();
         self.begin_sweep();
+        self.continue_review();
         self.stepwise.commands.tick();
         self.relieve_http();
         self.tick_seen();

@@ -99,7 +99,8 @@ pub(crate) fn examine(
     query: &str,
     headers: &impl Headers,
 ) -> Result<Granted, HandshakeRefusal> {
-    host::check(headers, None, true, &node.generation().settings.http_server.allowed_hosts).map_err(HandshakeRefusal::Host)?;
+    host::check(headers, None, true, &node.generation().settings.http_server.allowed_hosts)
+        .map_err(HandshakeRefusal::Host)?;
     if !headers.has_token(&CONNECTION, "upgrade") || !headers.has_token(&UPGRADE, "websocket") {
         return Err(HandshakeRefusal::NoUpgrade);
     }

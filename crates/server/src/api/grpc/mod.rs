@@ -22,7 +22,7 @@ use self::call::GrpcCall;
 use self::unary::refuse;
 use super::callers::{CallerRefusal, by_token};
 use crate::auth::ApiCaller;
-use crate::generation::Generation;
+use crate::runtime::generation::Generation;
 use crate::transport::http::body::RequestBody;
 use crate::transport::http::{Origin, Routed, respond};
 
@@ -71,11 +71,7 @@ async fn call(origin: &Origin, request: Request<RequestBody>) -> Routed {
 ///
 /// # Errors
 /// Why neither is accepted.
-fn authorize<'g>(
-    generation: &'g Generation,
-    headers: &HeaderMap,
-    now_s: u64,
-) -> Result<&'g ApiCaller, CallerRefusal> {
+fn authorize<'g>(generation: &'g Generation, headers: &HeaderMap, now_s: u64) -> Result<&'g ApiCaller, CallerRefusal> {
     let access = &generation.access.api;
     if let Some(anybody) = access.anybody() {
         return Ok(anybody);

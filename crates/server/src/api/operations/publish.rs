@@ -19,8 +19,8 @@ use crate::api::json::ErrorJson;
 use crate::api::operation::{Operation, OperationError, OtherNodes, yield_sometimes};
 use crate::api::params::{any_json, channel_options, nullable, nullable_fields, plain};
 use crate::auth::NamedChannels;
-use crate::generation::Generation;
 use crate::node::Node;
+use crate::runtime::generation::Generation;
 
 /// Channels that one broadcast reaches.
 const CHANNELS_MAX: usize = 10_000;
@@ -345,7 +345,8 @@ impl Operation for BroadcastOperation {
                 version: request.version,
                 version_epoch: request.version_epoch.as_str().into(),
             };
-            let data = channel_options(&node.generation(), "channels", channel).and_then(|options| data.formatted(options));
+            let data =
+                channel_options(&node.generation(), "channels", channel).and_then(|options| data.formatted(options));
             let outcome = match data {
                 Ok(data) => publish_one(node, channel, make(data)).await,
                 Err(refusal) => Err(refusal),

@@ -14,8 +14,8 @@ use crate::api::json::EmptyReply;
 use crate::api::operation::{Operation, OperationError};
 use crate::api::params::{OneChannelRequest, channel_options, nullable, nullable_fields};
 use crate::auth::NamedChannels;
-use crate::generation::Generation;
 use crate::node::Node;
+use crate::runtime::generation::Generation;
 use crate::runtime::reaction_mailbox::{ReactionMessage, ReactionOperation, ReactionReply};
 
 /// The most reactions of one request.

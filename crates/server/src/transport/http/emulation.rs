@@ -22,7 +22,11 @@ pub(crate) async fn answer(node: &Node, peer: Remote, request: Request<RequestBo
 async fn forward(node: &Node, request: Request<RequestBody>) -> HttpResponse {
     let is_protobuf =
         request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(PROTOBUF.as_bytes()));
-    let (body, _budget) = match request.into_body().read(node.generation().settings.emulation.max_request_body_size()).await {
+    let (body, _budget) = match request
+        .into_body()
+        .read(node.generation().settings.emulation.max_request_body_size())
+        .await
+    {
         Ok(read) => read,
         Err(status) => {
             return respond::text(status, "the body is larger than emulation.max_request_body_size, or broken off\n");

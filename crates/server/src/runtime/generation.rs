@@ -51,6 +51,11 @@ thread_local! {
     static HERE: RefCell<Option<CurrentGeneration>> = const { RefCell::new(None) };
 }
 
+/// The number of the generation that the shard works with whose own thread this is; 0 on other threads.
+pub(crate) fn generation_here() -> u64 {
+    HERE.with_borrow(|here| here.as_ref().map_or(0, |generation| generation.number))
+}
+
 /// From now on the shard whose own thread this is works with a generation.
 pub(crate) fn set_generation_here(generation: &Arc<Generation>) {
     HERE.set(Some(CurrentGeneration(Rc::new(Arc::clone(generation)))));

@@ -1,0 +1,69 @@
+//! Another generation of settings: the shard takes it between two messages, tells when its own thread works with it,
+//! and then asks anew what its connections are permitted.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::state::Shard;
+use crate::runtime::generation::{Generation, generation_here, set_generation_here};
+
+/// Connections whose permissions are asked anew in a second.
+const REVIEWS_PER_SECOND: u64 = 1_000;
+/// Most of them at once, after a pause.
+const REVIEWS_AT_ONCE: u64 = 50;
+
+/// The reload of a shard that is under way.
+#[derive(Default)]
+pub(super) struct ReloadProgress {
+    /// Told when the shard's own thread works with the newest generation.
+    taken: Vec<oneshot::Sender<()>>,
+    /// The slot that is reviewed next; None = no review is under way.
+    next: Option<u32>,
+    /// When the last step of the review was, microseconds of the node's clock.
+    stepped_us: u64,
+}
+
+impl Shard {
+    /// Takes a generation. `taken`: told when the shard's own thread works with it. An older one than the shard has is
+    /// not taken.
+    pub(super) fn take_generation(&mut self, generation: Arc<Generation>, taken: oneshot::Sender<()>) {
+        if generation.number > self.generation.number {
+            let namespaces = &generation.session.namespaces;
+            self.channels.set_namespaces(Arc::clone(namespaces));
+            self.reactions.set_namespaces(Arc::clone(namespaces));
+            self.generation = generation;
+            (self.reload.next, self.reload.stepped_us) = (Some(0), self.now_us);
+        }
+        self.reload.taken.push(taken);
+    }
+
+    /// On the shard's own thread, where requests of HTTP run between two turns: they work with the same generation.
+    pub(super) fn follow_generation(&mut self) {
+        if generation_here() != self.generation.number {
+            set_generation_here(&self.generation);
+        }
+        self.reload.taken.drain(..).for_each(|taken| {
+            let _ = taken.send(());
+        });
+    }
+
+    /// Asks for some connections anew what they are permitted, if a review is under way.
+    pub(super) fn continue_review(&mut self) {
+        let Some(first) = self.reload.next else { return };
+        let due = self.now_us.saturating_sub(self.reload.stepped_us) * REVIEWS_PER_SECOND / 1_000_000;
+        if due == 0 {
+            return;
+        }
+        let (mut next, mut reviewed) = (first, 0);
+        while next < self.connections.slot_count() && reviewed < due.min(REVIEWS_AT_ONCE) {
+            if self.connections.get(next).is_some() {
+                self.guarded(next, |shard, slot| shard.with_session(slot, |session, context| session.review(context)));
+                reviewed += 1;
+            }
+            next += 1;
+        }
+        self.reload.stepped_us = self.now_us;
+        self.reload.next = (next < self.connections.slot_count()).then_some(next);
+    }
+}
