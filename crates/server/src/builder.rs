@@ -149,14 +149,13 @@ impl Server {
             registry,
             cluster,
             signer,
-            hooks,
             events,
             reactions,
             seen,
             web: Web { assets: Assets::of(&program.sites), routes: program.routes },
         };
         let (proxies, origins) = (proxies_of(&settings)?, Origins::parse(&settings.client.allowed_origins)?);
-        let generation = Generation { number: 1, settings, session, proxies, origins, limits, kept_fields, access };
+        let generation = Generation { number: 1, settings, session, proxies, origins, limits, kept_fields, access, hooks };
         let node = begin(Node::new(generation, clock, id, handles), program.doubled)?;
         open_databases(&node, primary.as_ref(), store::stats_opening(&node.generation().settings)?.as_ref())?;
         Ok(Server {
@@ -248,12 +247,21 @@ fn hook_needs(settings: &Settings, endpoints: &Endpoints, kinds: EventKinds) -> 
 }
 
 /// The mailbox of the thread that asks backends, and what the thread begins with; None = no hook is switched on.
-fn hooks_of(settings: &Settings, endpoints: Endpoints) -> Option<(HookMailbox, WorkerStart)> {
+fn hooks_of(settings: &Settings, endpoints: Endpoints) -> Option<(Arc<HookMailbox>, WorkerStart)> {
     if endpoints.is_empty() {
         return None;
     }
     let (mailbox, messages) = HookMailbox::new(&settings.hooks, endpoints.names());
-    Some((mailbox, WorkerStart { endpoints, messages, find_user: user_of }))
+    let mailbox = Arc::new(mailbox);
+    let start = WorkerStart {
+        endpoints,
+        settings: settings.hooks.clone(),
+        conflict_wait: settings.registry.proxy.conflict.timeout / 2,
+        mailbox: Arc::clone(&mailbox),
+        find_user: user_of,
+        messages,
+    };
+    Some((mailbox, start))
 }
 
 /// What the registry reports of names, groups and nodes for those who are told of these kinds.

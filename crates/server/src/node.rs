@@ -33,7 +33,7 @@ use crate::runtime::consumer_metrics::ConsumerMetrics;
 use crate::runtime::event_mailbox::EventMailbox;
 use crate::runtime::generation::{CurrentGeneration, Generation, NewestGeneration};
 use crate::runtime::here::here;
-use crate::runtime::hook_mailbox::{HookMailbox, HookMessage};
+use crate::runtime::hook_mailbox::HookMessage;
 use crate::runtime::mailbox::{ClientCommand, Inspection, Message};
 use crate::runtime::memory;
 use crate::runtime::metrics::{NodeCollector, ShardMetrics};
@@ -52,7 +52,6 @@ pub(crate) struct NodeHandles {
     pub(crate) registry: Sender<RegistryMessage>,
     pub(crate) cluster: Option<Cluster>,
     pub(crate) signer: Arc<HmacSigner>,
-    pub(crate) hooks: Option<HookMailbox>,
     pub(crate) events: Option<EventMailbox>,
     pub(crate) reactions: ReactionMailbox,
     pub(crate) seen: Option<Arc<SeenUsers>>,
@@ -93,8 +92,6 @@ pub(crate) struct Node {
     pub(crate) seen: Option<Arc<SeenUsers>>,
     /// How many requests with a rate are under way.
     pub(crate) paced: Arc<AtomicUsize>,
-    /// The mailbox of the thread that asks backends; None = no hook is switched on.
-    pub(crate) hooks: Option<HookMailbox>,
     /// The mailbox of the thread that tells what happens; None = nothing is told.
     pub(crate) events: Option<EventMailbox>,
     /// The mailbox of the thread that keeps the totals of reactions.
@@ -138,7 +135,7 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(generation: Generation, clock: Clock, id: String, handles: NodeHandles) -> Self {
         let draining = watch::Sender::new(false);
-        let NodeHandles { shards, registry, cluster, signer, hooks, events, reactions, seen, web } = handles;
+        let NodeHandles { shards, registry, cluster, signer, events, reactions, seen, web } = handles;
         let settings = &generation.settings;
         let buffer_max_size =
             if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
@@ -159,7 +156,6 @@ impl Node {
             shards,
             registry,
             registry_metrics: Mutex::default(),
-            hooks,
             events,
             reactions,
             web,
@@ -399,7 +395,7 @@ impl Node {
 
     /// Lets the thread that asks backends forget what would let a user into a channel again; None = into any.
     pub(crate) fn forget_hook_answers(&self, user: &str, channel: Option<&str>, is_shared: bool) {
-        if let Some(hooks) = &self.hooks {
+        if let Some(hooks) = &self.generation().hooks {
             hooks.send(HookMessage::Forget { user: user.into(), channel: channel.map(Box::from), is_shared });
         }
     }

@@ -244,7 +244,7 @@ impl Running {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        if let (Some(hooks), Some(worker)) = (&self.node.hooks, self.worker.take()) {
+        if let (Some(hooks), Some(worker)) = (&self.node.newest.get().hooks, self.worker.take()) {
             hooks.send(HookMessage::Stop);
             let _ = worker.join();
         }

@@ -57,7 +57,8 @@ pub(super) fn health(node: &Node) -> HttpResponse {
         );
     }
     let mut information = serde_json::Map::new();
-    let open = node.hooks.as_ref().map_or(Vec::new(), |hooks| hooks.metrics.open_backends());
+    let generation = node.generation();
+    let open = generation.hooks.as_ref().map_or(Vec::new(), |hooks| hooks.metrics.open_backends());
     if !open.is_empty() {
         // Another node would not reach it either.
         information.insert("backends_not_asked".to_owned(), open.into());

@@ -68,6 +68,7 @@ impl Scrape {
             store: node.store().map(|store| StoreCollector(Arc::clone(store.metrics()))),
             stats: node.stats().map(|stats| StatsCollector(Arc::clone(stats.metrics()))),
             hooks: node
+                .generation()
                 .hooks
                 .as_ref()
                 .map(|hooks| HookCollector { metrics: Arc::clone(&hooks.metrics), outstanding: hooks.outstanding() }),

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{Id, JoinError, JoinSet};
 use touchline_engine::directory::client_text;
 use touchline_engine::hook::{
-    ConflictClaim, HookCall, HookKind, HookOutcome, HookRequest, HookResult, SubscribeAnswer,
+    ConflictClaim, HookCall, HookKind, HookOutcome, HookRequest, HookResult, HooksSettings, SubscribeAnswer,
 };
 use touchline_registry::OwnerId;
 
@@ -47,6 +47,10 @@ pub(crate) type FindUser = fn(Arc<Node>, OwnerId) -> Pin<Box<dyn Future<Output =
 /// What the thread begins with.
 pub(crate) struct WorkerStart {
     pub(crate) endpoints: Endpoints,
+    pub(crate) settings: HooksSettings,
+    /// Half the time that a backend has to decide about a contested name.
+    pub(crate) conflict_wait: Duration,
+    pub(crate) mailbox: Arc<HookMailbox>,
     pub(crate) find_user: FindUser,
     pub(crate) messages: UnboundedReceiver<HookMessage>,
 }
@@ -60,7 +64,10 @@ pub(crate) fn start(node: Arc<Node>, start: WorkerStart) -> io::Result<JoinHandl
         // The runtime must not leave its thread.
         match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
             Ok(runtime) => {
-                runtime.block_on(HookWorker::new(node, start.endpoints, start.find_user).run(start.messages));
+                runtime.block_on(async {
+                    let (worker, messages) = HookWorker::new(node, start);
+                    worker.run(messages).await;
+                });
                 // A name that the system looks up is not waited for.
                 runtime.shutdown_background();
             }
@@ -127,6 +134,9 @@ struct BackendState {
 
 struct HookWorker {
     node: Arc<Node>,
+    mailbox: Arc<HookMailbox>,
+    settings: HooksSettings,
+    conflict_wait: Duration,
     find_user: FindUser,
     /// Conflicts of names whose users are being found, or about which a backend is asked, by the number of the call.
     conflicts: HashMap<u32, NameConflict>,
@@ -147,11 +157,11 @@ struct HookWorker {
 }
 
 impl HookWorker {
-    fn new(node: Arc<Node>, endpoints: Endpoints, find_user: FindUser) -> Self {
-        let settings = &node.generation().settings.hooks;
+    fn new(node: Arc<Node>, start: WorkerStart) -> (Self, UnboundedReceiver<HookMessage>) {
+        let WorkerStart { endpoints, settings, conflict_wait, mailbox, find_user, messages } = start;
         let calls_max = settings.calls_max;
         let share = if endpoints.all.len() > 1 { calls_max.div_ceil(4) * 3 } else { calls_max };
-        HookWorker {
+        let worker = HookWorker {
             backends: endpoints.all.iter().map(|_| BackendState::default()).collect(),
             endpoints: Arc::new(endpoints),
             tasks: JoinSet::new(),
@@ -166,14 +176,19 @@ impl HookWorker {
             last_conflict: 0,
             last_arrival: 0,
             finding: JoinSet::new(),
+            mailbox,
+            settings,
+            conflict_wait,
             node,
-        }
+        };
+        (worker, messages)
     }
 
     async fn run(mut self, mut messages: UnboundedReceiver<HookMessage>) {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-        loop {
+        let mut is_last = false;
+        while !is_last || !self.calls.is_empty() || !self.finding.is_empty() {
             tokio::select! {
                 Some(ended) = self.tasks.join_next_with_id(), if !self.tasks.is_empty() => {
                     self.handle_end(ended);
@@ -191,19 +206,18 @@ impl HookWorker {
                 message = messages.recv() => {
                     let rest = std::iter::from_fn(|| messages.try_recv().ok()).take(MESSAGES);
                     for message in message.into_iter().chain(rest) {
-                        if matches!(message, HookMessage::Stop) {
-                            return;
+                        match message {
+                            HookMessage::Stop => return,
+                            HookMessage::Finish => is_last = true,
+                            message => self.handle(message),
                         }
-                        self.handle(message);
                     }
                 }
                 _ = ticks.tick(), if self.has_queue() => self.drop_overdue(),
             }
             self.begin_calls();
             self.node.wake();
-            if let Some(hooks) = &self.node.hooks {
-                hooks.metrics.under_way.set(self.running.len() as u64);
-            }
+            self.mailbox.metrics.under_way.set(self.running.len() as u64);
         }
     }
 
@@ -228,7 +242,7 @@ impl HookWorker {
                     call.may_hold &= !is_touched;
                 }
             }
-            HookMessage::Stop => {}
+            HookMessage::Stop | HookMessage::Finish => {}
         }
     }
 
@@ -256,7 +270,7 @@ impl HookWorker {
 
     /// Whether so many calls wait for one of several backends that those for others would find no place.
     fn has_too_many(&self, endpoint: usize) -> bool {
-        let limit = self.node.generation().settings.hooks.queue_max_entries;
+        let limit = self.settings.queue_max_entries;
         self.backends.len() > 1 && self.backends[endpoint].queue.len() > limit.div_ceil(4) * 3
     }
 
@@ -277,7 +291,7 @@ impl HookWorker {
         let claims = [conflict.mine.clone(), conflict.other.clone()];
         let counted = conflict.size();
         self.conflicts.insert(serial, conflict);
-        let limit = self.node.generation().settings.registry.proxy.conflict.timeout / 2;
+        let limit = self.conflict_wait;
         self.finding.spawn_local(async move {
             let user = |owner| tokio::time::timeout(limit, find(Arc::clone(&node), owner));
             let users = tokio::join!(user(claims[0].owner()), user(claims[1].owner()));
@@ -378,7 +392,7 @@ impl HookWorker {
         }
         let (key, size, kind) = (waiting.key(), waiting.job.counted, waiting.job.call.request.kind());
         let user = waiting.job.call.user.clone();
-        let answer_max = self.node.generation().settings.hooks.answer_size_max;
+        let answer_max = self.settings.answer_size_max;
         // In a box of its own: a task is aligned, and one of more than a kilobyte is dear to allocate.
         let asking = Box::pin(ask_in_time(Arc::clone(&self.endpoints), endpoint, waiting.job, answer_max));
         let task = self.tasks.spawn(asking);
@@ -418,15 +432,14 @@ impl HookWorker {
             self.log_fault(call.endpoint, call.kind, fault, now_ms);
         }
         let is_open = self.backends[call.endpoint].breaker.is_open();
-        if let Some(hooks) = &self.node.hooks {
-            hooks.metrics.latency[call.kind as usize].observe_us(self.node.clock.elapsed_us() - call.started_us);
-            if hooks.metrics.endpoints[call.endpoint].1.swap(is_open, Relaxed) != is_open {
-                let hook = &self.endpoints.all[call.endpoint].name;
-                if is_open {
-                    tracing::warn!(hook, "the backend is not asked for now: too many calls have failed");
-                } else {
-                    tracing::info!(hook, "the backend is asked again");
-                }
+        let metrics = &self.mailbox.metrics;
+        metrics.latency[call.kind as usize].observe_us(self.node.clock.elapsed_us() - call.started_us);
+        if metrics.endpoints[call.endpoint].1.swap(is_open, Relaxed) != is_open {
+            let hook = &self.endpoints.all[call.endpoint].name;
+            if is_open {
+                tracing::warn!(hook, "the backend is not asked for now: too many calls have failed");
+            } else {
+                tracing::info!(hook, "the backend is asked again");
             }
         }
         let counted = match &outcome {
@@ -481,7 +494,7 @@ impl HookWorker {
 
     /// Ends the calls that have waited for too long.
     fn drop_overdue(&mut self) {
-        let limit_ms = self.node.generation().settings.hooks.queue_timeout.as_millis() as u64;
+        let limit_ms = self.settings.queue_timeout.as_millis() as u64;
         let before_ms = self.node.clock.now_ms().saturating_sub(limit_ms);
         for endpoint in 0..self.backends.len() {
             let calls = &self.calls;
@@ -498,10 +511,8 @@ impl HookWorker {
     }
 
     fn count(&self, kind: HookKind, outcome: CallOutcome, size: usize) {
-        if let Some(hooks) = &self.node.hooks {
-            hooks.metrics.count(kind, outcome);
-            HookMailbox::end(hooks, size);
-        }
+        self.mailbox.metrics.count(kind, outcome);
+        self.mailbox.end(size);
     }
 
     /// Logs a fault. In a minute a backend has a line for each different fault, but for some of them only.

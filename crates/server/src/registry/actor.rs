@@ -315,7 +315,7 @@ fn push_many(node: &Node, clients: &[OwnerId], push: &Arc<EncodedPush>) {
 fn ask_backend(node: &Node, scope: Arc<str>, mine: Entry, other: Entry) {
     let name = mine.key().into();
     let conflict = NameConflict { scope: Arc::clone(&scope), mine, other };
-    if !node.hooks.as_ref().is_some_and(|hooks| hooks.conflict(conflict)) {
+    if !node.generation().hooks.as_ref().is_some_and(|hooks| hooks.conflict(conflict)) {
         node.send_to_registry(RegistryMessage::ConflictResolved { scope, name, keeps_mine: None });
     }
 }

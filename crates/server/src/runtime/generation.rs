@@ -13,6 +13,7 @@ use crate::auth::AccessControl;
 use crate::net::forwarded::KeptFields;
 use crate::net::origin::Origins;
 use crate::net::proxies::Proxies;
+use super::hook_mailbox::HookMailbox;
 use crate::runtime::limit_tables::LimitTables;
 
 /// The settings of a node at one time, and what is made of them.
@@ -32,6 +33,8 @@ pub(crate) struct Generation {
     pub(crate) kept_fields: KeptFields,
     /// Who may connect and call the server API.
     pub(crate) access: AccessControl,
+    /// The mailbox of the thread that asks backends; None = no hook is switched on.
+    pub(crate) hooks: Option<Arc<HookMailbox>>,
 }
 
 /// A generation that is in use.

@@ -25,6 +25,8 @@ pub(crate) enum HookMessage {
     /// A backend has ended something of a user: forget the answers that would let it begin again. `channel`: None =
     /// in every channel; `is_shared`: also those that hold for everybody.
     Forget { user: Box<str>, channel: Option<Box<str>>, is_shared: bool },
+    /// No call comes any more: the thread ends when those have ended that it has.
+    Finish,
     /// The node stops.
     Stop,
 }

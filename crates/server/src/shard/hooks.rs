@@ -20,7 +20,7 @@ impl Shard {
             (std::mem::take(&mut self.effects.hook_calls), std::mem::take(&mut self.effects.cancelled_hooks));
         let generation = self.connections.generation(slot);
         let connection = ConnectionId { shard: self.id, slot, generation };
-        let (Some(of), Some(hooks)) = (self.connections.get(slot), &self.node.hooks) else { return };
+        let (Some(of), Some(hooks)) = (self.connections.get(slot), &self.generation.hooks) else { return };
         let (client, transport) = (of.session.owner(), of.transport.as_str());
         let protocol = if of.wire.encoding == Encoding::Protobuf { "protobuf" } else { "json" };
         let forwarded = self.forwarded.get(&slot);
