@@ -4,46 +4,39 @@ use std::sync::Arc;
 
 use aws_lc_rs::rand;
 use touchline_config::{Settings, TlsSettings, WhenCutOff};
+use touchline_engine::ShardId;
 use touchline_engine::bans::Bans;
 use touchline_engine::directory::{Directory, ToldChanges};
 use touchline_engine::events::{EventKind, EventKinds};
-use touchline_engine::limit::RateLimits;
 use touchline_engine::session::UserCounter;
-use touchline_engine::{ClientSettings, Namespaces, ShardId, session};
 use touchline_registry::ReplicaTiming;
 use touchline_store::PrimaryOptions;
 use touchline_store::stats::{Stats, StatsOptions};
 
-use crate::api::{is_own_path, operations_named, services::ApiServices, user_of};
+use crate::api::{is_own_path, operations_named, services::ApiServices};
 use crate::auth::{AccessControl, KeyFetcher};
 use crate::backend::{facts, nats, seen, store};
 use crate::consumers;
 use crate::events::{self, EventsStart};
-use crate::hooks::{Endpoints, HookHandler, WorkerStart};
+use crate::hooks::{Endpoints, HookHandler};
 use crate::listening::listen_on_each;
-use crate::net::forwarded::KeptFields;
-use crate::net::origin::Origins;
+use crate::making::{NodeFacts, TakenOver, make_generation};
 use crate::net::port::{Port, PortRole};
 use crate::node::{Node, NodeHandles};
-use crate::preparation::{Ports, prepare, proxies_of, user_field};
+use crate::preparation::{Ports, prepare};
 use crate::reactions::ReactionsStart;
 use crate::runtime::clock::Clock;
 use crate::runtime::event_mailbox::EventMailbox;
 use crate::runtime::event_metrics::EventMetrics;
-use crate::runtime::generation::Generation;
-use crate::runtime::hook_mailbox::HookMailbox;
-use crate::runtime::limit_tables::LimitTables;
 use crate::runtime::reaction_mailbox::ReactionMailbox;
 use crate::runtime::reply_to::ReplyTo;
 use crate::runtime::shard_handle::ShardHandle;
 use crate::runtime::signer::HmacSigner;
-use crate::runtime::user_counts::UserCounts;
 use crate::runtime::{process, random};
 use crate::server::{Addresses, Server, ShardParts};
 use crate::shard::acceptor::BoundListener;
 use crate::start_error::StartError;
 use crate::tls::{Acme, PendingRenewal, Tls, TlsError};
-use crate::trial::track_limits;
 use crate::web::{Assets, RouteHandler, Routes, Site, Web};
 
 /// A server that is being put together.
@@ -120,30 +113,21 @@ impl Server {
         let directory = directory_of(&settings, (&id, &clock), kinds)?;
         let endpoints = Endpoints::new(&settings, program.handler.as_ref()).map_err(StartError::hook)?;
         let (registry, registry_messages) = std::sync::mpsc::channel();
-        let (signer, limits) = (new_signer()?, limits_of(&settings.client)?);
-        let session = session::SessionSettings {
-            client: settings.client.clone(),
-            namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
-            verifier: Box::new(access.verifier.clone()),
+        let signer = new_signer()?;
+        let facts = NodeFacts {
+            id: &id,
+            signer: &signer,
             bans: Arc::new(bans_of(&settings)?),
+            kinds,
             scopes: directory.scopes(),
-            version: process::VERSION,
-            id: id.clone(),
-            signer: signer.clone(),
-            users: users_of(&settings.client),
-            limits: limits.as_ref().map(|tables| RateLimits::new(&settings.client.rate_limit, Arc::clone(tables) as _)),
-            line_idle: settings.tcp.idle_timeout,
-            deferred_max: deferred_max(&settings),
-            hooks: hook_needs(&settings, &endpoints, kinds),
-            notes_subscriptions: kinds.has_subscriptions(),
-            track: track_limits(&settings.store.stats),
         };
-        let (consumers, seen) = (consumers::prepare(&settings)?, seen::begin(&settings));
-        let primary = store::opening(&settings, &session.namespaces, &id)?;
+        let made = make_generation(1, settings, access, facts, endpoints, TakenOver::default())?;
+        let (settings, session) = (&made.generation.settings, &made.generation.session);
+        let (consumers, seen) = (consumers::prepare(settings)?, seen::begin(settings));
+        let primary = store::opening(settings, &session.namespaces, &id)?;
         let (shard_handles, shards) = shard_parts(listeners)?;
-        let (cluster, joining) = nats::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
-        let kept_fields = KeptFields { forwarded: endpoints.forwarded_names(), user: user_field(&settings)? };
-        let ((hooks, worker), (reactions, reactions_start)) = (hooks_of(&settings, endpoints).unzip(), reactions_of()?);
+        let (cluster, joining) = nats::join(settings, (&id, clock.now_ms()), &directory)?.unzip();
+        let (reactions, reactions_start) = reactions_of()?;
         let handles = NodeHandles {
             shards: shard_handles,
             registry,
@@ -154,10 +138,8 @@ impl Server {
             seen,
             web: Web { assets: Assets::of(&program.sites), routes: program.routes },
         };
-        let (proxies, origins) = (proxies_of(&settings)?, Origins::parse(&settings.client.allowed_origins)?);
-        let generation = Generation { number: 1, settings, session, proxies, origins, limits, kept_fields, access, hooks };
-        let node = begin(Node::new(generation, clock, id, handles), program.doubled)?;
-        open_databases(&node, primary.as_ref(), store::stats_opening(&node.generation().settings)?.as_ref())?;
+        let node = begin(Node::new(made.generation, clock, id, handles), program.doubled)?;
+        open_databases(&node, primary.as_ref(), store::stats_opening(&node.newest.get().settings)?.as_ref())?;
         Ok(Server {
             node,
             shards,
@@ -165,7 +147,7 @@ impl Server {
             registry_messages,
             joining,
             renewal,
-            worker,
+            worker: made.worker,
             teller: teller.map(|teller| EventsStart { primary, ..teller }),
             reactions: reactions_start,
             consumers,
@@ -236,34 +218,6 @@ fn bans_of(settings: &Settings) -> Result<Bans, StartError> {
     Ok(Bans::new(seed, settings.security.when_cut_off == WhenCutOff::RefuseNew))
 }
 
-/// What the hooks, and who is told of these kinds, need of sessions.
-fn hook_needs(settings: &Settings, endpoints: &Endpoints, kinds: EventKinds) -> session::HookNeeds {
-    session::HookNeeds {
-        rpc: settings.rpc.clone(),
-        emulated_header_names: endpoints.emulated_names(),
-        keeps_meta: endpoints.includes_meta() || kinds.has(EventKind::Connected),
-        caps: Arc::clone(&endpoints.caps),
-    }
-}
-
-/// The mailbox of the thread that asks backends, and what the thread begins with; None = no hook is switched on.
-fn hooks_of(settings: &Settings, endpoints: Endpoints) -> Option<(Arc<HookMailbox>, WorkerStart)> {
-    if endpoints.is_empty() {
-        return None;
-    }
-    let (mailbox, messages) = HookMailbox::new(&settings.hooks, endpoints.names());
-    let mailbox = Arc::new(mailbox);
-    let start = WorkerStart {
-        endpoints,
-        settings: settings.hooks.clone(),
-        conflict_wait: settings.registry.proxy.conflict.timeout / 2,
-        mailbox: Arc::clone(&mailbox),
-        find_user: user_of,
-        messages,
-    };
-    Some((mailbox, start))
-}
-
 /// What the registry reports of names, groups and nodes for those who are told of these kinds.
 fn told_changes(kinds: EventKinds) -> ToldChanges {
     ToldChanges {
@@ -286,21 +240,6 @@ fn events_of(settings: &Settings) -> Result<Option<(EventMailbox, EventsStart)>,
     let seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
     let (birth, timing) = (random_number()?, timing_of(settings));
     Ok(Some((mailbox, EventsStart { endpoints, messages, timing, birth, seed, primary: None })))
-}
-
-/// Counts the connections of each user; None = they have no limit.
-fn users_of(client: &ClientSettings) -> Option<Arc<dyn UserCounter + Send + Sync>> {
-    let limit = client.user_connection_limit;
-    if limit == 0 { None } else { Some(Arc::new(UserCounts::new(limit))) }
-}
-
-/// The rates of users and addresses; None = no rate is switched on.
-fn limits_of(client: &ClientSettings) -> Result<Option<Arc<LimitTables>>, StartError> {
-    if !RateLimits::are_on(&client.rate_limit) {
-        return Ok(None);
-    }
-    let seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
-    Ok(Some(Arc::new(LimitTables::new(&client.rate_limit, seed))))
 }
 
 /// The times by which the registry tells that another node is dead.
@@ -362,17 +301,6 @@ fn listen_everywhere(
         grpc: ports.grpc.map(|prepared| listen(prepared, &grpc)).transpose()?,
     };
     Ok((shards, addresses))
-}
-
-/// Bytes of commands that may wait in a session: twice the largest message that any transport takes.
-fn deferred_max(settings: &Settings) -> usize {
-    let streams = [&settings.http_stream, &settings.sse, &settings.uni_http_stream, &settings.uni_sse];
-    let bodies = streams
-        .into_iter()
-        .map(|stream| stream.max_request_body_size())
-        .chain([settings.emulation.max_request_body_size()]);
-    let largest = bodies.chain([settings.websocket.message_size_limit, settings.tcp.message_size_limit]).max();
-    largest.unwrap_or_default().saturating_mul(2)
 }
 
 /// Event loops of the node.

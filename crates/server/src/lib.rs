@@ -76,6 +76,7 @@ mod events;
 mod handle;
 mod hooks;
 mod listening;
+mod making;
 mod net;
 mod node;
 mod outbound;

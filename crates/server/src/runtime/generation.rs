@@ -9,11 +9,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use touchline_config::Settings;
 use touchline_engine::session::SessionSettings;
 
+use super::hook_mailbox::HookMailbox;
 use crate::auth::AccessControl;
 use crate::net::forwarded::KeptFields;
 use crate::net::origin::Origins;
 use crate::net::proxies::Proxies;
-use super::hook_mailbox::HookMailbox;
 use crate::runtime::limit_tables::LimitTables;
 
 /// The settings of a node at one time, and what is made of them.
