@@ -47,6 +47,7 @@ mod item_path;
 pub mod keys;
 #[cfg(test)]
 mod limits;
+mod live;
 mod load;
 mod nearest;
 mod networks;
@@ -64,6 +65,7 @@ pub use check::events::{EVENT_ENDPOINTS_MAX, event_faults, signing_key};
 pub use check::hook_headers::header_faults;
 pub use configuration::Configuration;
 pub use finding::{Finding, Severity};
+pub use live::takes_restart;
 pub use load::tree::Location;
 pub use load::{
     ConfigErrors, ConfigOutcome, DevelopmentPurpose, DevelopmentSecrets, Flags, Sources, WrittenKey, changed_keys,

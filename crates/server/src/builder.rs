@@ -8,7 +8,6 @@ use touchline_engine::ShardId;
 use touchline_engine::bans::Bans;
 use touchline_engine::directory::{Directory, ToldChanges};
 use touchline_engine::events::{EventKind, EventKinds};
-use touchline_engine::session::UserCounter;
 use touchline_registry::ReplicaTiming;
 use touchline_store::PrimaryOptions;
 use touchline_store::stats::{Stats, StatsOptions};

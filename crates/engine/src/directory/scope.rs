@@ -114,6 +114,12 @@ impl Scopes {
         self.0.iter().position(|(options, _)| options.name == name).map(|index| ScopeId(index as u16))
     }
 
+    /// The same scopes with other options; a scope that has none there keeps its own.
+    pub fn with_options(&self, options: &[ScopeOptions]) -> Scopes {
+        let of = |known: &ScopeOptions| options.iter().find(|new| new.name == known.name).unwrap_or(known).clone();
+        Scopes(self.0.iter().map(|(known, view)| (of(known), view.clone())).collect())
+    }
+
     /// The options of a scope; `None` = there is no such scope.
     pub fn options(&self, scope: ScopeId) -> Option<&ScopeOptions> {
         self.0.get(usize::from(scope.0)).map(|(options, _)| options)

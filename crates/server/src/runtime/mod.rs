@@ -29,6 +29,7 @@ pub(crate) mod rate_limiter;
 pub(crate) mod reaction_mailbox;
 pub(crate) mod refusals;
 pub(crate) mod registry_mailbox;
+pub(crate) mod reload;
 pub(crate) mod reply_to;
 mod run_lock;
 pub(crate) mod seen_users;
