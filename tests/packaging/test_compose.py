@@ -71,7 +71,7 @@ def test_no_secret_is_in_the_file():
 
 
 def test_the_image_is_that_of_the_version():
-    assert {node["image"] for node in NODES.values()} == {f"touchline:${{TOUCHLINE_VERSION:-{VERSION}}}"}
+    assert {node["image"] for node in NODES.values()} == {f"touchline:{VERSION}"}
 
 
 def test_the_nodes_have_no_rights_and_time_to_drain():
