@@ -199,6 +199,14 @@ def test_the_server_takes_the_configuration(rendered, tmp_path):
     assert not [line for line in warnings if "http_api.key: missing" not in line], said
 
 
+def test_the_values_of_the_guide_are_a_cluster(chart):
+    page = (ROOT / "docs/guides/kubernetes.md").read_text()
+    values = yaml.safe_load(re.search(r"```yaml\n(replicaCount.*?)```", page, re.DOTALL)[1])
+    objects = render(chart, values)
+    assert configuration(objects)["cluster"]["engine"] == "nats"
+    assert {"Ingress", "ServiceMonitor"} <= {kind for kind, _ in objects}
+
+
 def test_the_default_is_one_pod_that_is_replaced_without_a_gap(chart):
     [deployment] = kinds(render(chart, {}), "Deployment")
     assert deployment["spec"]["replicas"] == 1
@@ -372,3 +380,9 @@ def test_the_schema_has_every_value():
     jsonschema.Draft7Validator.check_schema(schema)
     values = yaml.safe_load((ROOT / "packaging/helm/touchline/values.yaml").read_text())
     assert set(values) | {"global"} == set(schema["properties"])
+
+
+def test_the_chart_is_of_the_version_of_the_server():
+    """Also where it is installed from its folder."""
+    chart = yaml.safe_load((ROOT / "packaging/helm/touchline/Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == VERSION

@@ -147,6 +147,15 @@ def test_the_same_parts_give_the_same_bytes(image, tmp_path):
     assert Image(archive).configuration["created"] == "2023-11-14T22:13:20Z"
 
 
+def test_a_binary_for_arm64_gives_an_image_for_arm64(image, tmp_path):
+    binary = bytearray(content(image, "usr/bin/touchline"))
+    binary[18:20] = (183).to_bytes(2, "little")
+    (tmp_path / "touchline").write_bytes(binary)
+    subprocess.run([BUILD, tmp_path / "touchline", tmp_path / "out"], check=True, stdout=subprocess.DEVNULL)
+    made = Image(tmp_path / f"out/touchline-{VERSION}-arm64-oci.tar")
+    assert made.configuration["architecture"] == made.entry["platform"]["architecture"] == "arm64"
+
+
 def test_a_dynamic_binary_is_refused(tmp_path):
     ended = subprocess.run([BUILD, os.path.realpath("/bin/sh"), tmp_path], capture_output=True, text=True)
     assert ended.returncode == 1 and "linked dynamically" in ended.stderr
