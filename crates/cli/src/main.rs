@@ -8,6 +8,7 @@ mod command_examples;
 #[cfg(test)]
 mod command_line_page;
 mod commands;
+mod configuration_source;
 mod demo;
 mod descriptors;
 mod logging;

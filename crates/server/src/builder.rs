@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::rand;
-use touchline_config::{Settings, TlsSettings, WhenCutOff};
+use touchline_config::{Settings, TlsSettings, WhenCutOff, WrittenKey};
 use touchline_engine::ShardId;
 use touchline_engine::bans::Bans;
 use touchline_engine::directory::{Directory, ToldChanges};
@@ -28,6 +28,7 @@ use crate::runtime::clock::Clock;
 use crate::runtime::event_mailbox::EventMailbox;
 use crate::runtime::event_metrics::EventMetrics;
 use crate::runtime::reaction_mailbox::ReactionMailbox;
+use crate::runtime::reload::SettingsSource;
 use crate::runtime::reply_to::ReplyTo;
 use crate::runtime::shard_handle::ShardHandle;
 use crate::runtime::signer::HmacSigner;
@@ -49,6 +50,8 @@ pub struct ServerBuilder {
 struct Program {
     /// Answers the hooks that are switched on and have no endpoint.
     handler: Option<Arc<dyn HookHandler>>,
+    /// What settings are read from again, and the keys that were written for the start.
+    source: Option<(Box<dyn SettingsSource>, Vec<WrittenKey>)>,
     sites: Vec<Site>,
     routes: Routes,
     /// A path that was given twice.
@@ -68,6 +71,13 @@ impl ServerBuilder {
         if !self.program.routes.add(path, Arc::new(handler)) {
             self.program.doubled = Some(path.to_owned());
         }
+        self
+    }
+
+    /// Reads the settings anew from `source` at a reload ([`ServerHandle::reload`], `POST /api/reload`). `written`: the
+    /// keys that the settings of this start were made of.
+    pub fn settings_from(mut self, source: impl SettingsSource, written: Vec<WrittenKey>) -> Self {
+        self.program.source = Some((Box::new(source), written));
         self
     }
 
@@ -147,6 +157,8 @@ impl Server {
             joining,
             renewal,
             worker: made.worker,
+            handler: program.handler,
+            source: program.source,
             teller: teller.map(|teller| EventsStart { primary, ..teller }),
             reactions: reactions_start,
             consumers,

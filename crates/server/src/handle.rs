@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use crate::api::{open_metrics, turns};
 use crate::node::Node;
 use crate::runtime::mailbox::Message;
+use crate::runtime::reload::{ReloadRefusal, Reloaded};
 
 /// Calls operations of the server API without HTTP and without a key. Clones are handles of the same server; none keeps
 /// it running.
@@ -130,6 +131,16 @@ impl ServerHandle {
         };
         publications.reverse();
         Ok(publications)
+    }
+
+    /// Reads the settings again and has the server work with them. Returns when every event loop does. Blocks: the
+    /// settings are read, keys are fetched.
+    ///
+    /// # Errors
+    /// Why nothing was changed.
+    pub fn reload(&self) -> Result<Reloaded, ReloadRefusal> {
+        let node = self.node.upgrade().ok_or(ReloadRefusal::Stopping)?;
+        node.reload.get().ok_or(ReloadRefusal::NoSource)?()
     }
 
     /// Whether every event loop of the node responds within 5 seconds; not if the server has stopped. Needs a runtime

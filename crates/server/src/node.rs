@@ -40,6 +40,7 @@ use crate::runtime::metrics::{NodeCollector, ShardMetrics};
 use crate::runtime::reaction_mailbox::ReactionMailbox;
 use crate::runtime::refusals::{RefusalLine, RefusalLog};
 use crate::runtime::registry_mailbox::{Probe, RegistryMessage, RegistryMetrics, route};
+use crate::runtime::reload::ReloadFn;
 use crate::runtime::reply_to::ReplyTo;
 use crate::runtime::seen_users::SeenUsers;
 use crate::runtime::shard_handle::ShardHandle;
@@ -68,6 +69,8 @@ const BURST_US: u64 = 1_000_000;
 
 /// One server process.
 pub(crate) struct Node {
+    /// Carries a reload out; empty = the program does not say what settings are read from.
+    pub(crate) reload: OnceLock<ReloadFn>,
     /// What a reload replaces.
     pub(crate) newest: NewestGeneration,
     pub(crate) clock: Clock,
@@ -142,6 +145,7 @@ impl Node {
         let buffer_slice = buffer_max_size / shards.len().max(1);
         Node {
             consumers: ConsumerMetrics::of(&settings.consumers),
+            reload: OnceLock::new(),
             newest: NewestGeneration::new(Arc::new(generation)),
             clock,
             id,

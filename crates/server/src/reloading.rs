@@ -17,7 +17,7 @@ use crate::runtime::event_mailbox::EventMailbox;
 use crate::runtime::generation::Generation;
 use crate::runtime::hook_mailbox::HookMessage;
 use crate::runtime::mailbox::Message;
-use crate::runtime::reload::{ReadSettings, Reloaded, ReloadRefusal, SettingsSource};
+use crate::runtime::reload::{ReadSettings, ReloadRefusal, Reloaded, SettingsSource};
 use crate::start_error::StartError;
 
 /// Sections whose keys concern the threads that ask backends.
@@ -88,7 +88,8 @@ impl Reloader {
         let access = access.map_err(one)?;
         let fetcher = KeyFetcher::start(&access.key_sets);
         let fetcher = fetcher.map_err(|source| one(StartError::System { what: "a thread", source }))?;
-        let endpoints = Endpoints::new(&settings, self.handler.as_ref()).map_err(|fault| one(StartError::hook(fault)))?;
+        let endpoints =
+            Endpoints::new(&settings, self.handler.as_ref()).map_err(|fault| one(StartError::hook(fault)))?;
         let facts = NodeFacts {
             id: &node.id,
             signer: &node.signer,
@@ -112,7 +113,9 @@ impl Reloader {
         threads.fetcher = fetcher;
         if !keeps_hooks {
             // Calls that its backends have are answered; then the thread ends by itself.
-            drop(before.hooks.as_ref().map(|hooks| hooks.send(HookMessage::Finish)));
+            if let Some(hooks) = &before.hooks {
+                hooks.send(HookMessage::Finish);
+            }
             threads.worker = worker;
         }
         Ok(())

@@ -3,8 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use touchline_cluster::Joining;
+use touchline_config::WrittenKey;
 use touchline_engine::ShardId;
 use touchline_engine::directory::Directory;
 
@@ -20,15 +21,17 @@ use crate::backend::{nats, seen};
 use crate::consumers::{PreparedConsumer, RunningConsumers};
 use crate::events::{self, EventsStart};
 use crate::handle::ServerHandle;
-use crate::hooks::{self, WorkerStart};
+use crate::hooks::{self, HookHandler, WorkerStart};
 use crate::node::Node;
 use crate::reactions::{self, ReactionsStart};
 use crate::registry::actor;
+use crate::reloading::{Reloader, ReplacedThreads};
 use crate::runtime::event_mailbox::EventMessage;
 use crate::runtime::hook_mailbox::HookMessage;
 use crate::runtime::mailbox::Message;
 use crate::runtime::poller::Poller;
 use crate::runtime::registry_mailbox::RegistryMessage;
+use crate::runtime::reload::{ReloadFn, SettingsSource};
 use crate::runtime::reply_to::ReplyTo;
 use crate::shard::acceptor::BoundListener;
 use crate::shard::services::Services;
@@ -49,6 +52,10 @@ pub struct Server {
     pub(crate) renewal: Option<PendingRenewal>,
     /// What the thread that asks backends begins with; None = no hook is switched on.
     pub(crate) worker: Option<WorkerStart>,
+    /// Answers the hooks that have no endpoint.
+    pub(crate) handler: Option<Arc<dyn HookHandler>>,
+    /// What settings are read from again, and the keys of the start.
+    pub(crate) source: Option<(Box<dyn SettingsSource>, Vec<WrittenKey>)>,
     /// What the thread that tells what happens begins with; None = nothing is told.
     pub(crate) teller: Option<EventsStart>,
     /// What the thread that keeps the totals of reactions begins with.
@@ -114,6 +121,8 @@ impl Server {
             joining,
             renewal,
             worker,
+            handler,
+            source,
             teller,
             reactions: reactions_start,
             consumers,
@@ -153,16 +162,22 @@ impl Server {
             renewal.start().map_err(|source| StartError::System { what: "a thread", source })?;
         }
         let consumers = RunningConsumers::start(&node, consumers)?;
+        let replaced = Arc::new(Mutex::new(ReplacedThreads { worker, fetcher }));
+        if let Some((source, written)) = source {
+            let (threads, node, written) = (Arc::clone(&replaced), Arc::downgrade(&node), Mutex::new(written));
+            let reloader = Reloader { node: node.clone(), source, handler, threads, written };
+            let reload: ReloadFn = Box::new(move || reloader.reload());
+            drop(node.upgrade().map(|node| node.reload.set(reload)));
+        }
         Ok(Running {
             handle: ServerHandle::new(&node),
             node,
             threads,
             registry_actor: Some(registry_actor),
-            worker,
+            replaced,
             teller,
             reactions: Some(reactions),
             consumers,
-            _fetcher: fetcher,
             addresses,
         })
     }
@@ -174,16 +189,14 @@ pub struct Running {
     node: Arc<Node>,
     threads: Vec<JoinHandle<()>>,
     registry_actor: Option<JoinHandle<()>>,
-    /// The thread that asks backends.
-    worker: Option<JoinHandle<()>>,
+    /// The threads that a reload replaces.
+    replaced: Arc<Mutex<ReplacedThreads>>,
     /// The thread that tells what happens.
     teller: Option<JoinHandle<()>>,
     /// The thread that keeps the totals of reactions.
     reactions: Option<JoinHandle<()>>,
     /// The thread that reads tables and streams; None = no consumer is switched on.
     consumers: Option<RunningConsumers>,
-    /// The thread that fetches keys, which ends with this; None = there are none to fetch.
-    _fetcher: Option<KeyFetcher>,
     addresses: Addresses,
 }
 
@@ -244,7 +257,10 @@ impl Running {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        if let (Some(hooks), Some(worker)) = (&self.node.newest.get().hooks, self.worker.take()) {
+        let ReplacedThreads { worker, fetcher } =
+            std::mem::take(&mut *self.replaced.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(fetcher);
+        if let (Some(hooks), Some(worker)) = (&self.node.newest.get().hooks, worker) {
             hooks.send(HookMessage::Stop);
             let _ = worker.join();
         }

@@ -7,14 +7,15 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use touchline_config::{DevelopmentPurpose, Finding, Flags, Severity, Sources, WrittenKey, changed_keys};
-use touchline_server::{PROBES, Running, Server, Settings, StartError};
+use touchline_config::{DevelopmentPurpose, Flags, Sources, WrittenKey};
+use touchline_server::{PROBES, ReloadRefusal, Reloaded, Running, Server, ServerHandle, Settings, StartError};
 use touchline_store::OpenError;
 
 use super::dev;
 use super::ephemeral::{self, Parent, ReadyFile};
 use crate::arguments::ServeArguments;
 use crate::client::api::named;
+use crate::configuration_source::{ConfigurationSource, log_findings};
 use crate::secret::development_secrets;
 use crate::{descriptors, logging, service_manager};
 
@@ -40,10 +41,11 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
     };
     let written = reading.written.clone();
     let (configuration, findings) = reading.into_result()?;
-    logging::start(&configuration.log);
-    log(&findings);
+    let level = logging::start(&configuration.log);
+    log_findings(&findings);
     let descriptors = descriptors::raise();
     let settings = configuration.settings;
+    let source = ConfigurationSource::new(sources, level);
     if arguments.ephemeral {
         ephemeral::check(&settings)?;
     }
@@ -52,8 +54,8 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
         .build()
         .context("failed to start the signal loop")?;
     runtime.block_on(async {
-        let mut signals = Signals::listen(Rereading { sources, written })?;
-        let running = start(settings.clone(), arguments.dev)?;
+        let mut signals = Signals::listen()?;
+        let running = start(settings.clone(), arguments.dev, Some((source, written)))?;
         let _player = if arguments.dev { dev::begin(&settings, &running, &arguments)? } else { None };
         if let Some(address) = running.tcp_address() {
             tracing::info!(%address, "lines over TCP");
@@ -73,7 +75,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
             ready.tell(&settings, &running)?;
         }
         tokio::select! {
-            () = signals.next() => {}
+            () = signals.next(Some(&*running)) => {}
             () = ended(parent.as_ref()) => {}
             () = service_manager::keep_alive(running.handle()) => {}
         }
@@ -107,19 +109,17 @@ fn sources(arguments: &ServeArguments) -> Result<Sources> {
     })
 }
 
-fn log(findings: &[Finding]) {
-    for finding in findings {
-        match finding.severity {
-            Severity::Error => tracing::error!("{finding}"),
-            Severity::Warning => tracing::warn!("{finding}"),
-            Severity::Note => tracing::debug!("{finding}"),
-        }
-    }
-}
-
-/// Starts the server. `shows_demo`: with the pages of the live match.
-fn start(settings: Settings, shows_demo: bool) -> Result<Running> {
+/// Starts the server. `shows_demo`: with the pages of the live match. `source`: what a reload reads, and the keys of
+/// the start.
+fn start(
+    settings: Settings,
+    shows_demo: bool,
+    source: Option<(ConfigurationSource, Vec<WrittenKey>)>,
+) -> Result<Running> {
     let mut builder = Server::builder(settings);
+    if let Some((source, written)) = source {
+        builder = builder.settings_from(source, written);
+    }
     if shows_demo {
         builder = builder.site(crate::demo::site());
     }
@@ -189,63 +189,51 @@ struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
-    rereading: Rereading,
 }
 
 impl Signals {
-    fn listen(rereading: Rereading) -> Result<Self> {
+    fn listen() -> Result<Self> {
         let listen = |kind| signal(kind).context("failed to listen for signals");
         Ok(Signals {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
             hang_up: listen(SignalKind::hangup())?,
-            rereading,
         })
     }
 
-    /// The next signal that asks the process to stop.
-    async fn next(&mut self) {
+    /// The next signal that asks the process to stop. `server`: is reloaded at SIGHUP; None = it stops already.
+    async fn next(&mut self, server: Option<&ServerHandle>) {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
                 _ = self.hang_up.recv() => {
-                    service_manager::reloading();
-                    let status = self.rereading.read();
-                    service_manager::ready(&status);
+                    if let Some(server) = server {
+                        service_manager::reloading();
+                        service_manager::ready(&reload(server.clone()).await);
+                    }
                 }
             }
         }
     }
 }
 
-/// What the configuration is read from, and what the running server was started with.
-struct Rereading {
-    sources: Sources,
-    written: Vec<WrittenKey>,
-}
-
-impl Rereading {
-    /// Reads and checks the configuration again, as a start would, and logs what is wrong with it or which keys differ
-    /// from the start. Returns the outcome in a line. The running server keeps the configuration of its start.
-    fn read(&self) -> String {
-        let reading = touchline_config::read_to_serve(&self.sources, &PROBES);
-        log(&reading.findings);
-        if reading.configuration.is_none() {
-            let status = "SIGHUP: the configuration has errors, so a restart would fail; nothing was changed";
-            tracing::error!("{status}");
-            return status.to_owned();
+/// Reads the configuration again and has the server work with it. Returns the outcome in a line.
+async fn reload(server: ServerHandle) -> String {
+    // It reads files and fetches keys.
+    let done = tokio::task::spawn_blocking(move || server.reload()).await;
+    match done.unwrap_or(Err(ReloadRefusal::Stopping)) {
+        Ok(Reloaded { changed, .. }) if changed.is_empty() => {
+            tracing::info!("SIGHUP: no key of the configuration has changed");
+            "reload: no key has changed".to_owned()
         }
-        let changed = changed_keys(&self.written, &reading.written);
-        if changed.is_empty() {
-            let status = "SIGHUP: the configuration is that of the start (certificates are read when they change)";
-            tracing::info!("{status}");
-            return status.to_owned();
+        Ok(Reloaded { generation, changed }) => {
+            format!("reload: generation {generation}, changed: {}", changed.join(", "))
         }
-        let status =
-            format!("SIGHUP: nothing was changed; these keys differ and take a restart: {}", changed.join(", "));
-        tracing::warn!("{status}");
-        status
+        Err(refusal) => {
+            tracing::error!("SIGHUP: {refusal}");
+            format!("reload failed: {refusal}")
+        }
     }
 }
 
@@ -269,7 +257,7 @@ async fn stop(running: Running, signals: &mut Signals) -> ExitCode {
             tracing::info!("stopped");
             ExitCode::SUCCESS
         }
-        () = signals.next() => ExitCode::from(STOPPED_AT_ONCE),
+        () = signals.next(None) => ExitCode::from(STOPPED_AT_ONCE),
     }
 }
 
@@ -283,7 +271,7 @@ mod tests {
         let mut settings = Settings::default();
         settings.http_server.address = "127.0.0.1".into();
         settings.http_server.port = taken.local_addr().expect("it is bound").port();
-        let error = start(settings, false).err().expect("the port is taken");
+        let error = start(settings, false, None).err().expect("the port is taken");
         let text = format!("{error:#}");
         assert!(text.contains("is taken: stop the process that has it") && text.contains("--port"), "{text}");
     }

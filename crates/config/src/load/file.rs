@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -14,7 +14,7 @@ use crate::finding::Finding;
 
 /// Reads a file; faults are findings, and what could not be read is an empty table.
 pub(crate) fn read(path: &Path, findings: &mut Vec<Finding>) -> ConfigNode {
-    let name: Rc<str> = path.to_string_lossy().into();
+    let name: Arc<str> = path.to_string_lossy().into();
     let whole = Location::File(name.clone(), None);
     let empty = ConfigNode::empty_table(whole.clone());
     let text = match std::fs::read_to_string(path) {
@@ -37,7 +37,7 @@ pub(crate) fn read(path: &Path, findings: &mut Vec<Finding>) -> ConfigNode {
     })
 }
 
-fn from_json(text: &str, name: &Rc<str>) -> Result<ConfigNode, Finding> {
+fn from_json(text: &str, name: &Arc<str>) -> Result<ConfigNode, Finding> {
     let whole = Location::File(name.clone(), None);
     serde_json::from_str::<serde_json::Value>(text).map_err(|error| {
         let location = Location::File(name.clone(), Some((error.line(), error.column())));
@@ -51,7 +51,7 @@ fn from_json(text: &str, name: &Rc<str>) -> Result<ConfigNode, Finding> {
     }
 }
 
-fn from_toml(text: &str, name: &Rc<str>) -> Result<ConfigNode, Finding> {
+fn from_toml(text: &str, name: &Arc<str>) -> Result<ConfigNode, Finding> {
     let locations = Locations { name, text };
     match DeTable::parse(text) {
         Ok(table) => Ok(locations.table(table.get_ref(), Location::File(name.clone(), None))),
@@ -64,7 +64,7 @@ fn from_toml(text: &str, name: &Rc<str>) -> Result<ConfigNode, Finding> {
 
 /// Turns byte positions of one text into locations.
 struct Locations<'a> {
-    name: &'a Rc<str>,
+    name: &'a Arc<str>,
     text: &'a str,
 }
 

@@ -2,23 +2,23 @@
 //! locations.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use serde_json::Value as Json;
 
 use super::tree::{ConfigNode, ConfigValue, Location};
 
 /// The tree of a text that is JSON; none when it is a null.
-pub(super) fn tree(text: &str, name: &Rc<str>) -> Option<ConfigNode> {
+pub(super) fn tree(text: &str, name: &Arc<str>) -> Option<ConfigNode> {
     let mut scanner = Scanner { text, at: 0, name };
-    scanner.value(Location::File(Rc::clone(name), None))
+    scanner.value(Location::File(Arc::clone(name), None))
 }
 
 struct Scanner<'a> {
     text: &'a str,
     /// Bytes that are read.
     at: usize,
-    name: &'a Rc<str>,
+    name: &'a Arc<str>,
 }
 
 impl Scanner<'_> {
@@ -34,7 +34,7 @@ impl Scanner<'_> {
         let before = &self.text[..self.at];
         let line = before.matches('\n').count() + 1;
         let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-        Location::File(Rc::clone(self.name), Some((line, column)))
+        Location::File(Arc::clone(self.name), Some((line, column)))
     }
 
     /// The next value. `place`: that of its key, if it has one.
@@ -112,7 +112,7 @@ mod tests {
     fn every_key_has_its_place() {
         let text = "{\n  \"a\": {\"b\\\"c\": [1, {\"d\": null, \"e\": -2.5e1}]},\n\t\"f\" : \"x,}\\\\\"\n, \"g\":true}";
         let json: Json = serde_json::from_str(text).expect("it is JSON");
-        let name: Rc<str> = "x.json".into();
+        let name: Arc<str> = "x.json".into();
         let tree = tree(text, &name).expect("it is a table");
         let location = |path: &str| tree.get(path).map(|node| node.location.to_string());
         assert_eq!(location("a").as_deref(), Some("x.json:2:3"));

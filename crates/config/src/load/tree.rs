@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use touchline_engine::setting::{SettingValue as _, ValueKind, WrittenValue};
 
@@ -12,7 +12,7 @@ use touchline_engine::setting::{SettingValue as _, ValueKind, WrittenValue};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
     /// A file, with line and column where its format tells them.
-    File(Rc<str>, Option<(usize, usize)>),
+    File(Arc<str>, Option<(usize, usize)>),
     /// An environment variable, or a key that was typed.
     Variable(String),
     /// A flag of the command line.

@@ -1,7 +1,7 @@
 //! The tree of a YAML text (version 1.2, core schema), with the location of every key.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput, Tag};
 
@@ -18,7 +18,7 @@ const YAML_VALUES_MAX: usize = 100_000;
 /// # Errors
 /// A finding with the place: the text is not YAML, or it has what a configuration cannot have (two documents, tags,
 /// merge keys, a key twice, keys that are no text, too many levels or values).
-pub(super) fn tree(text: &str, name: &Rc<str>) -> Result<ConfigNode, Finding> {
+pub(super) fn tree(text: &str, name: &Arc<str>) -> Result<ConfigNode, Finding> {
     let mut reader =
         Reader { parser: Parser::new_from_str(text), name, anchors: BTreeMap::new(), values_left: YAML_VALUES_MAX };
     let mut root = None;
@@ -28,19 +28,19 @@ pub(super) fn tree(text: &str, name: &Rc<str>) -> Result<ConfigNode, Finding> {
             Event::StreamEnd => break,
             Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::Nothing => {}
             _ if root.is_some() => return Err(reader.fault(span, "expected one document, found a second one")),
-            event => root = Some(reader.value(event, span, Location::File(Rc::clone(name), None), 0)?),
+            event => root = Some(reader.value(event, span, Location::File(Arc::clone(name), None), 0)?),
         }
     }
     match root.flatten() {
-        None => Ok(ConfigNode::empty_table(Location::File(Rc::clone(name), None))),
+        None => Ok(ConfigNode::empty_table(Location::File(Arc::clone(name), None))),
         Some(node) if matches!(node.value, ConfigValue::Table(_)) => Ok(node),
-        Some(_) => Err(Finding::error("must be a YAML mapping", Some(&Location::File(Rc::clone(name), None)))),
+        Some(_) => Err(Finding::error("must be a YAML mapping", Some(&Location::File(Arc::clone(name), None)))),
     }
 }
 
 struct Reader<'a> {
     parser: Parser<'a, StrInput<'a>>,
-    name: &'a Rc<str>,
+    name: &'a Arc<str>,
     /// Values that aliases may repeat, by the number of their anchor, with the count of values in each. An anchor
     /// stands here when its value has ended, so a value cannot contain itself.
     anchors: BTreeMap<usize, (Option<ConfigNode>, usize)>,
@@ -62,7 +62,7 @@ impl<'a> Reader<'a> {
 
     /// Where something begins. The parser counts columns from 0.
     fn at(&self, span: Span) -> Location {
-        Location::File(Rc::clone(self.name), Some((span.start.line(), span.start.col() + 1)))
+        Location::File(Arc::clone(self.name), Some((span.start.line(), span.start.col() + 1)))
     }
 
     fn fault(&self, span: Span, text: &str) -> Finding {

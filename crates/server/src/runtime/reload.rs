@@ -2,6 +2,9 @@
 
 use touchline_config::{Settings, WrittenKey};
 
+/// Carries a reload out, and blocks until it has ended.
+pub(crate) type ReloadFn = Box<dyn Fn() -> Result<Reloaded, ReloadRefusal> + Send + Sync>;
+
 /// Settings that were read, and the keys that were written.
 #[derive(Clone)]
 pub struct ReadSettings {
