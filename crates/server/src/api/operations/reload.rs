@@ -1,0 +1,64 @@
+//! `reload`: this node, or every node, reads its configuration again.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+use touchline_protocol::Error;
+
+use crate::api::description::OperationScope;
+use crate::api::operation::{Operation, OperationError};
+use crate::api::params::nullable_fields;
+use crate::node::Node;
+use crate::runtime::reload::{ReloadRefusal, Reloaded};
+
+/// Has the node that is asked read its configuration again.
+#[derive(Deserialize, Default, JsonSchema)]
+#[serde(default)]
+#[serde(expecting = "an object")]
+#[schemars(transform = nullable_fields)]
+pub(crate) struct ReloadRequest {}
+
+/// What has changed.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ReloadReply {
+    /// The number of the configuration that the node works with: 1 is that of the start.
+    generation: u64,
+    /// The keys whose values have changed; empty = none has.
+    changed: Vec<String>,
+}
+
+/// `reload`.
+pub(crate) struct ReloadOperation;
+
+impl Operation for ReloadOperation {
+    const NAME: &'static str = "reload";
+    const SUMMARY: &'static str =
+        "Has the node that is asked read its configuration again; every event loop works with it when the answer comes";
+    const RESULT: &'static str = "`generation`, `changed`";
+    const EXAMPLE: &'static str = "{}";
+    const REPLY_EXAMPLE: &'static str = r#"{"generation": 2, "changed": ["client.allowed_origins"]}"#;
+    const ERRORS: &'static [Error] = &[Error::NOT_AVAILABLE, Error::TOO_MANY_REQUESTS, Error::CONFIGURATION_REFUSED];
+    const SCOPE: OperationScope = OperationScope::OneNode;
+    const IS_IDEMPOTENT: bool = true;
+
+    type Request<'a> = ReloadRequest;
+    type Reply = ReloadReply;
+
+    async fn run(node: &Node, _: ReloadRequest) -> Result<ReloadReply, OperationError> {
+        let (reply, outcome) = oneshot::channel();
+        let Some(node) = node.this.upgrade() else { return Err(Error::INTERNAL.into()) };
+        // It reads files and fetches keys, so it must not run on the thread of a shard.
+        let work = move || {
+            let reload = node.reload.get().ok_or(ReloadRefusal::NoSource);
+            let _ = reply.send(reload.and_then(|reload| reload()));
+        };
+        std::thread::Builder::new().name("reload".into()).spawn(work).map_err(|_| Error::INTERNAL)?;
+        match outcome.await.unwrap_or(Err(ReloadRefusal::Stopping)) {
+            Ok(Reloaded { generation, changed }) => Ok(ReloadReply { generation, changed }),
+            Err(ReloadRefusal::NoSource) => Err(Error::NOT_AVAILABLE.into()),
+            Err(ReloadRefusal::UnderWay) => Err(Error::TOO_MANY_REQUESTS.into()),
+            Err(ReloadRefusal::Stopping) => Err(Error::INTERNAL.into()),
+            Err(refusal) => Err(OperationError::of_configuration(refusal.to_string())),
+        }
+    }
+}
