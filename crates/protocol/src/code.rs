@@ -160,6 +160,9 @@ errors! {
     /// The channel's reactions are closed.
     REACTIONS_CLOSED = 4016, "reactions are closed", false, 409, 9,
         "Nothing is counted any more. Open them again with `reaction_open`, which begins at zero.";
+    /// The configuration that was read again has faults, or differs in what takes a restart. Nothing was changed.
+    CONFIGURATION_REFUSED = 4017, "configuration refused", false, 400, 9,
+        "Mend what the text names, or restart the node where a key takes that, and reload again.";
 }
 
 /// Why the server ended a connection; on a WebSocket it is the close code and reason.

@@ -166,7 +166,7 @@ impl Server {
         if let Some((source, written)) = source {
             let (threads, node, written) = (Arc::clone(&replaced), Arc::downgrade(&node), Mutex::new(written));
             let reloader = Reloader { node: node.clone(), source, handler, threads, written };
-            let reload: ReloadFn = Box::new(move || reloader.reload());
+            let reload: ReloadFn = Arc::new(move || reloader.reload());
             drop(node.upgrade().map(|node| node.reload.set(reload)));
         }
         Ok(Running {

@@ -161,7 +161,7 @@ pub(super) async fn lines(
             }
         };
         object.close();
-        reply.note(&method, refusal);
+        reply.note(&method, refusal.clone());
         if is_single {
             reply.refusal = refusal;
         }

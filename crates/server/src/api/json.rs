@@ -108,7 +108,7 @@ impl From<Error> for ErrorJson {
 }
 
 impl From<OperationError> for ErrorJson {
-    fn from(OperationError { error, field, denied }: OperationError) -> Self {
+    fn from(OperationError { error, field, denied, detail }: OperationError) -> Self {
         let message = match denied {
             None => error.message.into(),
             Some((Denied::Operation, name)) => format!("{}: the key may not use {name}", error.message).into(),
@@ -116,6 +116,6 @@ impl From<OperationError> for ErrorJson {
                 format!("{}: the key may not use {name} in this channel", error.message).into()
             }
         };
-        ErrorJson { code: error.code, message, field }
+        ErrorJson { code: error.code, message, field }.with_detail(detail.as_deref())
     }
 }

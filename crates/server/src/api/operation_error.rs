@@ -5,7 +5,7 @@ use touchline_protocol::Error;
 use crate::auth::Denied;
 
 /// Why an operation was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OperationError {
     /// What the caller is told.
     pub(crate) error: Error,
@@ -13,22 +13,29 @@ pub(crate) struct OperationError {
     pub(crate) field: Option<&'static str>,
     /// What the key of the caller lacks, and the operation; None = another reason.
     pub(crate) denied: Option<(Denied, &'static str)>,
+    /// What is wrong, behind the text of the error; None = the text says it all.
+    pub(crate) detail: Option<Box<str>>,
 }
 
 impl OperationError {
     /// 107 because of one field.
     pub(crate) fn bad(field: &'static str) -> Self {
-        OperationError { error: Error::BAD_REQUEST, field: Some(field), denied: None }
+        OperationError { error: Error::BAD_REQUEST, field: Some(field), denied: None, detail: None }
+    }
+
+    /// 4017, with what is wrong with the configuration.
+    pub(crate) fn of_configuration(detail: String) -> Self {
+        OperationError { detail: Some(detail.into()), ..Error::CONFIGURATION_REFUSED.into() }
     }
 
     /// 103, because the key of the caller may not do it.
     pub(crate) fn denied(why: Denied, operation: &'static str) -> Self {
-        OperationError { error: Error::PERMISSION_DENIED, field: None, denied: Some((why, operation)) }
+        OperationError { error: Error::PERMISSION_DENIED, field: None, denied: Some((why, operation)), detail: None }
     }
 }
 
 impl From<Error> for OperationError {
     fn from(error: Error) -> Self {
-        OperationError { error, field: None, denied: None }
+        OperationError { error, field: None, denied: None, detail: None }
     }
 }

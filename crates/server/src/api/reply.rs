@@ -56,7 +56,7 @@ impl ApiReply {
     fn with_detail(refusal: OperationError, detail: Option<Box<str>>, is_told: bool) -> Self {
         let mut body = Vec::new();
         let mut object = ObjectWriter::open(&mut body);
-        ErrorJson::from(refusal).with_detail(detail.as_deref()).write(object.key("error"));
+        ErrorJson::from(refusal.clone()).with_detail(detail.as_deref()).write(object.key("error"));
         object.close();
         ApiReply { body, refusal: Some(refusal), refused: Vec::new(), detail, is_told }
     }
@@ -85,8 +85,8 @@ impl ApiReply {
         let is_told = |refusal: &OperationError| {
             self.is_told || refusal.error.is_overload() || refusal.denied.is_some() || mode == ErrorMode::Transport
         };
-        match self.refusal {
-            Some(refusal @ OperationError { error, .. }) if is_told(&refusal) => {
+        match &self.refusal {
+            Some(refusal @ OperationError { error, .. }) if is_told(refusal) => {
                 StatusCode::from_u16(error.http_status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
             }
             _ => StatusCode::OK,

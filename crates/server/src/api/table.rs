@@ -38,6 +38,7 @@ use super::operations::registry::{
     MemberOperation, MembersOperation, MultiCallOperation, NamesOperation, RegisterOperation, UnregisterOperation,
     UpdateMetaOperation,
 };
+use super::operations::reload::ReloadOperation;
 use super::operations::rpc::RpcOperation;
 use super::operations::send::SendOperation;
 use super::operations::stats::{StatsAudienceOperation, StatsEventsOperation, StatsTopOperation};
@@ -99,7 +100,7 @@ fn permitted<O: Operation>(rights: &ApiRights, request: &O::Request<'_>) -> Resu
 /// Writes why an operation was refused as the member `error` of an object, and counts it.
 fn refuse(node: &Node, object: &mut ObjectWriter<'_>, refusal: OperationError) -> OperationError {
     node.metrics_here().count_error(refusal.error.code);
-    ErrorJson::from(refusal).write(object.key("error"));
+    ErrorJson::from(refusal.clone()).write(object.key("error"));
     refusal
 }
 
@@ -260,6 +261,7 @@ operations! {
     EventsDeadRetryOperation boxed,
     EventsDeadDropOperation boxed,
     EventsResumeOperation boxed,
+    ReloadOperation boxed,
     RpcOperation boxed,
 }
 

@@ -1,9 +1,11 @@
 //! A reload as its callers see it.
 
+use std::sync::Arc;
+
 use touchline_config::{Settings, WrittenKey};
 
 /// Carries a reload out, and blocks until it has ended.
-pub(crate) type ReloadFn = Box<dyn Fn() -> Result<Reloaded, ReloadRefusal> + Send + Sync>;
+pub(crate) type ReloadFn = Arc<dyn Fn() -> Result<Reloaded, ReloadRefusal> + Send + Sync>;
 
 /// Settings that were read, and the keys that were written.
 #[derive(Clone)]

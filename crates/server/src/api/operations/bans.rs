@@ -202,7 +202,12 @@ impl Operation for InvalidateUserTokensOperation {
         let user = name("user", request.user)?;
         if !request.channel.is_empty() {
             // To pass it over would end more than was asked for.
-            return Err(OperationError { error: Error::NOT_AVAILABLE, field: Some("channel"), denied: None });
+            return Err(OperationError {
+                error: Error::NOT_AVAILABLE,
+                field: Some("channel"),
+                denied: None,
+                detail: None,
+            });
         }
         let issued_before_s = match seconds("issued_before", request.issued_before)? {
             0 => u32::try_from(node.clock.now_ms() / 1_000).unwrap_or(u32::MAX),

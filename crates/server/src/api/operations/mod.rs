@@ -15,6 +15,7 @@ pub(super) mod presence;
 pub(super) mod publish;
 pub(super) mod reactions;
 pub(super) mod registry;
+pub(super) mod reload;
 pub(super) mod rpc;
 pub(super) mod send;
 pub(super) mod stats;

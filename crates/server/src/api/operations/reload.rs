@@ -1,5 +1,7 @@
 //! `reload`: this node, or every node, reads its configuration again.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -38,7 +40,7 @@ impl Operation for ReloadOperation {
     const EXAMPLE: &'static str = "{}";
     const REPLY_EXAMPLE: &'static str = r#"{"generation": 2, "changed": ["client.allowed_origins"]}"#;
     const ERRORS: &'static [Error] = &[Error::NOT_AVAILABLE, Error::TOO_MANY_REQUESTS, Error::CONFIGURATION_REFUSED];
-    const SCOPE: OperationScope = OperationScope::OneNode;
+    const SCOPE: OperationScope = OperationScope::AnyNode;
     const IS_IDEMPOTENT: bool = true;
 
     type Request<'a> = ReloadRequest;
@@ -46,18 +48,14 @@ impl Operation for ReloadOperation {
 
     async fn run(node: &Node, _: ReloadRequest) -> Result<ReloadReply, OperationError> {
         let (reply, outcome) = oneshot::channel();
-        let Some(node) = node.this.upgrade() else { return Err(Error::INTERNAL.into()) };
+        let reload = Arc::clone(node.reload.get().ok_or(Error::NOT_AVAILABLE)?);
         // It reads files and fetches keys, so it must not run on the thread of a shard.
-        let work = move || {
-            let reload = node.reload.get().ok_or(ReloadRefusal::NoSource);
-            let _ = reply.send(reload.and_then(|reload| reload()));
-        };
+        let work = move || drop(reply.send(reload()));
         std::thread::Builder::new().name("reload".into()).spawn(work).map_err(|_| Error::INTERNAL)?;
         match outcome.await.unwrap_or(Err(ReloadRefusal::Stopping)) {
             Ok(Reloaded { generation, changed }) => Ok(ReloadReply { generation, changed }),
-            Err(ReloadRefusal::NoSource) => Err(Error::NOT_AVAILABLE.into()),
             Err(ReloadRefusal::UnderWay) => Err(Error::TOO_MANY_REQUESTS.into()),
-            Err(ReloadRefusal::Stopping) => Err(Error::INTERNAL.into()),
+            Err(ReloadRefusal::Stopping | ReloadRefusal::NoSource) => Err(Error::INTERNAL.into()),
             Err(refusal) => Err(OperationError::of_configuration(refusal.to_string())),
         }
     }
