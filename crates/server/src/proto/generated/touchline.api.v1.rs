@@ -947,6 +947,26 @@ pub struct EventsDeadCountResponse {
     pub result: ::core::option::Option<EventsDeadCountResult>,
 }
 #[derive(serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReloadRequest {
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReloadResult {
+    #[prost(uint64, tag = "1")]
+    pub generation: u64,
+    #[prost(string, repeated, tag = "2")]
+    pub changed: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReloadResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<ReloadResult>,
+}
+#[derive(serde::Serialize)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EventsResumeRequest {
     #[prost(string, tag = "1")]
