@@ -32,6 +32,15 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
             );
         }
     }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("failed to start the signal loop")?;
+    // A signal that comes while the configuration is read waits until the server runs.
+    let mut signals = {
+        let _entered = runtime.enter();
+        Signals::listen()?
+    };
     let sources = sources(&arguments)?;
     let reading = if arguments.dev || arguments.ephemeral {
         touchline_config::read(&sources, &PROBES)
@@ -47,12 +56,8 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
     if arguments.ephemeral {
         ephemeral::check(&settings)?;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("failed to start the signal loop")?;
+    let rereading = Rereading { sources, written };
     runtime.block_on(async {
-        let mut signals = Signals::listen(Rereading { sources, written })?;
         let running = start(settings.clone(), arguments.dev)?;
         let _player = if arguments.dev { dev::begin(&settings, &running, &arguments)? } else { None };
         if let Some(address) = running.tcp_address() {
@@ -68,16 +73,16 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
         let (address, version) = (running.address(), touchline_server::VERSION);
         tracing::info!(%address, version, descriptors, connections, "ready");
         let status = format!("serves at {address}, with room for {connections} connections");
-        service_manager::ready(&status);
+        service_manager::ready(&status).await;
         if let Some(ready) = &ready {
             ready.tell(&settings, &running)?;
         }
         tokio::select! {
-            () = signals.next() => {}
+            () = signals.next(Some(&rereading)) => {}
             () = ended(parent.as_ref()) => {}
             () = service_manager::keep_alive(running.handle()) => {}
         }
-        service_manager::stopping(settings.shutdown.timeout);
+        service_manager::stopping(settings.shutdown.timeout).await;
         tracing::info!("stopping: clients are told to go; a second signal stops at once");
         Ok(stop(running, &mut signals).await)
     })
@@ -189,31 +194,31 @@ struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
-    rereading: Rereading,
 }
 
 impl Signals {
-    fn listen(rereading: Rereading) -> Result<Self> {
+    fn listen() -> Result<Self> {
         let listen = |kind| signal(kind).context("failed to listen for signals");
         Ok(Signals {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
             hang_up: listen(SignalKind::hangup())?,
-            rereading,
         })
     }
 
-    /// The next signal that asks the process to stop.
-    async fn next(&mut self) {
+    /// The next signal that asks the process to stop. `rereading`: what is read at SIGHUP; `None` = it stops already.
+    async fn next(&mut self, rereading: Option<&Rereading>) {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
-                _ = self.hang_up.recv() => {
-                    service_manager::reloading();
-                    let status = self.rereading.read();
-                    service_manager::ready(&status);
-                }
+                _ = self.hang_up.recv() => match rereading {
+                    Some(rereading) => {
+                        service_manager::reloading().await;
+                        service_manager::ready(&rereading.read()).await;
+                    }
+                    None => tracing::info!("SIGHUP: nothing is read again, because the server stops"),
+                },
             }
         }
     }
@@ -269,7 +274,7 @@ async fn stop(running: Running, signals: &mut Signals) -> ExitCode {
             tracing::info!("stopped");
             ExitCode::SUCCESS
         }
-        () = signals.next() => ExitCode::from(STOPPED_AT_ONCE),
+        () = signals.next(None) => ExitCode::from(STOPPED_AT_ONCE),
     }
 }
 

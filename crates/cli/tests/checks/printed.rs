@@ -36,7 +36,7 @@ fn each_value_is_shown_with_its_place_and_no_secret() {
         "http_api.key = (hidden)  # TOUCHLINE_HTTP_API_KEY",
         "http_server.port = 8001  # t.yaml:2:3",
         "log.level = \"debug\"  # --log.level",
-        "store.primary.url = \"postgres://app:***@db/x\"  # t.yaml:13:5",
+        "store.primary.url = \"postgres://***@db/x\"  # t.yaml:13:5",
     ];
     assert_eq!(said.lines().collect::<Vec<_>>(), expected);
     let all = text(&place.run(&["print-config", "t.yaml", "--all"]).stdout);
