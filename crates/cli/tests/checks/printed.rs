@@ -55,7 +55,7 @@ fn a_configuration_with_errors_is_shown_as_far_as_it_can_be_read() {
     let output = place.run(&["print-config", "t.yaml"]);
     assert_eq!(output.status.code(), Some(1));
     let (said, errors) = (text(&output.stdout), text(&output.stderr));
-    assert!(said.contains("http_server.port = many  # t.yaml:2:3"), "{said}");
+    assert!(said.contains("http_server.port = (hidden)  # t.yaml:2:3"), "{said}");
     assert!(said.contains("engine_password = (hidden)  # t.yaml:3:1"), "{said}");
     assert!(errors.contains("t.yaml:2:3: http_server.port: expected a number"), "{errors}");
     assert!(!said.contains("s3cret") && !errors.contains("s3cret"), "{said}{errors}");
