@@ -4,51 +4,109 @@ import os
 import pathlib
 import subprocess
 import tempfile
+import time
 
-# The layer is in memory; /run is empty, as where no systemd runs.
+# The layer is in memory; /run is empty, as where no systemd runs. systemd wants shared mounts, devices and a tree of cgroups of its own.
 ENTER = """
     set -eu
+    layer=$1
+    shift
     mount --make-rprivate /
-    mount -t tmpfs layer "$1"
-    mkdir "$1/upper" "$1/work" "$1/root"
-    mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
-    mount --rbind /dev "$1/root/dev"
-    mount -t proc proc "$1/root/proc"
-    mount -t tmpfs run "$1/root/run"
-    mount -t tmpfs tmp "$1/root/tmp"
-    mkdir -p "$1/root/run/lock"
+    mount -t tmpfs layer "$layer"
+    mkdir "$layer/upper" "$layer/work" "$layer/root"
+    mount -t overlay overlay -o "lowerdir=/,upperdir=$layer/upper,workdir=$layer/work" "$layer/root"
+    cd "$layer/root"
+    mount -t proc proc proc
+    mount -t sysfs -o ro sysfs sys
+    mount -t cgroup2 cgroup2 sys/fs/cgroup
+    mount -t tmpfs -o mode=755 dev dev
+    mkdir dev/pts dev/shm
+    mount -t devpts -o newinstance,ptmxmode=0666 devpts dev/pts
+    while read -r name major minor; do mknod -m 666 "dev/$name" c "$major" "$minor"; done <<TXT
+null 1 3
+zero 1 5
+full 1 7
+random 1 8
+urandom 1 9
+tty 5 0
+TXT
+    ln -s pts/ptmx dev/ptmx
+    ln -s /proc/self/fd dev/fd
+    mount -t tmpfs -o mode=755 run run
+    mount -t tmpfs -o mode=1777 tmp tmp
+    mkdir run/lock
+    # What this machine starts, and what it starts from.
+    rm -f etc/fstab etc/systemd/system/*.wants/*
     ip link set lo up
     echo entered
-    exec sleep infinity
+    exec env -i container=touchline PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot . sh -c 'mount --make-rshared / && exec "$@"' sh "$@"
 """
+SYSTEMD = ["/lib/systemd/systemd", "--system", "--unit=multi-user.target"]
 # What dpkg and the accounts' tools write beside what a package asks for.
 NOISE = ("var/lib/dpkg/", "var/log/", "var/cache/", "etc/passwd", "etc/group", "etc/shadow", "etc/gshadow", "etc/subuid", "etc/subgid", "etc/.pwd.lock",
-         "var/lib/systemd/deb-systemd-helper", "root/")
+         "var/lib/systemd/deb-systemd-helper", "root/", "etc/fstab", "etc/systemd/system/")
+
+
+def cgroups() -> pathlib.Path:
+    """Where the tree of cgroups of version 2 is mounted."""
+    for line in pathlib.Path("/proc/mounts").read_text().splitlines():
+        _, place, kind, *_ = line.split()
+        if kind == "cgroup2":
+            return pathlib.Path(place)
+    raise AssertionError("the tests of packages need cgroups of version 2")
 
 
 class Machine:
-    """Made by `with Machine() as machine`; nothing of it is left behind."""
+    """Made by `with Machine() as machine`; nothing of it is left behind. With `systemd` it is one that systemd runs."""
+
+    def __init__(self, systemd: bool = False):
+        self.first = SYSTEMD if systemd else ["sleep", "infinity"]
 
     def __enter__(self):
         assert os.geteuid() == 0, "the tests of packages install them: run as root"
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="touchline-packages-"))
-        words = ["unshare", "--mount", "--pid", "--net", "--ipc", "--fork", "--kill-child", "sh", "-c", ENTER, "sh", str(self.directory)]
-        self.holder = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.cgroup = cgroups() / self.directory.name
+        self.cgroup.mkdir()
+        spaces = ["--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup"]
+        enter = 'echo $$ >"$1/cgroup.procs"; shift; exec unshare "$@"'
+        words = ["sh", "-c", enter, "sh", str(self.cgroup), *spaces, "--fork", "--kill-child", "sh", "-c", ENTER, "sh", str(self.directory), *self.first]
+        self.holder = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            self.enter()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def enter(self) -> None:
         said = self.holder.stdout.readline()
         assert said == "entered\n", said + self.holder.stdout.read()
         [self.pid] = pathlib.Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children").read_text().split()
-        # A service of this machine that runs already must not be asked for anything.
-        self.write("/usr/sbin/policy-rc.d", "#!/bin/sh\nexit 101\n", 0o755)
-        return self
+        self.wait("systemctl is-system-running" if self.first is SYSTEMD else "test -e /dev/fd")
+        # Where the machine under the layer says that packages start nothing.
+        self.run("rm", "-f", "/usr/sbin/policy-rc.d")
 
     def __exit__(self, *_):
-        self.holder.kill()
+        (self.cgroup / "cgroup.kill").write_text("1")
         self.holder.communicate()
+        while "populated 1" in (self.cgroup / "cgroup.events").read_text():
+            time.sleep(0.01)
+        for directory, _, _ in os.walk(self.cgroup, topdown=False):
+            os.rmdir(directory)
         self.directory.rmdir()
+
+    def wait(self, script: str) -> None:
+        """Until a script succeeds."""
+        for _ in range(600):
+            last = self.try_to("sh", "-c", script)
+            if last.returncode == 0:
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"{script}: {last.stdout}{last.stderr}")
 
     def words(self, *words: str) -> list[str]:
         root = str(self.directory / "root")
-        enter = ["nsenter", "--target", self.pid, "--mount", "--pid", "--net", "--ipc"]
+        enter = ["nsenter", "--target", self.pid, "--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup"]
         path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         return [*enter, "chroot", root, "env", "-i", path, "HOME=/root", "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive", *words]
 
@@ -64,7 +122,7 @@ class Machine:
         return subprocess.Popen(self.words(*words), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
-        script = 'cat >"$1" && chmod "$2" "$1"'
+        script = 'mkdir -p "$(dirname "$1")" && cat >"$1" && chmod "$2" "$1"'
         subprocess.run(self.words("sh", "-c", script, "sh", path, f"{mode:o}"), input=text, text=True, check=True, timeout=60)
 
     def read(self, path: str) -> str:
