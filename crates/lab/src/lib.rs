@@ -52,6 +52,7 @@ mod ledger;
 mod machine;
 mod nats;
 mod part;
+mod output_file;
 mod postgres;
 mod process;
 mod publisher;
