@@ -7,5 +7,5 @@ fn main() {
     // Cargo sets both for every build script.
     let target = env::var("TARGET").unwrap_or_else(|_| "unknown target".to_owned());
     let allocator = if env::var_os("CARGO_FEATURE_MIMALLOC").is_some() { "mimalloc" } else { "system allocator" };
-    println!("cargo::rustc-env=TOUCHLINE_BUILD={target}, {allocator}");
+    println!("cargo::rustc-env=TARGET_AND_ALLOCATOR={target}, {allocator}");
 }

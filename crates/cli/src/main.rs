@@ -2,6 +2,7 @@
 
 mod api_arguments;
 mod arguments;
+mod built;
 mod client;
 #[cfg(test)]
 mod command_examples;

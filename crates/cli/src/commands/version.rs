@@ -5,12 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-/// The version, the target that the binary was built for, and the allocator of Rust's memory: what
-/// `touchline --version` prints behind the name.
-pub(crate) const BUILD: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("TOUCHLINE_BUILD"), ")");
+use crate::built::BUILT;
 
 /// Prints the version.
 pub(crate) fn run() -> Result<ExitCode> {
-    writeln!(std::io::stdout(), "touchline {BUILD}")?;
+    writeln!(std::io::stdout(), "touchline {BUILT}")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -34,9 +34,11 @@ pub(crate) fn check(settings: &Settings) -> Vec<TlsError> {
     faults
 }
 
-/// The sections with certificates in files that are on, each with the beginning and the end of the time in which all
-/// certificates of its chain are valid, Unix seconds.
-pub(crate) fn validities(settings: &Settings) -> Vec<(&'static str, Result<(u64, u64), TlsError>)> {
+/// The beginning and the end of the time in which all certificates of a chain are valid, Unix seconds.
+pub(crate) type Validity = (u64, u64);
+
+/// The sections with certificates in files that are on, each with the time in which they are valid.
+pub(crate) fn validities(settings: &Settings) -> Vec<(&'static str, Result<Validity, TlsError>)> {
     let http = &settings.http_server;
     let internal = http.internal_tls.of_port();
     let grpc = settings.grpc_api.tls.of_port();
@@ -52,7 +54,7 @@ pub(crate) fn validities(settings: &Settings) -> Vec<(&'static str, Result<(u64,
 }
 
 /// The time in which all certificates of a value are valid.
-fn validity(section: &str, cert_pem: &str) -> Result<(u64, u64), TlsError> {
+fn validity(section: &str, cert_pem: &str) -> Result<Validity, TlsError> {
     let key = format!("{section}.cert_pem");
     let chain = certificates(&key, cert_pem)?;
     let bounds = chain.iter().map(|der| {
