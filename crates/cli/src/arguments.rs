@@ -12,13 +12,14 @@ use touchline_config::keys::{self, KEYS, ValueKind};
 use touchline_config::redact;
 
 use crate::api_arguments::{ApiArguments, CallArguments, duration};
+use crate::built::BUILT;
 use crate::operator_arguments::{CheckArguments, HealthArguments, PrintConfigArguments};
 
 /// Touchline, a live-event server: a reporter posts an event, every fan sees it in milliseconds.
 ///
 /// Without a command it serves the demo on this machine, as `touchline serve --dev`.
 #[derive(Debug, Parser)]
-#[command(name = "touchline", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
+#[command(name = "touchline", version = BUILT, max_term_width = 100, args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
     /// What to do.
     #[command(subcommand)]
@@ -141,7 +142,7 @@ pub(crate) enum CliCommand {
     Lab(touchline_lab::LabArguments),
     /// Print what makes a shell complete commands, options, operations of the server API and their fields.
     Completions(CompletionsArguments),
-    /// Print the version.
+    /// Print the version, the target that the program was built for, and its allocator.
     Version,
 }
 

@@ -8,7 +8,12 @@ use clap::{Arg, Command, CommandFactory as _};
 use crate::arguments::Arguments;
 
 /// Options that pages name without their command, and that are another program's.
-const OTHERS: &[(&str, &str)] = &[("--workspace", "an option of cargo")];
+const OTHERS: &[(&str, &str)] = &[
+    ("--workspace", "an option of cargo"),
+    ("--volume", "an option of docker"),
+    ("--stop-timeout", "an option of docker"),
+    ("--health-cmd", "an option of podman"),
+];
 
 /// What ends a command.
 const ENDS: [char; 9] = ['`', ')', ';', '#', '>', '<', '|', '&', '"'];

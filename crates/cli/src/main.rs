@@ -2,6 +2,7 @@
 
 mod api_arguments;
 mod arguments;
+mod built;
 mod client;
 #[cfg(test)]
 mod command_examples;
@@ -21,6 +22,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use arguments::{Arguments, CliCommand};
+
+/// That of static binaries (ADR 24); what is written in C (SQLite, TLS) keeps the C library's.
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     commands::completions::answer();

@@ -19,10 +19,10 @@ const NO_STREAM: &str = "touchline_check_of_jetstream";
 /// Connects once. Returns what the server says of itself.
 ///
 /// # Errors
-/// When the settings can't be used, no server answers or it refuses the node, or something is kept in JetStream and the
-/// server has none. The text has no password.
+/// When the settings can't be used, no server answers or it refuses the node, or the history of a namespace is kept in
+/// JetStream and the server has none. The text has no password.
 pub async fn try_connection(settings: &JoinOptions) -> Result<String, String> {
-    let needs_streams = !settings.streams.is_empty() || settings.has_facts;
+    let needs_streams = !settings.streams.is_empty();
     let (servers, options) = options::trial(settings).map_err(|error: JoinError| error.to_string())?;
     say(&connect(servers, options).await?, needs_streams).await
 }

@@ -35,7 +35,7 @@ pub(crate) struct LadderOptions {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) matches: u32,
     /// Where to write the chart over the steps, SVG.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::output_file::writable)]
     pub(crate) chart: Option<PathBuf>,
 }
 
@@ -57,6 +57,7 @@ impl FromStr for LadderSteps {
         let (mut steps, mut next) = (Vec::new(), None);
         for word in text.rsplit(',') {
             let (connections, concurrency) = word.split_once(':').map_or((word, None), |(n, c)| (n, Some(c)));
+            let connections = count(connections)?;
             next = match concurrency {
                 Some(concurrency) => Some(count(concurrency)?),
                 None => next,
@@ -64,7 +65,7 @@ impl FromStr for LadderSteps {
             let concurrency = next.with_context(|| {
                 format!("no concurrency for {word} and none behind it: expected CONNECTIONS:CONCURRENCY, as 8000:500")
             })?;
-            steps.push(LadderStep { connections: count(connections)?, concurrency });
+            steps.push(LadderStep { connections, concurrency });
         }
         steps.reverse();
         Ok(LadderSteps(steps))

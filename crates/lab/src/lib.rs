@@ -51,6 +51,7 @@ mod ladder_arguments;
 mod ledger;
 mod machine;
 mod nats;
+mod output_file;
 mod part;
 mod postgres;
 mod process;

@@ -57,7 +57,7 @@ pub(crate) struct HttpOptions {
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) at_once: u32,
     /// Where to write the chart of the sweep, SVG.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::output_file::writable)]
     pub(crate) chart: Option<PathBuf>,
 }
 

@@ -79,13 +79,19 @@ pub fn try_connections(settings: &Settings) -> Result<Vec<ConnectionTrial>, Star
     Ok(trials)
 }
 
-/// Until when the certificates of the ports are valid.
+/// Until when the certificates of the ports are valid; of a chain, the one that ends first.
 fn certificates(settings: &Settings) -> Vec<ConnectionTrial> {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    let trials = tls::ends(settings).into_iter().map(|(section, end)| {
-        let outcome = match end.map(|end_s| end_s.saturating_sub(now_s) / DAY_S) {
-            Ok(days) if days < CERTIFICATE_DAYS_MIN => Err(format!("valid for {days} days more: renew it")),
-            Ok(days) => Ok(format!("valid for {days} days more")),
+    let trials = tls::validities(settings).into_iter().map(|(section, end)| {
+        let outcome = match end {
+            Ok((_, end_s)) if end_s <= now_s => Err(format!("expired {} days ago: renew it", (now_s - end_s) / DAY_S)),
+            Ok((begin_s, _)) if begin_s > now_s => {
+                Err(format!("not valid yet, for {} hours more: compare the clock", (begin_s - now_s) / 3_600 + 1))
+            }
+            Ok((_, end_s)) => match (end_s - now_s) / DAY_S {
+                days if days < CERTIFICATE_DAYS_MIN => Err(format!("valid for {days} days more: renew it")),
+                days => Ok(format!("valid for {days} days more")),
+            },
             Err(error) => Err(error.to_string()),
         };
         ConnectionTrial::new(format!("{section}.cert_pem"), "the certificate", outcome)
@@ -103,7 +109,7 @@ fn databases(settings: &Settings) -> Vec<ConnectionTrial> {
     let used = used.into_iter().filter(|(.., is_used)| *is_used);
     used.map(|(database, url, tls_ca, _)| {
         let key = format!("store.{}.url", database.name);
-        let target = if url.starts_with("sqlite:") { url.clone() } else { "PostgreSQL".to_owned() };
+        let target = if url.starts_with("sqlite:") { url.clone() } else { "the database".to_owned() };
         ConnectionTrial::new(key, target, schema(database, url, tls_ca))
     })
     .collect()
@@ -147,12 +153,10 @@ fn key_sets(settings: &Settings) -> Result<Vec<ConnectionTrial>, StartError> {
     Ok(trials.collect())
 }
 
-/// An address without user and password.
+/// An address without user, password and token.
 fn without_user(url: &str) -> String {
-    match (url.split_once("://"), url.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
-        _ => url.to_owned(),
-    }
+    let (scheme, rest) = url.split_once("://").unwrap_or(("nats", url));
+    format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, host)| host))
 }
 
 /// An error and its causes in one text; a cause that the text has already is not repeated.

@@ -9,6 +9,7 @@ use crate::client::api::{configured, operator_endpoint};
 use crate::client::http::get;
 use crate::client::tls::untrusting_config;
 use crate::client::url::ServerUrl;
+use crate::commands::check::in_a_line;
 use crate::operator_arguments::HealthArguments;
 
 /// Asks `/readyz`, and prints what the server says. The exit status is 0 if it can serve, 1 if not.
@@ -20,6 +21,10 @@ pub(crate) fn run(arguments: &HealthArguments) -> Result<ExitCode> {
             if !settings.health.enabled {
                 bail!("health.enabled is off in this configuration, so the server answers no probe");
             }
+            let server = &settings.http_server;
+            if server.proxy_protocol && server.internal().is_none() {
+                bail!("http_server.proxy_protocol is on, so the probes need http_server.internal_port");
+            }
             operator_endpoint(&settings)?
         }
     };
@@ -28,15 +33,15 @@ pub(crate) fn run(arguments: &HealthArguments) -> Result<ExitCode> {
     // The certificate has the name that clients use, not that of the loopback; and nothing secret is sent.
     let tls = url.is_tls.then(untrusting_config).transpose()?;
     let reply = get(&url, tls.as_ref(), arguments.timeout)?;
-    let said = String::from_utf8_lossy(&reply.body);
+    let said = in_a_line(String::from_utf8_lossy(&reply.body).trim_end());
     match reply.status {
         200 => {
-            writeln!(std::io::stdout(), "{}", said.trim_end())?;
+            writeln!(std::io::stdout(), "{said}")?;
             Ok(ExitCode::SUCCESS)
         }
         404 => {
             bail!("{} has no probes: health.enabled is off, or they are on http_server.internal_port", url.authority())
         }
-        status => Err(anyhow::anyhow!("{}", said.trim_end())).with_context(|| format!("status {status}")),
+        status => Err(anyhow::anyhow!("{said}")).with_context(|| format!("status {status}")),
     }
 }

@@ -33,6 +33,15 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
             );
         }
     }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("failed to start the signal loop")?;
+    // A signal that comes while the configuration is read waits until the server runs.
+    let mut signals = {
+        let _entered = runtime.enter();
+        Signals::listen()?
+    };
     let sources = sources(&arguments)?;
     let reading = if arguments.dev || arguments.ephemeral {
         touchline_config::read(&sources, &PROBES)
@@ -49,12 +58,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
     if arguments.ephemeral {
         ephemeral::check(&settings)?;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("failed to start the signal loop")?;
     runtime.block_on(async {
-        let mut signals = Signals::listen()?;
         let running = start(settings.clone(), arguments.dev, Some((source, written)))?;
         let _player = if arguments.dev { dev::begin(&settings, &running, &arguments)? } else { None };
         if let Some(address) = running.tcp_address() {
@@ -70,7 +74,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
         let (address, version) = (running.address(), touchline_server::VERSION);
         tracing::info!(%address, version, descriptors, connections, "ready");
         let status = format!("serves at {address}, with room for {connections} connections");
-        service_manager::ready(&status);
+        service_manager::ready(&status).await;
         if let Some(ready) = &ready {
             ready.tell(&settings, &running)?;
         }
@@ -79,7 +83,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
             () = ended(parent.as_ref()) => {}
             () = service_manager::keep_alive(running.handle()) => {}
         }
-        service_manager::stopping(settings.shutdown.timeout);
+        service_manager::stopping(settings.shutdown.timeout).await;
         tracing::info!("stopping: clients are told to go; a second signal stops at once");
         Ok(stop(running, &mut signals).await)
     })
@@ -201,18 +205,19 @@ impl Signals {
         })
     }
 
-    /// The next signal that asks the process to stop. `server`: is reloaded at SIGHUP; None = it stops already.
+    /// The next signal that asks the process to stop. `server`: is reloaded at SIGHUP; `None` = it stops already.
     async fn next(&mut self, server: Option<&ServerHandle>) {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
-                _ = self.hang_up.recv() => {
-                    if let Some(server) = server {
-                        service_manager::reloading();
-                        service_manager::ready(&reload(server.clone()).await);
+                _ = self.hang_up.recv() => match server {
+                    Some(server) => {
+                        service_manager::reloading().await;
+                        service_manager::ready(&reload(server.clone()).await).await;
                     }
-                }
+                    None => tracing::info!("SIGHUP: nothing is read again, because the server stops"),
+                },
             }
         }
     }

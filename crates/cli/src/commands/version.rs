@@ -5,8 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::built::BUILT;
+
 /// Prints the version.
 pub(crate) fn run() -> Result<ExitCode> {
-    writeln!(std::io::stdout(), "touchline {}", touchline_server::VERSION)?;
+    writeln!(std::io::stdout(), "touchline {BUILT}")?;
     Ok(ExitCode::SUCCESS)
 }

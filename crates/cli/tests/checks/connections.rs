@@ -80,7 +80,7 @@ fn what_can_be_reached_is_told() {
     let (code, said) = checked(&place);
     for expected in [
         "ok: http_server.tls.cert_pem: the certificate: valid for 90 days more",
-        "ok: store.primary.url: PostgreSQL: schema 0 of ",
+        "ok: store.primary.url: the database: schema 0 of ",
         "ok: cluster.nats_url: nats://127.0.0.1:",
         ", with JetStream",
         "/c: answers (OPTIONS: 405)",
@@ -114,7 +114,7 @@ fn what_cannot_be_reached_is_an_error_with_its_key_and_without_passwords() {
     let (code, said) = checked(&place);
     for expected in [
         "error: http_server.tls.cert_pem: the certificate: valid for 3 days more: renew it",
-        "error: store.primary.url: PostgreSQL: ",
+        "error: store.primary.url: the database: ",
         "error: cluster.nats_url: nats://127.0.0.1:",
         "error: client.proxy.connect.endpoint: http://127.0.0.1:",
         "error: consumers[rows]: PostgreSQL: ",
@@ -125,6 +125,22 @@ fn what_cannot_be_reached_is_an_error_with_its_key_and_without_passwords() {
     }
     assert_eq!(code, Some(1), "{said}");
     assert!(!said.contains("s3cret"), "{said}");
+}
+
+#[test]
+fn an_expired_certificate_and_a_silent_grpc_backend_are_errors() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = silent.local_addr().expect("it is bound").port();
+    let place = Place::new("expired", "");
+    place.certificate_until(std::time::SystemTime::now() - std::time::Duration::from_secs(3 * 86_400));
+    place.configure(&format!(
+        "http_server.tls.enabled = true\n\
+         client.proxy.connect = {{enabled = true, endpoint = \"grpc://127.0.0.1:{port}\"}}\n"
+    ));
+    let (code, said) = checked(&place);
+    assert!(said.contains("error: http_server.tls.cert_pem: the certificate: expired 3 days ago"), "{said}");
+    assert!(said.contains("error: client.proxy.connect.endpoint: grpc://127.0.0.1:"), "{said}");
+    assert!(code == Some(1) && said.contains("2 tried, 2 failed"), "{said}");
 }
 
 #[test]

@@ -41,8 +41,13 @@ impl Place {
 
     /// Writes `cert.pem` and `key.pem`, valid for so many days, and names them in the environment of the commands.
     pub(crate) fn certificate(&self, days: u64) {
+        self.certificate_until(SystemTime::now() + Duration::from_secs(days * 86_400 + 3_600));
+    }
+
+    /// The same, valid until a time.
+    pub(crate) fn certificate_until(&self, end: SystemTime) {
         let mut options = rcgen::CertificateParams::new(vec!["live.example.com".to_owned()]).expect("a name");
-        options.not_after = (SystemTime::now() + Duration::from_secs(days * 86_400 + 3_600)).into();
+        options.not_after = end.into();
         let key = rcgen::KeyPair::generate().expect("a key is made");
         self.write("cert.pem", &options.self_signed(&key).expect("it is signed").pem());
         self.write("key.pem", &key.serialize_pem());

@@ -1,6 +1,8 @@
 //! The binary under a service manager, whose part the tests play (sd_notify(3)).
 
-use std::os::unix::net::UnixDatagram;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::place::{KEY, Place, Server};
@@ -111,4 +113,48 @@ fn without_a_service_manager_nothing_is_told_and_one_that_is_gone_does_no_harm()
     let address = server.address("ready");
     let published = place.run(&["publish", "a", "1", "--api", &format!("http://{address}"), "--key", KEY]);
     assert!(published.status.success());
+}
+
+#[test]
+fn a_service_manager_that_does_not_read_holds_nothing_up() {
+    let place = Place::new("full", "");
+    let manager = Manager::new(&place);
+    let mut server = manager.serve(&place, Some(Duration::from_millis(20)));
+    // Nobody reads: some ten messages wait, and more have no room.
+    std::thread::sleep(Duration::from_secs(1));
+    let address = server.address("ready");
+    let published = place.run(&["publish", "a", "1", "--api", &format!("http://{address}"), "--key", KEY]);
+    assert!(published.status.success());
+    server.signal("-TERM");
+    assert_eq!(server.child.wait().expect("it is ours").code(), Some(0));
+}
+
+#[test]
+fn the_socket_can_have_an_abstract_name() {
+    let name = format!("touchline-checks-{}", std::process::id());
+    let bound = SocketAddr::from_abstract_name(&name).and_then(|address| UnixDatagram::bind_addr(&address));
+    let manager = Manager(bound.expect("the name is free"));
+    manager.0.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let place = Place::new("abstract", "");
+    let mut command = place.command(&["serve"]);
+    command.env("NOTIFY_SOCKET", format!("@{name}"));
+    let _server = Server::start(command);
+    manager.message("READY=1");
+}
+
+#[test]
+fn a_configuration_that_is_a_pipe_is_refused_and_holds_nothing_up() {
+    let place = Place::new("pipe", "");
+    let manager = Manager::new(&place);
+    let mut server = manager.serve(&place, None);
+    manager.message("READY=1");
+    let file = place.0.join("touchline.toml");
+    std::fs::remove_file(&file).expect("it is ours");
+    assert!(Command::new("mkfifo").arg(&file).status().expect("it is there").success());
+    server.signal("-HUP");
+    let (_, ready) = manager.message("READY=1");
+    assert!(ready.contains("the configuration has errors"), "{ready}");
+    server.line("it is not a regular file");
+    server.signal("-TERM");
+    assert_eq!(server.child.wait().expect("it is ours").code(), Some(0));
 }

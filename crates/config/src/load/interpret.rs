@@ -29,21 +29,37 @@ const YEAR: Duration = Duration::from_hours(366 * 24);
 
 /// Interprets the tree. `None` if a part of it is not valid; the findings name the part.
 pub(crate) fn interpret(tree: &ConfigNode, findings: &mut Vec<Finding>) -> Option<Configuration> {
-    let mut reader = ConfigReader { findings, configuration: Configuration::default() };
+    let mut reader = ConfigReader { findings, hints: 0, configuration: Configuration::default() };
     if let ConfigValue::Table(table) = &tree.value {
-        table.iter().for_each(|(key, node)| reader.read(key, node));
+        table.iter().for_each(|(key, node)| reader.read_key("", key, node));
     }
-    let ConfigReader { findings, configuration } = reader;
+    let ConfigReader { findings, configuration, .. } = reader;
     findings.iter().all(|finding| finding.severity != Severity::Error).then_some(configuration)
 }
 
+/// Unknown keys with a hint at the nearest known one: to find it takes time.
+const HINTS_MAX: usize = 50;
+
 struct ConfigReader<'a> {
     findings: &'a mut Vec<Finding>,
+    /// Hints that have been given.
+    hints: usize,
     /// The defaults, with what has been read so far.
     configuration: Configuration,
 }
 
 impl ConfigReader<'_> {
+    /// Reads a key and the value at it. `above`: the path of its table. A key with a dot in it would be another way to
+    /// write a key below a table, beside which variables and flags would not count.
+    fn read_key(&mut self, above: &str, key: &str, node: &ConfigNode) {
+        let path = if above.is_empty() { key.to_owned() } else { format!("{above}.{key}") };
+        if key.contains('.') {
+            let text = format!("{path}: a key has no dot: write {key:?} as a table with a key in it");
+            return self.findings.push(Finding::error(text, Some(&node.location)));
+        }
+        self.read(&path, node);
+    }
+
     fn read(&mut self, path: &str, node: &ConfigNode) {
         if let Some(key) = keys::find(&KEYS, path) {
             fill(self.findings, &mut self.configuration, path, key, node);
@@ -68,7 +84,7 @@ impl ConfigReader<'_> {
             self.read_options(path, &OPTIONS, &mut options, table.iter());
             self.configuration.settings.channel.without_namespace = options;
         } else {
-            table.iter().for_each(|(key, node)| self.read(&format!("{path}.{key}"), node));
+            table.iter().for_each(|(key, node)| self.read_key(path, key, node));
         }
     }
 
@@ -263,6 +279,10 @@ impl ConfigReader<'_> {
                  write it above the first [section], or below in its own"
             );
             return self.findings.push(Finding::error(text, Some(&node.location)));
+        }
+        self.hints += 1;
+        if self.hints > HINTS_MAX {
+            return self.findings.push(Finding::error(format!("{path}: unknown key"), Some(&node.location)));
         }
         let hint = match nearest(&shape, known.iter().map(String::as_str).chain(unsupported_key)) {
             Some(meant) => format!("; did you mean {meant}?"),

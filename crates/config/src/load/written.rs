@@ -56,6 +56,7 @@ pub(super) fn all(tree: &ConfigNode) -> Vec<WrittenKey> {
 fn walk(node: &ConfigNode, path: &str, known: &[Key], written: &mut Vec<WrittenKey>) {
     let ConfigValue::Table(table) = &node.value else { return written.push(key(node, path, None)) };
     for (name, node) in table {
+        let name = &shown_name(name);
         let inner = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         if inner == WITHOUT_NAMESPACE {
             walk_item(node, &inner, "", &OPTIONS, written);
@@ -77,12 +78,14 @@ fn walk(node: &ConfigNode, path: &str, known: &[Key], written: &mut Vec<WrittenK
 fn walk_item(node: &ConfigNode, path: &str, within: &str, known: &[Key], written: &mut Vec<WrittenKey>) {
     let ConfigValue::Table(table) = &node.value else { return written.push(key(node, path, None)) };
     for (name, node) in table {
+        let name = &shown_name(name);
         let (path, within) = (format!("{path}.{name}"), join(within, name));
         match keys::find(known, &within) {
             Some(found) => written.push(key(node, &path, Some(found))),
             // The path has it, unless it may be a secret in the wrong place.
             None if within == "name" => {
-                let value = format!("{:?}", path.split(['[', ']']).nth(1).unwrap_or_default());
+                let name = path.split(['[', ']']).nth(1).unwrap_or_default();
+                let value = serde_json::Value::from(name).to_string();
                 written.push(WrittenKey { path, location: node.location.clone(), value, is_hidden: false });
             }
             None => walk_item(node, &path, &within, known, written),
@@ -93,7 +96,7 @@ fn walk_item(node: &ConfigNode, path: &str, within: &str, known: &[Key], written
 /// An item of a list: by its name, or by its number where the name may be a secret in the wrong place.
 fn path_of_item(list: &str, index: usize, item: &ConfigNode) -> String {
     match item.text("name") {
-        Some(name) if needs_secrets(list) => item_path(list, index, name),
+        Some(name) if needs_secrets(list) || !is_plain(name) => item_path(list, index, name),
         Some(name) => format!("{list}[{name}]"),
         None => format!("{list}[{index}]"),
     }
@@ -103,49 +106,85 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
+/// Longest name of a key or an item that is shown, bytes: what is longer may be a secret in the wrong place.
+const NAME_SHOWN_MAX: usize = 64;
+
+/// Whether a name can be that of a key or a namespace, and no secret in the wrong place: PEM, an address.
+fn is_plain(name: &str) -> bool {
+    name.len() <= NAME_SHOWN_MAX && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.$".contains(&b))
+}
+
+/// The name of a key, or what stands for one that can be no key.
+fn shown_name(name: &str) -> String {
+    if is_plain(name) { name.to_owned() } else { "(no key)".to_owned() }
+}
+
 /// `known`: the key of this path, if this version has one.
 fn key(node: &ConfigNode, path: &str, known: Option<&Key>) -> WrittenKey {
     let kind = known.map(|key| key.kind);
+    let texts = texts_of(&node.value);
+    let is_hidden = match kind {
+        None | Some(ValueKind::StringMap) => true,
+        // Of the address of a database all but user and password is good to know.
+        Some(ValueKind::Secret) => !path.ends_with(".url") || !texts.iter().all(|text| is_database(text)),
+        Some(ValueKind::Boolean) => texts.iter().any(|text| text.len() > NUMBER_LEN_MAX),
+        Some(ValueKind::Integer(..)) => texts.iter().any(|text| text.parse::<u64>().is_err()),
+        Some(_) => texts.iter().any(|text| is_inline_pem(text)),
+    };
     let is_bare = matches!(kind, Some(ValueKind::Boolean | ValueKind::Integer(..)));
     let value = match &node.value {
-        ConfigValue::Text(text) if is_bare => text.clone(),
-        ConfigValue::Text(text) => serde_json::Value::from(without_passwords(text)).to_string(),
-        value => value.json().map_or_else(|| value.name().to_owned(), |json| without_passwords(&json.to_string())),
+        ConfigValue::Text(text) if is_bare && is_plain(text) => text.clone(),
+        value => value.json().map_or_else(|| value.name().to_owned(), |json| without_users(json).to_string()),
     };
-    let is_key = matches!(&node.value, ConfigValue::Text(text) if is_inline_pem(text));
-    let hides = |kind: ValueKind| match kind {
-        // Of the address of a database all but the password is good to know.
-        ValueKind::Secret => !path.ends_with("url"),
-        ValueKind::StringMap => true,
-        _ => is_key,
-    };
-    WrittenKey { path: path.to_owned(), location: node.location.clone(), value, is_hidden: kind.is_none_or(hides) }
+    WrittenKey { path: path.to_owned(), location: node.location.clone(), value, is_hidden }
 }
 
-/// The text with `***` for what is between `://` and `@`, behind the first colon, and for the parameters behind `?`:
-/// passwords of databases and servers.
-fn without_passwords(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find("://") {
-        let (before, behind) = rest.split_at(at + 3);
-        shown.push_str(before);
-        let end = behind.find(['/', '?', '#', '"', ' ', ',']).unwrap_or(behind.len());
-        rest = match behind[..end].rfind('@') {
-            Some(at) => {
-                let user = behind[..at].split(':').next().unwrap_or_default();
-                shown.push_str(user);
-                if user.len() < at {
-                    shown.push_str(":***");
-                }
-                &behind[at..]
-            }
-            None => behind,
-        };
+/// Longest text of a boolean, bytes.
+const NUMBER_LEN_MAX: usize = 5;
+
+/// All texts in a value.
+fn texts_of(value: &ConfigValue) -> Vec<&str> {
+    match value {
+        ConfigValue::Text(text) => vec![text],
+        ConfigValue::List(items) => items.iter().flat_map(|item| texts_of(&item.value)).collect(),
+        ConfigValue::Table(table) => table.values().flat_map(|node| texts_of(&node.value)).collect(),
+        _ => Vec::new(),
     }
-    match rest.split_once('?') {
-        Some((address, parameters)) if text.contains("://") && !parameters.is_empty() => shown + address + "?***",
-        _ => shown + rest,
+}
+
+/// Whether a text is the address of a database, of which the part that is no secret is known.
+fn is_database(text: &str) -> bool {
+    ["sqlite:", "postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme))
+}
+
+/// The value without users, passwords and parameters of the addresses in it.
+fn without_users(json: serde_json::Value) -> serde_json::Value {
+    use serde_json::Value as Json;
+    match json {
+        Json::String(text) => without_user(&text).into(),
+        Json::Array(items) => items.into_iter().map(without_users).collect(),
+        Json::Object(fields) => {
+            Json::Object(fields.into_iter().map(|(key, value)| (key, without_users(value))).collect())
+        }
+        other => other,
+    }
+}
+
+/// The text with `***` for all that stands before its last `@`, behind the scheme, and for what follows `?` or `#`:
+/// users, passwords, tokens and parameters. A text without these is shown as it is.
+fn without_user(text: &str) -> String {
+    let (scheme, rest) = match text.find("://") {
+        Some(at) => text.split_at(at + 3),
+        None => ("", text),
+    };
+    let is_address = !scheme.is_empty() || rest.contains('@');
+    if !is_address {
+        return text.to_owned();
+    }
+    let (user, host) = rest.rsplit_once('@').map_or(("", rest), |(_, host)| ("***@", host));
+    match host.find(['?', '#']) {
+        Some(at) => format!("{scheme}{user}{}***", &host[..=at]),
+        None => format!("{scheme}{user}{host}"),
     }
 }
 
@@ -154,18 +193,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_in_addresses_are_not_shown() {
+    fn users_and_passwords_in_addresses_are_not_shown() {
         for (text, expected) in [
-            ("postgres://app:s3cret@db:5432/x", "postgres://app:***@db:5432/x"),
-            ("postgres://app@db/x", "postgres://app@db/x"),
-            ("nats://a:b@h1,nats://c:d:e@h2", "nats://a:***@h1,nats://c:***@h2"),
-            ("nats://token@h", "nats://token@h"),
-            ("https://h/p?x=a@b", "https://h/p?***"),
-            ("postgres://h/x?user=a&password=b", "postgres://h/x?***"),
-            ("a://:p@h", "a://:***@h"),
+            ("postgres://app:s3cret@db:5432/x", "postgres://***@db:5432/x"),
+            ("postgres://app:s3c/ret@db/x", "postgres://***@db/x"),
+            ("postgres://app:s3@cret@db/x", "postgres://***@db/x"),
+            ("nats://a:b@h1,nats://c:d@h2", "nats://***@h2"),
+            ("nats://token@h", "nats://***@h"),
+            ("u:s3cret@127.0.0.1:4222", "***@127.0.0.1:4222"),
+            ("https://user:S#x@h", "https://***@h"),
+            ("https://h/p?x=a@b", "https://***@b"),
+            ("https://h/p?t=s3cret", "https://h/p?***"),
+            ("https://h/p#s3cret", "https://h/p#***"),
+            ("https://app.example.com", "https://app.example.com"),
+            ("^[a-z]+(?:x)?$", "^[a-z]+(?:x)?$"),
+            ("sqlite:data/primary.db", "sqlite:data/primary.db"),
             ("no address", "no address"),
         ] {
-            assert_eq!(without_passwords(text), expected);
+            assert_eq!(without_user(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn what_may_be_a_secret_in_the_wrong_place_is_not_shown() {
+        let pem = "-----BEGIN PRIVATE KEY-----\nMIIEs3cret\n-----END PRIVATE KEY-----";
+        let json = serde_json::json!({
+            "channel": { "namespaces": [{ "name": pem, "history_size": 1 }, { "name": "u:s3cret@h" }] },
+            "node": { "shards": "postgres://u:s3cret@h" },
+            "http_api": { "disabled": "x\nfake = s3cret", "key": "s3cret" },
+            "store": { "stats": { "url": "host=db password=s3cret" }, "primary": { "url": "sqlite:a.db" } },
+            "events": [{ "name": "s3cret and more", "endpoint": "https://u:s3/cret@h/e" }],
+            "s3cret\nkey": 1,
+            "client": { "token": { "jwks_public_endpoint": "https://h/p?k=s3cret" } },
+        });
+        let tree = ConfigNode::from_json(json, &Location::Defaults).expect("a table");
+        let all = all(&tree);
+        for key in &all {
+            let row = format!("{} = {}", key.path, key.shown());
+            assert!(!row.contains("s3cret") && !row.contains("cret@") && !row.contains('\n'), "{row}");
+        }
+        assert!(all.iter().any(|key| key.path == "store.primary.url" && key.shown() == "\"sqlite:a.db\""));
     }
 }

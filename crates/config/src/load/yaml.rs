@@ -10,8 +10,13 @@ use crate::finding::Finding;
 
 /// Deepest nesting of tables and lists. The deepest key of the configuration has six levels.
 const YAML_DEPTH_MAX: usize = 32;
-/// Most values of a file, those that aliases repeat included: aliases of aliases grow without a limit otherwise.
-const YAML_VALUES_MAX: usize = 100_000;
+/// Largest content of a file, those values included that aliases repeat, bytes: aliases of aliases grow without a limit
+/// otherwise. Each key and value counts as its text and [`VALUE_COST`].
+const YAML_CONTENT_MAX: usize = 16 * 1024 * 1024;
+/// What a key or a value costs besides its text, bytes.
+const VALUE_COST: usize = 64;
+/// Longest key that an error shows, bytes: what is longer may be a secret in the wrong place.
+const KEY_SHOWN_MAX: usize = 64;
 
 /// The tree of a text; an empty text is an empty table.
 ///
@@ -20,7 +25,7 @@ const YAML_VALUES_MAX: usize = 100_000;
 /// merge keys, a key twice, keys that are no text, too many levels or values).
 pub(super) fn tree(text: &str, name: &Arc<str>) -> Result<ConfigNode, Finding> {
     let mut reader =
-        Reader { parser: Parser::new_from_str(text), name, anchors: BTreeMap::new(), values_left: YAML_VALUES_MAX };
+        Reader { parser: Parser::new_from_str(text), name, anchors: BTreeMap::new(), content_left: YAML_CONTENT_MAX };
     let mut root = None;
     loop {
         let (event, span) = reader.next()?;
@@ -41,11 +46,11 @@ pub(super) fn tree(text: &str, name: &Arc<str>) -> Result<ConfigNode, Finding> {
 struct Reader<'a> {
     parser: Parser<'a, StrInput<'a>>,
     name: &'a Arc<str>,
-    /// Values that aliases may repeat, by the number of their anchor, with the count of values in each. An anchor
-    /// stands here when its value has ended, so a value cannot contain itself.
+    /// Values that aliases may repeat, by the number of their anchor, with the content of each, bytes. An anchor stands
+    /// here when its value has ended, so a value cannot contain itself.
     anchors: BTreeMap<usize, (Option<ConfigNode>, usize)>,
-    /// Values that the file may still have.
-    values_left: usize,
+    /// Content that the file may still have, bytes.
+    content_left: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -81,11 +86,12 @@ impl<'a> Reader<'a> {
         if depth > YAML_DEPTH_MAX {
             return Err(self.fault(span, "tables and lists are nested too deeply"));
         }
-        let before = self.values_left;
-        self.charge(1, span)?;
+        let before = self.content_left;
+        self.charge(VALUE_COST, span)?;
         let (anchor, node) = match event {
             Event::Alias(anchor) => return self.repeated(anchor, span, location),
             Event::Scalar(text, style, anchor, tag) => {
+                self.charge(text.len(), span)?;
                 let value = self.scalar(&text, style, tag.as_deref(), span)?;
                 (anchor, value.map(|value| ConfigNode { location, value }))
             }
@@ -100,27 +106,30 @@ impl<'a> Reader<'a> {
             _ => return Err(self.fault(span, "is not YAML: expected a value")),
         };
         if anchor != 0 {
-            self.anchors.insert(anchor, (node.clone(), before - self.values_left));
+            self.anchors.insert(anchor, (node.clone(), before - self.content_left));
         }
         Ok(node)
     }
 
-    /// Takes values from those that are left, before they are made.
-    fn charge(&mut self, values: usize, span: Span) -> Result<(), Finding> {
-        match self.values_left.checked_sub(values) {
+    /// Takes bytes from those that are left, before they are copied.
+    fn charge(&mut self, bytes: usize, span: Span) -> Result<(), Finding> {
+        match self.content_left.checked_sub(bytes) {
             Some(left) => {
-                self.values_left = left;
+                self.content_left = left;
                 Ok(())
             }
-            None => Err(self.fault(span, &format!("the file has more than {YAML_VALUES_MAX} values, with aliases"))),
+            None => {
+                let text = format!("the file has more than {YAML_CONTENT_MAX} bytes of content, with aliases");
+                Err(self.fault(span, &text))
+            }
         }
     }
 
     fn repeated(&mut self, anchor: usize, span: Span, location: Location) -> Result<Option<ConfigNode>, Finding> {
-        let Some(values) = self.anchors.get(&anchor).map(|(_, values)| *values) else {
+        let Some(bytes) = self.anchors.get(&anchor).map(|(_, bytes)| *bytes) else {
             return Err(self.fault(span, "an alias is within the value that it repeats"));
         };
-        self.charge(values, span)?;
+        self.charge(bytes, span)?;
         let node = self.anchors.get(&anchor).and_then(|(node, _)| node.clone());
         Ok(node.map(|node| ConfigNode { location, ..node }))
     }
@@ -141,14 +150,24 @@ impl<'a> Reader<'a> {
             let (event, span) = self.next()?;
             let key = match event {
                 Event::MappingEnd => return Ok(ConfigValue::Table(fields)),
-                Event::Scalar(key, ..) => key.into_owned(),
+                Event::Scalar(key, _, anchor, _) => {
+                    self.charge(VALUE_COST + key.len(), span)?;
+                    if anchor != 0 {
+                        let value = ConfigValue::Text(key.to_string());
+                        self.anchors.insert(anchor, (Some(ConfigNode { location: self.at(span), value }), key.len()));
+                    }
+                    key.into_owned()
+                }
                 _ => return Err(self.fault(span, "a key must be text")),
             };
             if key == "<<" {
                 return Err(self.fault(span, "merge keys (<<) are not supported: write the keys"));
             }
             if !written.insert(key.clone()) {
-                return Err(self.fault(span, &format!("{key:?} is written twice in one mapping")));
+                let is_shown =
+                    key.len() <= KEY_SHOWN_MAX && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+                let shown = if is_shown { format!("{key:?}") } else { "a key".to_owned() };
+                return Err(self.fault(span, &format!("{shown} is written twice in one mapping")));
             }
             let location = self.at(span);
             let (event, span) = self.next()?;
@@ -160,7 +179,8 @@ impl<'a> Reader<'a> {
 
     fn refuse_tag(&self, tag: Option<&Tag>, span: Span) -> Result<(), Finding> {
         match tag {
-            Some(tag) => Err(self.fault(span, &format!("the tag {tag} is not supported"))),
+            // A secret may begin with an exclamation mark.
+            Some(_) => Err(self.fault(span, "tags (!…) are not supported: put a text that begins with ! in quotes")),
             None => Ok(()),
         }
     }
@@ -294,6 +314,8 @@ mod tests {
     fn an_alias_repeats_a_value_with_its_own_place() {
         let tree = read("a: &x {b: 1}\nc: *x\nd:\n  e: *x\n").expect("it is YAML");
         assert_eq!((said(&tree, "c.b"), said(&tree, "d.e.b")), ("1".to_owned(), "1".to_owned()));
+        let of_key = read("&k a: 1\nb: *k\n").expect("it is YAML");
+        assert_eq!(said(&of_key, "b"), "\"a\"");
         assert_eq!(tree.get("d.e").map(|node| node.location.to_string()).as_deref(), Some("x.yaml:4:3"));
     }
 
@@ -301,6 +323,7 @@ mod tests {
     fn what_a_configuration_cannot_have_is_an_error_with_its_place() {
         let lol: String =
             (1..12).map(|n| format!("l{n}: &l{n} [{}]\n", vec![format!("*l{}", n - 1); 9].join(", "))).collect();
+        let large = format!("x: &a \"{}\"\ny: [{}]\n", "x".repeat(1_000_000), vec!["*a"; 100].join(", "));
         let deep = format!("a: {}{}", "[".repeat(100), "]".repeat(100));
         for (text, expected) in [
             ("a: 1\na: 2\n", "x.yaml:2:1: \"a\" is written twice in one mapping"),
@@ -308,11 +331,13 @@ mod tests {
             ("- 1\n", "x.yaml: must be a YAML mapping"),
             ("just text", "x.yaml: must be a YAML mapping"),
             ("a: 1\n---\nb: 2\n", "x.yaml:3:1: expected one document, found a second one"),
-            ("a: !new 1\n", "x.yaml:1:4: the tag !new is not supported"),
+            ("a: !new 1\n", "x.yaml:1:4: tags (!…) are not supported: put a text"),
             ("a: &x {b: 1}\nc:\n  <<: *x\n", "x.yaml:3:3: merge keys (<<) are not supported: write the keys"),
             ("? [1]\n: 2\n", "x.yaml:1:3: a key must be text"),
             ("a: &x [*x]\n", "x.yaml:1:8: an alias is within the value that it repeats"),
-            (&format!("l0: &l0 x\n{lol}"), "the file has more than 100000 values, with aliases"),
+            (&format!("l0: &l0 x\n{lol}"), "bytes of content, with aliases"),
+            (&large, "bytes of content, with aliases"),
+            ("s3cret-key: 1\ns3cret-key: 2\n", "a key is written twice in one mapping"),
             (&deep, "tables and lists are nested too deeply"),
             ("a: [1\n", "is not YAML: "),
             ("a: *nobody\n", "is not YAML: "),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hyper::Uri;
 use hyper::header::HeaderMap;
-use tokio::net::TcpStream;
+use tonic::Code;
 use touchline_engine::hook::ProxyGrpcSettings;
 
 use crate::outbound::GrpcClient;
@@ -12,6 +12,9 @@ use crate::tls::TlsError;
 
 /// Time to connect, where that is tried.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(5);
+/// The method that is called for that (gRPC health checking protocol), and the largest answer, bytes.
+const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
+const HEALTH_ANSWER_SIZE: usize = 4_096;
 
 /// A backend that is asked over gRPC.
 pub(super) struct GrpcBackend {
@@ -41,14 +44,19 @@ impl GrpcBackend {
         Ok(Some(GrpcBackend { client, metadata, target: target.to_owned() }))
     }
 
-    /// Connects once, without TLS.
+    /// Calls a method that changes nothing, the check of gRPC's health service. A backend that does not have it is
+    /// reached all the same.
     ///
     /// # Errors
     /// Why it cannot be reached.
     pub(super) async fn try_connection(&self) -> Result<String, String> {
-        match tokio::time::timeout(TRIAL_TIMEOUT, TcpStream::connect(&self.target)).await {
-            Ok(Ok(_)) => Ok("accepts connections".to_owned()),
-            Ok(Err(error)) => Err(error.to_string()),
+        let called = self.client.call::<(), ()>(HEALTH_CHECK, (), HeaderMap::new(), TRIAL_TIMEOUT, HEALTH_ANSWER_SIZE);
+        match tokio::time::timeout(TRIAL_TIMEOUT, called).await {
+            Ok(Ok(())) => Ok("answers".to_owned()),
+            Ok(Err(error)) => match error.code {
+                Some(Code::Unavailable | Code::DeadlineExceeded) | None => Err(error.text),
+                Some(code) => Ok(format!("answers (health check: {code})")),
+            },
             Err(_) => Err(format!("no answer within {} s", TRIAL_TIMEOUT.as_secs())),
         }
     }

@@ -34,8 +34,11 @@ pub(crate) fn check(settings: &Settings) -> Vec<TlsError> {
     faults
 }
 
-/// The sections with certificates in files that are on, each with the end of its certificate's validity, Unix seconds.
-pub(crate) fn ends(settings: &Settings) -> Vec<(&'static str, Result<u64, TlsError>)> {
+/// The beginning and the end of the time in which all certificates of a chain are valid, Unix seconds.
+pub(crate) type Validity = (u64, u64);
+
+/// The sections with certificates in files that are on, each with the time in which they are valid.
+pub(crate) fn validities(settings: &Settings) -> Vec<(&'static str, Result<Validity, TlsError>)> {
     let http = &settings.http_server;
     let internal = http.internal_tls.of_port();
     let grpc = settings.grpc_api.tls.of_port();
@@ -46,16 +49,21 @@ pub(crate) fn ends(settings: &Settings) -> Vec<(&'static str, Result<u64, TlsErr
         ("grpc_api.tls", &grpc, settings.grpc_api.enabled && grpc.enabled),
     ];
     let is_checked = |(_, tls, is_on): &(_, &TlsSettings, bool)| *is_on && tls.has_files();
-    sections.into_iter().filter(is_checked).map(|(section, tls, _)| (section, end_of(section, &tls.cert_pem))).collect()
+    let checked = sections.into_iter().filter(is_checked);
+    checked.map(|(section, tls, _)| (section, validity(section, &tls.cert_pem))).collect()
 }
 
-/// The end of the validity of the first certificate in a value, Unix seconds.
-fn end_of(section: &str, cert_pem: &str) -> Result<u64, TlsError> {
+/// The time in which all certificates of a value are valid.
+fn validity(section: &str, cert_pem: &str) -> Result<Validity, TlsError> {
     let key = format!("{section}.cert_pem");
     let chain = certificates(&key, cert_pem)?;
-    let parsed = chain.first().and_then(|first| x509_cert::Certificate::from_der(first).ok());
+    let bounds = chain.iter().map(|der| {
+        let validity = x509_cert::Certificate::from_der(der).ok()?.tbs_certificate.validity;
+        Some((validity.not_before.to_unix_duration().as_secs(), validity.not_after.to_unix_duration().as_secs()))
+    });
     let missing = || TlsError::Content { key, path: None, what: "certificate" };
-    parsed.map(|it| it.tbs_certificate.validity.not_after.to_unix_duration().as_secs()).ok_or_else(missing)
+    let bounds = bounds.collect::<Option<Vec<_>>>().ok_or_else(missing)?;
+    Ok(bounds.into_iter().fold((0, u64::MAX), |all, one| (all.0.max(one.0), all.1.min(one.1))))
 }
 
 /// Checks the TLS files of the connection to NATS. They must be paths, because they are read at every connect.

@@ -9,7 +9,7 @@ mod files;
 mod pem;
 
 pub(crate) use self::acme::{Acme, PendingRenewal};
-pub(crate) use self::check::{check, check_nats, ends};
+pub(crate) use self::check::{check, check_nats, validities};
 pub(crate) use self::config::Tls;
 pub use self::error::TlsError;
 pub(crate) use self::files::{authorities, client_certificate};

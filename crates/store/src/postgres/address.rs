@@ -88,7 +88,8 @@ impl PostgresAddress {
             self.config.get_ports().get(index).or(self.config.get_ports().first()).copied().unwrap_or(5_432)
         };
         let host = |(index, host): (usize, &Host)| match host {
-            Host::Tcp(name) => format!("{name}:{}", port(index)),
+            // The rest of a password with an @ that is not written as %40 is read as a part of the host.
+            Host::Tcp(name) => format!("{}:{}", name.rsplit('@').next().unwrap_or_default(), port(index)),
             Host::Unix(path) => path.display().to_string(),
         };
         let hosts: Vec<String> = self.config.get_hosts().iter().enumerate().map(host).collect();

@@ -58,9 +58,7 @@ impl Schema {
     pub fn inspect(database: &'static Database, url: &DatabaseUrl, tls_ca: &str) -> Result<Self, OpenError> {
         match url {
             DatabaseUrl::Sqlite(path) => {
-                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-                let found =
-                    if path.exists() { Connection::open_with_flags(path, flags) } else { Connection::open_in_memory() };
+                let found = if path.exists() { open_to_read(path) } else { Connection::open_in_memory() };
                 let path = path.display().to_string();
                 let connection = found.map_err(|source| OpenError::Sqlite { path: path.clone(), source })?;
                 Ok(Schema { database, connection: SchemaConnection::Sqlite { connection, path, _lock: None } })
@@ -123,5 +121,28 @@ impl Schema {
                 runtime.block_on(link.go_to(self.database, version)).map_err(|failure: PostgresError| failure.into())
             }
         }
+    }
+}
+
+/// Opens a file to read it. Nobody writes a file without a write-ahead log, so it is read as one that does not change:
+/// SQLite makes files beside others, even to read them.
+fn open_to_read(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    if Path::new(&log).exists() {
+        return Connection::open_with_flags(path, flags);
+    }
+    let escaped: String = path.to_string_lossy().chars().map(escape_in_uri).collect();
+    Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags | OpenFlags::SQLITE_OPEN_URI)
+}
+
+/// A character of a path as it stands in a URI of SQLite.
+fn escape_in_uri(c: char) -> String {
+    match c {
+        '%' => "%25".to_owned(),
+        '?' => "%3f".to_owned(),
+        '#' => "%23".to_owned(),
+        other => other.to_string(),
     }
 }

@@ -103,8 +103,13 @@ fn network(machine: &Machine) -> Vec<LimitAdvice> {
         },
         None => LimitAdvice {
             what: "connections that the firewall follows",
-            value: "none".to_owned(),
-            means: "no limit (conntrack is not loaded here)".to_owned(),
+            value: if machine.tells_network { "none" } else { "unknown" }.to_owned(),
+            means: if machine.tells_network {
+                "no limit (conntrack is not loaded here)"
+            } else {
+                "/proc tells nothing"
+            }
+            .to_owned(),
             change: None,
             is_low: false,
         },
@@ -211,6 +216,7 @@ mod tests {
             ports: Some((10_240, 65_535)),
             tcp_bytes: Some(4 << 30),
             tracked: None,
+            tells_network: true,
             memory_available: Some(8 << 30),
             memory_of_group: None,
             millicores_of_group: None,

@@ -3,6 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Limits of memory from here on are none: version 1 of control groups writes such a number.
+const NO_LIMIT: u64 = 1 << 60;
+
 /// What the kernel tells. `None` = it does not tell, as in a container or on another system.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Machine {
@@ -18,8 +21,11 @@ pub(super) struct Machine {
     pub(super) ports: Option<(u64, u64)>,
     /// Memory of all TCP buffers above which the kernel drops what comes, bytes.
     pub(super) tcp_bytes: Option<u64>,
-    /// Connections that the firewall follows, and how many it can. `None` = it follows none.
+    /// Connections that the firewall follows, and how many it can. `None` = it follows none, or the kernel does not
+    /// tell.
     pub(super) tracked: Option<(u64, u64)>,
+    /// The settings of the network can be read.
+    pub(super) tells_network: bool,
     /// Memory that is available, bytes.
     pub(super) memory_available: Option<u64>,
     /// Memory that the control group of this process may use, bytes. `None` = it has no limit.
@@ -50,10 +56,19 @@ impl Machine {
             backlog: numbers("/proc/sys/net/core/somaxconn").first().copied(),
             ports: ports.first().copied().zip(ports.get(1).copied()),
             tcp_bytes: numbers("/proc/sys/net/ipv4/tcp_mem").get(2).map(|pages| pages.saturating_mul(page_bytes())),
+            tells_network: Path::new("/proc/sys/net/core").is_dir(),
             tracked: tracked.first().copied().zip(tracked_max.first().copied()),
             memory_available: text(Path::new("/proc/meminfo")).and_then(|text| kib_of(&text, "MemAvailable:")),
-            memory_of_group: of_groups("memory.max").iter().filter_map(|text| text.trim().parse().ok()).min(),
-            millicores_of_group: of_groups("cpu.max").iter().filter_map(|text| millicores(text)).min(),
+            memory_of_group: [of_groups("memory.max"), of_groups("memory.limit_in_bytes")]
+                .iter()
+                .flatten()
+                .filter_map(|text| text.trim().parse().ok().filter(|bytes| *bytes < NO_LIMIT))
+                .min(),
+            millicores_of_group: of_groups("cpu.max")
+                .iter()
+                .filter_map(|text| millicores(text))
+                .chain(groups.iter().filter_map(|group| quota_of(group)))
+                .min(),
             processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
             clock_source: text(Path::new("/sys/devices/system/clocksource/clocksource0/current_clocksource"))
                 .map(|text| text.trim().to_owned()),
@@ -62,14 +77,31 @@ impl Machine {
     }
 }
 
-/// The control groups of this process, from its own to the root (version 2 only).
+/// The control groups of this process, each from its own to the root: of version 2, and those of version 1 that limit
+/// memory and processors.
 fn groups() -> Vec<PathBuf> {
-    let own = text(Path::new("/proc/self/cgroup"));
-    let path = own.as_deref().and_then(|text| text.lines().find_map(|line| line.strip_prefix("0::/")));
+    let own = text(Path::new("/proc/self/cgroup")).unwrap_or_default();
     let root = Path::new("/sys/fs/cgroup");
-    path.map_or(Vec::new(), |path| {
-        root.join(path).ancestors().take_while(|group| group.starts_with(root)).map(Path::to_owned).collect()
-    })
+    let mut groups = Vec::new();
+    for line in own.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let top = match controllers {
+            "" => root.to_owned(),
+            names if names.split(',').any(|name| name == "memory") => root.join("memory"),
+            names if names.split(',').any(|name| name == "cpu") => root.join("cpu"),
+            _ => continue,
+        };
+        let own = top.join(path.trim_start_matches('/'));
+        groups.extend(own.ancestors().take_while(|group| group.starts_with(&top)).map(Path::to_owned));
+    }
+    groups
+}
+
+/// The quota of a control group of version 1, thousandths of a processor. `None` = no limit.
+fn quota_of(group: &Path) -> Option<u64> {
+    let number = |file| text(&group.join(file))?.trim().parse::<u64>().ok();
+    number("cpu.cfs_quota_us")?.saturating_mul(1_000).checked_div(number("cpu.cfs_period_us")?)
 }
 
 /// What systemd's time service writes when it has set the clock. Where another service runs, nothing is known.

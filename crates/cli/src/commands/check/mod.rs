@@ -20,9 +20,10 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<ExitCode> {
     let mut out = std::io::stdout();
     let sources = sources(arguments.file.as_deref().or(arguments.config.as_deref()), &arguments.keys);
     let has_configuration = sources.file.is_some() || !arguments.keys.is_empty();
+    let is_named = arguments.file.is_some() || arguments.config.is_some() || !arguments.keys.is_empty();
     if arguments.machine {
         write!(out, "{}", advice::report(&advice::advise(&machine::Machine::read())))?;
-        if !has_configuration && !arguments.connect {
+        if !is_named && !arguments.connect {
             return Ok(ExitCode::SUCCESS);
         }
     }
@@ -45,13 +46,18 @@ fn connections(trials: &[ConnectionTrial]) -> String {
     let mut text = String::new();
     for ConnectionTrial { key, target, outcome } in trials {
         let _ = match outcome {
-            Ok(said) => writeln!(text, "ok: {key}: {target}: {said}"),
-            Err(fault) => writeln!(text, "error: {key}: {target}: {fault}"),
+            Ok(said) => writeln!(text, "ok: {key}: {target}: {}", in_a_line(said)),
+            Err(fault) => writeln!(text, "error: {key}: {target}: {}", in_a_line(fault)),
         };
     }
     let failed = trials.iter().filter(|trial| trial.outcome.is_err()).count();
     let _ = writeln!(text, "connections: {} tried, {failed} failed", trials.len());
     text
+}
+
+/// What another server has said, without what would move the cursor of a terminal or begin a line.
+pub(crate) fn in_a_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// One line for each finding, and a last line with the verdict.
