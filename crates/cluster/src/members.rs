@@ -22,6 +22,8 @@ const LISTEN_MS: u64 = 300;
 const HELLOS: u64 = 5;
 /// Hellos in one interval of heartbeats at least, in a large cluster.
 const HELLOS_MIN: u64 = 2;
+/// Hellos in the time after which a silent node is gone, at least: one that comes late does not end a node.
+const HELLOS_IN_TIMEOUT: u64 = 4;
 /// Other nodes for which the time between two hellos becomes longer by one step, because each node reads the hellos of
 /// all others.
 const NODES_PER_STEP: u64 = 16;
@@ -183,7 +185,8 @@ impl Members {
     /// The time between two hellos of a node, milliseconds. It depends on how many nodes are in sight.
     fn hello_interval_ms(&self) -> u64 {
         let steps = 1 + self.members.len() as u64 / NODES_PER_STEP;
-        (self.timing.heartbeat_ms / HELLOS * steps).min(self.timing.heartbeat_ms / HELLOS_MIN)
+        let interval_ms = (self.timing.heartbeat_ms / HELLOS * steps).min(self.timing.heartbeat_ms / HELLOS_MIN);
+        interval_ms.min(self.timing.timeout_ms / HELLOS_IN_TIMEOUT).max(1)
     }
 
     fn highest_version(&self) -> u32 {
@@ -417,6 +420,14 @@ mod tests {
             }
         }
         assert_eq!((suspected_ms, gone_ms), (2_500, 5_000));
+    }
+
+    #[test]
+    fn hellos_that_are_longer_apart_than_the_timeout_do_not_end_a_node() {
+        let timing = MembershipTiming { heartbeat_ms: 30_000, ..TIMING };
+        assert_eq!(Members::new(hello("me", 500, (1, 1)), timing).hello_interval_ms(), 1_000);
+        let timing = MembershipTiming { timeout_ms: 0, ..TIMING };
+        assert_eq!(Members::new(hello("me", 500, (1, 1)), timing).hello_interval_ms(), 1, "it never says it at once");
     }
 
     #[test]

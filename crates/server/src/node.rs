@@ -37,7 +37,7 @@ use crate::runtime::hook_mailbox::HookMessage;
 use crate::runtime::mailbox::{ClientCommand, Inspection, Message};
 use crate::runtime::memory;
 use crate::runtime::metrics::{NodeCollector, ShardMetrics};
-use crate::runtime::reaction_mailbox::ReactionMailbox;
+use crate::runtime::reaction_mailbox::{ReactionMailbox, ReactionMessage};
 use crate::runtime::refusals::{RefusalLine, RefusalLog};
 use crate::runtime::registry_mailbox::{Probe, RegistryMessage, RegistryMetrics, route};
 use crate::runtime::reload::ReloadFn;
@@ -435,6 +435,8 @@ impl Node {
         if peers != known.len() || ids.clone().any(|id| !known.contains(id)) {
             drop(known);
             *self.peer_ids.write().unwrap_or_else(PoisonError::into_inner) = ids.map(Arc::clone).collect();
+            // A full mailbox wakes its thread too.
+            drop(self.reactions.try_send(ReactionMessage::PeersChanged));
         }
         peers > self.peers.swap(peers, Relaxed)
     }

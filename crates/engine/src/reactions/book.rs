@@ -256,7 +256,7 @@ impl ReactionBook {
     pub fn begun(&mut self, channel: &ChannelName, round: &RoundId) {
         let me = self.me.clone();
         if let Some(totals) = self.channels.get_mut(channel).filter(|it| it.closed_ms == 0 && it.round() == *round)
-            && !totals.has_heard(&me)
+            && totals.note_begun(&me)
         {
             // It uses nothing.
             totals.note_change(&me, 0, 0);
@@ -274,7 +274,7 @@ impl ReactionBook {
         }
     }
 
-    /// Whether these nodes know the present round of a channel, and take reactions in it.
+    /// Whether all clients of these nodes may react in the present round of a channel.
     pub fn is_known_by<'n>(&self, channel: &str, nodes: impl IntoIterator<Item = &'n str>) -> bool {
         self.channels.get(channel).is_some_and(|totals| totals.is_known_by(nodes.into_iter()))
     }

@@ -104,6 +104,7 @@ mod tests {
             opening: None,
             closed_ms: 0,
             is_published: false,
+            is_begun: false,
             is_complete: false,
             totals: BTreeMap::from([("applause".into(), version)]),
         }

@@ -68,6 +68,9 @@ pub(super) struct ReactionRecord {
     /// The closing publication is out.
     #[serde(rename = "p", default, skip_serializing_if = "is_false")]
     pub(super) is_published: bool,
+    /// All clients of the contributor may react in the round.
+    #[serde(rename = "b", default, skip_serializing_if = "is_false")]
+    pub(super) is_begun: bool,
     /// The contributor has counted all that its clients have sent before it was closed.
     #[serde(rename = "d", default, skip_serializing_if = "is_false")]
     pub(super) is_complete: bool,

@@ -16,6 +16,8 @@ struct ContributorSlot {
     /// When the contributor has last changed it, Unix milliseconds.
     changed_ms: u64,
     totals: BTreeMap<Box<str>, u64>,
+    /// All its clients may react in the round.
+    is_begun: bool,
     /// It has counted all that its clients have sent before the round was closed.
     is_complete: bool,
 }
@@ -100,6 +102,7 @@ impl ChannelTotals {
         let slot = self.slots.entry(of.clone()).or_default();
         slot.version = slot.version.max(record.version);
         slot.changed_ms = slot.changed_ms.max(record.changed_ms);
+        slot.is_begun |= record.is_begun;
         slot.is_complete |= record.is_complete;
         for (option, told) in record.totals {
             let total = slot.totals.entry(option).or_default();
@@ -121,6 +124,7 @@ impl ChannelTotals {
             opening: self.opening.as_deref().cloned(),
             closed_ms: self.closed_ms,
             is_published: self.is_published,
+            is_begun: slot.is_begun,
             is_complete: slot.is_complete,
             totals: slot.totals.clone(),
         })
@@ -131,14 +135,19 @@ impl ChannelTotals {
         let (round, ends) = (self.round(), (self.closed_ms, self.is_published));
         let told = self.slots.iter().filter(|(_, slot)| slot.version > 0);
         told.map(move |(contributor, slot)| {
-            let known = (channel, &round, ends, slot.is_complete, &slot.totals);
+            let known = (channel, &round, ends, (slot.is_begun, slot.is_complete), &slot.totals);
             (contributor, slot.version, stable_hash(&known))
         })
     }
 
-    /// Whether each of these nodes has said something in this round, so that it knows of the round.
+    /// Whether all clients of each of these nodes may react in this round.
     pub(super) fn is_known_by<'n>(&self, mut nodes: impl Iterator<Item = &'n str>) -> bool {
-        nodes.all(|node| self.slots.keys().any(|contributor| contributor.is_of(node)))
+        nodes.all(|node| self.slots.iter().any(|(contributor, slot)| contributor.is_of(node) && slot.is_begun))
+    }
+
+    /// Notes that all clients of this node may react in this round. Returns whether that is new.
+    pub(super) fn note_begun(&mut self, me: &Contributor) -> bool {
+        !std::mem::replace(&mut self.slots.entry(me.clone()).or_default().is_begun, true)
     }
 
     /// Whether each of these nodes has counted all that came before the round was closed.

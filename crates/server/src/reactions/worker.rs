@@ -154,7 +154,8 @@ impl ReactionWorker {
                 let until_ms = self.node.clock.now_ms().saturating_add(CLOSE_PATIENCE_MS);
                 self.operate_or_postpone(Postponed { channel, operation, until_ms });
             }
-            ReactionMessage::Stop => {}
+            // What follows each batch looks at the nodes in sight.
+            ReactionMessage::PeersChanged | ReactionMessage::Stop => {}
         }
     }
 

@@ -30,6 +30,8 @@ pub(crate) enum ReactionMessage {
     Scope(Bytes),
     /// This node takes part in the cluster from now on.
     Joined,
+    /// Other nodes are in sight now: what waits for one that has gone waits no more.
+    PeersChanged,
     /// A request of the server API about a channel.
     Operate(ChannelName, ReactionOperation),
     /// The node stops.
