@@ -7,6 +7,7 @@ use touchline_protocol::fact::FactChange;
 use touchline_protocol::stream::{ChannelName, NamespaceName, Offset, RunId, StreamPosition};
 
 use crate::errors::{FactError, StreamError};
+use crate::settings::StreamSettings;
 use crate::telling::OutsideBatch;
 use crate::types::StreamLoad;
 
@@ -17,6 +18,8 @@ pub type OnStreamAppended = Box<dyn FnOnce(Result<StreamPosition, StreamError>) 
 pub type OnPurged = Box<dyn FnOnce(Result<(), StreamError>) + Send>;
 /// Takes whether a shared fact is changed, or why it is not known to be.
 pub type OnFactChanged = Box<dyn FnOnce(Result<(), FactError>) + Send>;
+/// Takes that all streams are open.
+pub type OnStreamsSet = Box<dyn FnOnce() + Send>;
 /// Takes the replies of other nodes.
 pub type OnGathered = Box<dyn FnOnce(Vec<Bytes>) + Send>;
 /// Whether a reply is enough, so that the gathering does not wait for the other nodes.
@@ -37,5 +40,7 @@ pub(crate) enum ClusterCommand {
     Purge { channel: ChannelName, namespace: NamespaceName, marker: fn(Offset) -> Vec<u8>, done: OnPurged },
     ChangeFact { change: FactChange, done: OnFactChanged },
     Tell(OutsideBatch),
+    SetStreams { streams: Vec<StreamSettings>, done: OnStreamsSet },
+    SetConfiguration(u32),
     Leave { done: std::sync::mpsc::Sender<()> },
 }

@@ -12,10 +12,10 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
 use touchline_protocol::fact::{FactChange, FactsEvent};
-use touchline_protocol::stream::{ChannelName, NamespaceName};
+use touchline_protocol::stream::ChannelName;
 
 use crate::bucket_follower::BucketFollower;
-use crate::command::{ClusterCommand, OnFactChanged, OnStreamAppended};
+use crate::command::{ClusterCommand, OnFactChanged, OnStreamsSet};
 use crate::errors::{FactError, StreamError};
 use crate::events::{ClusterEvent, ClusterEventSink};
 use crate::fact_bucket::FactBucket;
@@ -26,7 +26,8 @@ use crate::loader::{Checks, Loader};
 use crate::marks::Marks;
 use crate::members::{Hello, Members, MembershipStep, MembershipTiming, VERSIONS};
 use crate::outage::OutageLog;
-use crate::settings::JoinOptions;
+use crate::outcome::{append, change_fact};
+use crate::settings::{JoinOptions, StreamSettings};
 use crate::subject::Subjects;
 use crate::telling::tell;
 use crate::types::StreamLoad;
@@ -71,19 +72,19 @@ pub(crate) async fn run(
     let (signal_sender, mut signals) = channel(SIGNALS_MAX);
     let mut ticks = tokio::time::interval(TICK_INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut node = ConnectedNode::new(client, settings, events, echo_sender, signal_sender);
+    let (stream_sender, mut opened) = unbounded_channel();
+    let mut node = ConnectedNode::new(client, settings, events, (echo_sender, signal_sender, stream_sender));
     let streams_gone = Arc::clone(&node.streams_gone);
     if let Err(error) = node.subscribe_all().await {
         return tracing::error!(%error, "the cluster could not be joined");
     }
-    let (stream_sender, mut opened) = unbounded_channel();
     loop {
         // The client knows it a moment after it says that it is connected; heartbeats bring this loop here again.
         message_max.store(node.client.max_payload(), Relaxed);
         tokio::select! {
-            Some(event) = nats_events.recv() => node.on_nats_event(&event, &stream_sender).await,
-            Some(opened) = opened.recv() => node.on_streams(opened, &stream_sender),
-            () = streams_gone.notified() => node.open_streams(stream_sender.clone()),
+            Some(event) = nats_events.recv() => node.on_nats_event(&event).await,
+            Some(opened) = opened.recv() => node.on_streams(opened),
+            () = streams_gone.notified() => node.open_streams(),
             Some(signal) = signals.recv() => node.on_signal(signal).await,
             _ = ticks.tick() => node.tick().await,
             Some(number) = echoes.recv() => node.on_echo(number),
@@ -118,8 +119,8 @@ struct OpenStreams {
     _watch: JoinSet<()>,
 }
 
-/// Streams, and how often the connection had been lost when they began to be opened.
-type OpenedStream = (u64, Streams);
+/// Streams, how often the connection had been lost when they began to be opened, and the settings they were opened by.
+pub(crate) type OpenedStream = (u64, Arc<JoinOptions>, Streams);
 
 /// A signal of another node.
 pub(crate) enum NodeSignal {
@@ -147,7 +148,9 @@ pub(crate) struct ConnectedNode {
     /// Loads that run as soon as the streams are opened again, and since when they wait. Each channel of this node
     /// loads once.
     waiting_loads: VecDeque<(Instant, StreamLoad)>,
-    is_opening: bool,
+    /// The task that opens the streams, while one does.
+    opening: Option<JoinHandle<()>>,
+    opened_sender: UnboundedSender<OpenedStream>,
     /// How often the connection was lost.
     lost: u64,
     checks: Arc<Checks>,
@@ -172,6 +175,10 @@ pub(crate) struct ConnectedNode {
     is_first: Arc<AtomicBool>,
     /// Nodes in sight that do not share the facts of this one.
     nodes_with_other_facts: Vec<Arc<str>>,
+    /// Nodes in sight that have another configuration than this one.
+    nodes_with_other_configuration: Vec<Arc<str>>,
+    /// Other streams were asked for, and whoever waits until they are open.
+    new_streams: Option<OnStreamsSet>,
 }
 
 impl ConnectedNode {
@@ -179,14 +186,18 @@ impl ConnectedNode {
         client: Client,
         settings: JoinOptions,
         events: ClusterEventSink,
-        echo_sender: UnboundedSender<u64>,
-        signal_sender: Sender<NodeSignal>,
+        (echo_sender, signal_sender, opened_sender): (
+            UnboundedSender<u64>,
+            Sender<NodeSignal>,
+            UnboundedSender<OpenedStream>,
+        ),
     ) -> Self {
         let me = Hello {
             node: settings.node.clone(),
             started_ms: settings.started_ms,
             versions: (*VERSIONS.start(), *VERSIONS.end()),
             program: settings.program.clone(),
+            configuration: settings.configuration,
             facts: if settings.has_facts { "NATS" } else { "PostgreSQL" }.to_owned(),
             ..Hello::default()
         };
@@ -212,7 +223,8 @@ impl ConnectedNode {
             marks: Arc::default(),
             marks_before: None,
             waiting_loads: VecDeque::new(),
-            is_opening: false,
+            opening: None,
+            opened_sender,
             lost: 0,
             checks: Arc::default(),
             streams_gone: Arc::default(),
@@ -227,6 +239,8 @@ impl ConnectedNode {
             fact_follower: JoinSet::new(),
             is_first: Arc::default(),
             nodes_with_other_facts: Vec::new(),
+            nodes_with_other_configuration: Vec::new(),
+            new_streams: None,
         }
     }
 
@@ -245,6 +259,11 @@ impl ConnectedNode {
         if others != self.nodes_with_other_facts {
             self.nodes_with_other_facts.clone_from(&others);
             (self.events)(ClusterEvent::NodesWithOtherFacts(others));
+        }
+        let others = self.members.with_other_configuration();
+        if others != self.nodes_with_other_configuration {
+            self.nodes_with_other_configuration.clone_from(&others);
+            (self.events)(ClusterEvent::NodesWithOtherConfiguration(others));
         }
     }
 
@@ -322,7 +341,7 @@ impl ConnectedNode {
         }
     }
 
-    async fn on_nats_event(&mut self, event: &Event, streams: &UnboundedSender<OpenedStream>) {
+    async fn on_nats_event(&mut self, event: &Event) {
         match event {
             Event::Connected => {
                 let info = self.client.server_info();
@@ -331,7 +350,7 @@ impl ConnectedNode {
                 let steps = self.members.linked(true, self.now_ms());
                 self.run_steps(steps).await;
                 if !self.settings.streams.is_empty() {
-                    self.open_streams(streams.clone());
+                    self.open_streams();
                 }
                 self.follow_facts();
             }
@@ -380,15 +399,26 @@ impl ConnectedNode {
         }
     }
 
+    /// Keeps other histories from now on.
+    fn set_streams(&mut self, streams: Vec<StreamSettings>, done: OnStreamsSet) {
+        self.settings = Arc::new(JoinOptions { streams, ..(*self.settings).clone() });
+        self.new_streams = Some(done);
+        if let Some(opening) = self.opening.take() {
+            opening.abort();
+        }
+        self.open_streams();
+    }
+
     /// Streams in memory are lost with their server, so streams are opened after every connect.
-    fn open_streams(&mut self, opened: UnboundedSender<OpenedStream>) {
-        if std::mem::replace(&mut self.is_opening, true) {
+    fn open_streams(&mut self) {
+        if self.opening.is_some() {
             return;
         }
         let (client, settings, subjects) = (self.client.clone(), Arc::clone(&self.settings), self.subjects.clone());
-        let (is_first, marks, events) = (self.streams.is_none(), Arc::clone(&self.marks), Arc::clone(&self.events));
+        let (is_first, opened) = (self.streams.is_none() || self.new_streams.is_some(), self.opened_sender.clone());
+        let (marks, events) = (Arc::clone(&self.marks), Arc::clone(&self.events));
         let (known, lost) = (self.marks_before.clone().unwrap_or_else(|| Arc::new(marks.copy())), self.lost);
-        tokio::spawn(async move {
+        self.opening = Some(tokio::spawn(async move {
             let mut told = String::new();
             loop {
                 match Streams::open(
@@ -400,7 +430,7 @@ impl ConnectedNode {
                 .await
                 {
                     Ok(streams) => {
-                        let _ = opened.send((lost, streams));
+                        let _ = opened.send((lost, settings, streams));
                         return;
                     }
                     // Without a connection the error is not of JetStream.
@@ -419,14 +449,19 @@ impl ConnectedNode {
                 }
                 tokio::time::sleep(RETRY_INTERVAL).await;
             }
-        });
+        }));
     }
 
-    fn on_streams(&mut self, (lost, streams): OpenedStream, opened: &UnboundedSender<OpenedStream>) {
-        self.is_opening = false;
-        if lost != self.lost {
-            // They were opened before the connection was lost again.
-            return self.open_streams(opened.clone());
+    fn on_streams(&mut self, (lost, settings, streams): OpenedStream) {
+        if Arc::ptr_eq(&settings, &self.settings) {
+            self.opening = None;
+        }
+        if lost != self.lost || !Arc::ptr_eq(&settings, &self.settings) {
+            // The connection was lost again, or others are wanted meanwhile.
+            return self.open_streams();
+        }
+        if let Some(done) = self.new_streams.take() {
+            done();
         }
         let is_known = self.streams.as_ref().is_some_and(|known| known.streams.are(&streams));
         let loader = Loader::start(streams.clone(), Arc::clone(&self.events), Arc::clone(&self.checks));
@@ -520,6 +555,11 @@ impl ConnectedNode {
                 None => done(Err(StreamError::NotOpen)),
             },
             ClusterCommand::ChangeFact { change, done } => self.change_fact(change, done),
+            ClusterCommand::SetStreams { streams, done } => self.set_streams(streams, done),
+            ClusterCommand::SetConfiguration(configuration) => {
+                let step = self.members.set_configuration(configuration);
+                self.run_steps(vec![step]).await;
+            }
             ClusterCommand::Tell(batch) => drop(tokio::spawn(tell(self.client.clone(), batch))),
             ClusterCommand::Leave { .. } => {}
         }
@@ -553,42 +593,4 @@ impl ConnectedNode {
     fn streams(&self) -> Option<Streams> {
         self.streams.as_ref().filter(|_| self.marks_before.is_none()).map(|open| open.streams.clone())
     }
-}
-
-/// Changes a shared fact and reports the result. A failure is logged.
-async fn change_fact(
-    bucket: FactBucket,
-    (events, outages): (ClusterEventSink, Arc<OutageLog>),
-    change: FactChange,
-    done: OnFactChanged,
-) {
-    match bucket.change(&change).await {
-        Ok(revision) => {
-            if let Some(revision) = revision {
-                events(ClusterEvent::Facts(FactsEvent::Written { change, revision }));
-            }
-            done(Ok(()));
-        }
-        Err(error) => {
-            outages.fail(&error);
-            done(Err(error));
-        }
-    }
-}
-
-/// Stores a publication and reports the result. A failure is logged, and the streams are inspected soon.
-async fn append(
-    (streams, checks, outages): (Streams, Arc<Checks>, Arc<OutageLog>),
-    (channel, namespace, payload, id): (ChannelName, NamespaceName, Bytes, Box<str>),
-    done: OnStreamAppended,
-) {
-    let appended = streams.store(&channel, &namespace, payload, &id).await;
-    match &appended {
-        Ok(_) => outages.succeed(),
-        Err(error) => {
-            outages.fail(error);
-            checks.trouble.notify_one();
-        }
-    }
-    done(appended);
 }

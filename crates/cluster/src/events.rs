@@ -15,6 +15,8 @@ pub enum ClusterEvent {
     Linked(bool),
     /// This node takes part from now on, in the sight of these other nodes.
     Joined(Vec<Arc<str>>),
+    /// The nodes in sight that have another configuration than this one.
+    NodesWithOtherConfiguration(Vec<Arc<str>>),
     /// Channels with history can't be served, because JetStream can't be used. It is tried again.
     StreamsUnavailable(StreamError),
     /// This node stands aside, because it shares no version with another one that was there before; why, for people.

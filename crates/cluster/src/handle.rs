@@ -8,7 +8,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use touchline_protocol::fact::FactChange;
 use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset, RunId};
 
-use crate::command::{ClusterCommand, IsEnough, OnFactChanged, OnGathered, OnPurged, OnStreamAppended};
+use crate::command::{ClusterCommand, IsEnough, OnFactChanged, OnGathered, OnPurged, OnStreamAppended, OnStreamsSet};
+use crate::settings::StreamSettings;
 use crate::telling::{OnMessagesTold, OutsideBatch, OutsideMessage};
 use crate::types::StreamLoad;
 
@@ -100,6 +101,17 @@ impl Cluster {
     /// makes the marker's payload from the last offset that is removed.
     pub fn purge(&self, channel: ChannelName, namespace: NamespaceName, marker: fn(Offset) -> Vec<u8>, done: OnPurged) {
         self.send(ClusterCommand::Purge { channel, namespace, marker, done });
+    }
+
+    /// Keeps the histories of these namespaces from now on: streams that are missing are made, and those that differ are
+    /// changed. `done` is called when all are open, and dropped if others are set before.
+    pub fn set_streams(&self, streams: Vec<StreamSettings>, done: OnStreamsSet) {
+        self.send(ClusterCommand::SetStreams { streams, done });
+    }
+
+    /// This node has another configuration ([`crate::JoinOptions::configuration`]).
+    pub fn set_configuration(&self, configuration: u32) {
+        self.send(ClusterCommand::SetConfiguration(configuration));
     }
 
     /// Changes a shared fact; [`crate::ClusterEvent::Facts`] reports it before `done` takes the result.

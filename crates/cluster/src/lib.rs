@@ -61,6 +61,7 @@ mod marks;
 mod members;
 mod options;
 mod outage;
+mod outcome;
 mod pieces;
 mod reading;
 mod settings;
@@ -76,7 +77,7 @@ mod types;
 mod versions;
 mod watch;
 
-pub use command::{IsEnough, OnFactChanged, OnGathered, OnPurged, OnStreamAppended};
+pub use command::{IsEnough, OnFactChanged, OnGathered, OnPurged, OnStreamAppended, OnStreamsSet};
 pub use errors::{FactError, JoinError, StreamError};
 pub use events::ClusterEvent;
 pub use handle::Cluster;

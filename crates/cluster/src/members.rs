@@ -55,6 +55,13 @@ pub(crate) struct Hello {
     /// Where the sender keeps shared facts; empty = it does not say.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) facts: String,
+    /// A digest of the sender's configuration; 0 = it does not say.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) configuration: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Hello {
@@ -65,6 +72,11 @@ impl Hello {
     /// Whether both say where they keep shared facts, and mean different places.
     fn has_other_fact_place(&self, other: &Hello) -> bool {
         !self.facts.is_empty() && !other.facts.is_empty() && self.facts != other.facts
+    }
+
+    /// Whether both say what configuration they have, and mean different ones.
+    fn has_other_configuration(&self, other: &Hello) -> bool {
+        self.configuration != 0 && other.configuration != 0 && self.configuration != other.configuration
     }
 
     fn is_before(&self, other: &Hello) -> bool {
@@ -173,8 +185,23 @@ impl Members {
 
     /// The nodes in sight that do not share the facts of this one.
     pub(crate) fn with_other_facts(&self) -> Vec<Arc<str>> {
-        let others = self.members.iter().filter(|(_, member)| member.hello.has_other_fact_place(&self.me));
-        others.map(|(node, _)| Arc::clone(node)).collect()
+        self.those(|hello| hello.has_other_fact_place(&self.me))
+    }
+
+    /// The nodes in sight that have another configuration than this one.
+    pub(crate) fn with_other_configuration(&self) -> Vec<Arc<str>> {
+        self.those(|hello| hello.has_other_configuration(&self.me))
+    }
+
+    fn those(&self, is_meant: impl Fn(&Hello) -> bool) -> Vec<Arc<str>> {
+        let meant = self.members.iter().filter(|(_, member)| is_meant(&member.hello));
+        meant.map(|(node, _)| Arc::clone(node)).collect()
+    }
+
+    /// This node has another configuration. The others hear of it at once.
+    pub(crate) fn set_configuration(&mut self, configuration: u32) -> MembershipStep {
+        self.me.configuration = configuration;
+        MembershipStep::SayHello
     }
 
     /// The highest version that all nodes in sight speak.
@@ -245,6 +272,7 @@ impl Members {
                 }
                 member.hello.aside = hello.aside;
                 member.hello.facts.clone_from(&hello.facts);
+                member.hello.configuration = hello.configuration;
             }
             None => {
                 if !is_shared && self.me.is_before(&hello) {

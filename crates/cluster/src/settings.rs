@@ -25,6 +25,8 @@ pub struct JoinOptions {
     pub check_delay: Duration,
     /// The shared facts are kept in NATS: they are loaded and followed.
     pub has_facts: bool,
+    /// A digest of the configuration, which should be the same on all nodes; 0 = the node does not say.
+    pub configuration: u32,
 }
 
 impl JoinOptions {
@@ -44,7 +46,7 @@ pub(crate) enum Storage {
 }
 
 /// The history of one namespace's channels.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamSettings {
     /// The namespace; empty = channels without one.
     pub namespace: String,

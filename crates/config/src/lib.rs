@@ -65,7 +65,7 @@ pub use check::events::{EVENT_ENDPOINTS_MAX, event_faults, signing_key};
 pub use check::hook_headers::header_faults;
 pub use configuration::Configuration;
 pub use finding::{Finding, Severity};
-pub use live::takes_restart;
+pub use live::{digest, takes_restart};
 pub use load::tree::Location;
 pub use load::{
     ConfigErrors, ConfigOutcome, DevelopmentPurpose, DevelopmentSecrets, Flags, Sources, WrittenKey, changed_keys,

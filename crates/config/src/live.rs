@@ -1,16 +1,26 @@
 //! Which keys a running node takes anew, and which take a restart.
 
+use touchline_engine::stable_hash::stable_hash;
+
+use crate::load::WrittenKey;
+use crate::settings::Settings;
+
 /// Sections and keys that a running node takes anew. What is not here takes a restart.
 const LIVE: &[&str] = &[
     "channel",
     "client",
+    "consumers",
     "emulation",
+    "events",
     "grpc_api.key",
+    "grpc_api.tls",
     "health",
     "hooks",
     "http_api",
     "http_server.allowed_hosts",
+    "http_server.internal_tls",
     "http_server.request_timeout",
+    "http_server.tls",
     "http_server.tls_handshake_rate_limit",
     "http_server.trusted_proxies",
     "http_stream",
@@ -26,6 +36,7 @@ const LIVE: &[&str] = &[
     "tcp.idle_timeout",
     "tcp.message_size_limit",
     "tcp.ping_interval",
+    "tcp.tls",
     "uni_http_stream",
     "uni_sse",
     "uni_websocket",
@@ -43,16 +54,71 @@ const RESTART: &[&str] = &[
     "client.channel_position_check_delay",
     "client.unauthenticated_connection_limit",
     "client.user_connection_limit",
+    // Whether a port speaks TLS.
+    "grpc_api.tls.enabled",
+    "http_server.internal_tls.enabled",
+    "http_server.tls.enabled",
+    "tcp.tls.enabled",
 ];
 
 /// Options of a namespace that take a restart: publications are stored by them.
 const RESTART_IN_NAMESPACE: &[&str] = &["binary_as_base64", "durable", "publication_data_format", "reactions_durable"];
 
-/// Whether a changed key takes a restart. `path`: as [`crate::WrittenKey::path`] has it.
-pub fn takes_restart(path: &str) -> bool {
-    let lies_in = |section: &&str| {
-        path.strip_prefix(*section).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-    };
+/// Options of an endpoint of events that take a restart: its queue is laid out by them, or it is another kind of
+/// endpoint.
+const RESTART_IN_EVENTS: &[&str] = &["durable", "lanes"];
+/// The same for an endpoint that is `durable`: all nodes share what is told to it.
+const RESTART_IN_DURABLE_EVENTS: &[&str] = &["batch_wait", "delay", "namespaces", "types"];
+
+/// Sections and keys that may differ from node to node.
+const OF_NODE: &[&str] = &[
+    "cluster.nats_credentials",
+    "cluster.nats_tls_ca",
+    "cluster.nats_tls_cert",
+    "cluster.nats_tls_key",
+    "cluster.nats_url",
+    "grpc_api.address",
+    "grpc_api.port",
+    "grpc_api.tls",
+    "http_server.address",
+    "http_server.internal_address",
+    "http_server.internal_port",
+    "http_server.internal_tls",
+    "http_server.port",
+    "http_server.tls",
+    "log",
+    "node",
+    "store.primary.url",
+    "store.stats.url",
+    "tcp.address",
+    "tcp.port",
+    "tcp.tls",
+];
+
+/// Whether a path is a section, a key or a list, or lies in it.
+fn lies_in(path: &str, section: &str) -> bool {
+    path.strip_prefix(section).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// A digest of the keys that should be the same on all nodes of a cluster, as they are written; never 0. It is short, so
+/// that it tells nothing of secrets: of 4 billion configurations one has the same.
+pub fn digest(written: &[WrittenKey]) -> u32 {
+    let shared = written.iter().filter(|key| !OF_NODE.iter().any(|section| lies_in(&key.path, section)));
+    let mut shared: Vec<_> = shared.map(|key| (&key.path, key.value())).collect();
+    shared.sort_unstable();
+    (stable_hash(&shared) as u32).max(1)
+}
+
+/// Whether a changed key takes a restart. `path`: as [`crate::WrittenKey::path`] has it; `before`: the settings of the
+/// running node.
+pub fn takes_restart(path: &str, before: &Settings) -> bool {
+    if let Some((name, option)) = path.strip_prefix("events[").and_then(|rest| rest.split_once("].")) {
+        let is_durable = before.events.iter().any(|events| events.name == name && events.options.durable);
+        let is_there = before.events.iter().any(|events| events.name == name);
+        return option == "durable"
+            || is_there && RESTART_IN_EVENTS.contains(&option)
+            || is_durable && (option == "name" || RESTART_IN_DURABLE_EVENTS.contains(&option));
+    }
     if let Some(scope) = path.strip_prefix("registry.scopes[") {
         return !scope.split_once("].").is_some_and(|(_, option)| option.starts_with("allow_"));
     }
@@ -60,8 +126,8 @@ pub fn takes_restart(path: &str) -> bool {
         .strip_prefix("channel.namespaces[")
         .and_then(|rest| rest.split_once("].").map(|(_, option)| option))
         .or_else(|| path.strip_prefix("channel.without_namespace."));
-    !LIVE.iter().any(lies_in)
-        || RESTART.iter().any(lies_in)
+    !LIVE.iter().any(|section| lies_in(path, section))
+        || RESTART.iter().any(|section| lies_in(path, section))
         || option.is_some_and(|option| RESTART_IN_NAMESPACE.contains(&option))
 }
 
@@ -69,10 +135,27 @@ pub fn takes_restart(path: &str) -> bool {
 mod tests {
     use super::*;
     use crate::keys::KEYS;
+    use crate::settings::{EventsSettings, NamedEvents};
 
     #[test]
     fn what_lasts_takes_a_restart_and_the_rest_does_not() {
+        let mut settings = Settings::default();
+        for (name, durable) in [("crm", false), ("audit", true)] {
+            let options = EventsSettings { durable, ..EventsSettings::default() };
+            settings.events.push(NamedEvents { name: name.to_owned(), options });
+        }
         for (path, expected) in [
+            ("events[crm].types", false),
+            ("events[crm].endpoint", false),
+            ("events[crm].lanes", true),
+            ("events[new].lanes", false),
+            ("events[new].durable", true),
+            ("events[audit].endpoint", false),
+            ("events[audit].types", true),
+            ("consumers[outbox].enabled", false),
+            ("http_server.tls.cert_pem", false),
+            ("http_server.tls.enabled", true),
+            ("http_server.tls_autocert.enabled", true),
             ("client.token.hmac_secret_key", false),
             ("client.allowed_origins", false),
             ("clients", true),
@@ -92,7 +175,7 @@ mod tests {
             ("log.format", true),
             ("http_api.keys[ci].key", false),
         ] {
-            assert_eq!(takes_restart(path), expected, "{path}");
+            assert_eq!(takes_restart(path, &settings), expected, "{path}");
         }
     }
 
@@ -103,7 +186,7 @@ mod tests {
                 || crate::keys::is_section(entry)
                 || crate::keys::LISTS.iter().any(|(list, _)| *list == entry)
         };
-        for entry in LIVE.iter().chain(RESTART) {
+        for entry in LIVE.iter().chain(RESTART).chain(OF_NODE) {
             assert!(is_known(entry), "{entry}");
         }
     }

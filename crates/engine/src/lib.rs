@@ -81,6 +81,7 @@ pub mod reactions;
 pub mod request;
 pub mod session;
 mod settings;
+pub mod stable_hash;
 mod token_settings;
 pub mod tracker;
 pub mod wheel;

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use aws_lc_rs::rand;
-use touchline_config::{Settings, TlsSettings, WhenCutOff, WrittenKey};
+use touchline_config::{Settings, WhenCutOff, WrittenKey};
 use touchline_engine::ShardId;
 use touchline_engine::bans::Bans;
-use touchline_engine::directory::{Directory, ToldChanges};
-use touchline_engine::events::{EventKind, EventKinds};
-use touchline_registry::ReplicaTiming;
+use touchline_engine::directory::Directory;
+use touchline_engine::events::EventKinds;
 use touchline_store::PrimaryOptions;
 use touchline_store::stats::{Stats, StatsOptions};
 
@@ -19,14 +18,15 @@ use crate::consumers;
 use crate::events::{self, EventsStart};
 use crate::hooks::{Endpoints, HookHandler};
 use crate::listening::listen_on_each;
-use crate::making::{NodeFacts, TakenOver, make_generation};
+use crate::making::{
+    MadeParts, MadeTeller, NodeFacts, TakenOver, make_generation, make_teller, random_number, timing_of, told_changes,
+};
 use crate::net::port::{Port, PortRole};
 use crate::node::{Node, NodeHandles};
 use crate::preparation::{Ports, prepare};
 use crate::reactions::ReactionsStart;
 use crate::runtime::clock::Clock;
-use crate::runtime::event_mailbox::EventMailbox;
-use crate::runtime::event_metrics::EventMetrics;
+use crate::runtime::generation::NewestGeneration;
 use crate::runtime::reaction_mailbox::ReactionMailbox;
 use crate::runtime::reload::SettingsSource;
 use crate::runtime::reply_to::ReplyTo;
@@ -36,7 +36,7 @@ use crate::runtime::{process, random};
 use crate::server::{Addresses, Server, ShardParts};
 use crate::shard::acceptor::BoundListener;
 use crate::start_error::StartError;
-use crate::tls::{Acme, PendingRenewal, Tls, TlsError};
+use crate::tls::{PortsTls, Tls};
 use crate::web::{Assets, RouteHandler, Routes, Site, Web};
 
 /// A server that is being put together.
@@ -113,13 +113,14 @@ impl Server {
     fn bind_with(mut settings: Settings, program: Program) -> Result<Server, StartError> {
         let ports = prepare(&settings).map_err(|mut faults| faults.swap_remove(0))?;
         let access = AccessControl::new(&settings.client, (&settings.http_api, &settings.grpc_api), operations_named)?;
-        let ((tls, renewal), fetcher) = (tls_of(&settings)?, fetcher_of(&access)?);
+        let ((tls, renewal), fetcher) = (PortsTls::open(&settings)?, fetcher_of(&access)?);
         let (listeners, addresses) = listen_everywhere(&settings, &ports, &tls)?;
         name_node(&mut settings, &addresses);
         let (id, clock) = (format!("{:016x}{:016x}", random_number()?, random_number()?), Clock::start());
-        let (events, teller) = events_of(&settings)?.unzip();
-        let kinds = EventMailbox::kinds_of(events.as_ref());
-        let directory = directory_of(&settings, (&id, &clock), kinds)?;
+        let told = events::endpoints(&settings)?;
+        let wants = events::wants(&told, settings.store.primary.is_shared());
+        let events = (!told.is_empty()).then(|| make_teller(&settings, &wants, told)).transpose()?;
+        let directory = directory_of(&settings, (&id, &clock), wants.kinds)?;
         let endpoints = Endpoints::new(&settings, program.handler.as_ref()).map_err(StartError::hook)?;
         let (registry, registry_messages) = std::sync::mpsc::channel();
         let signer = new_signer()?;
@@ -127,16 +128,20 @@ impl Server {
             id: &id,
             signer: &signer,
             bans: Arc::new(bans_of(&settings)?),
-            kinds,
             scopes: directory.scopes(),
         };
-        let made = make_generation(1, settings, access, facts, endpoints, TakenOver::default())?;
-        let (settings, session) = (&made.generation.settings, &made.generation.session);
+        let digest = program.source.as_ref().map_or(0, |(_, written)| touchline_config::digest(written));
+        let parts = MadeParts { access: Arc::new(access), endpoints, wants, digest };
+        let made = make_generation(1, settings, parts, facts, TakenOver::default())?;
+        let newest = Arc::new(NewestGeneration::new(Arc::new(made.generation)));
+        let generation = newest.get();
+        let settings = &generation.settings;
         let (consumers, seen) = (consumers::prepare(settings)?, seen::begin(settings));
-        let primary = store::opening(settings, &session.namespaces, &id)?;
+        let primary = store::opening(settings, &newest, &id)?;
         let (shard_handles, shards) = shard_parts(listeners)?;
-        let (cluster, joining) = nats::join(settings, (&id, clock.now_ms()), &directory)?.unzip();
+        let (cluster, joining) = nats::join(&generation, (&id, clock.now_ms()), &directory)?.unzip();
         let (reactions, reactions_start) = reactions_of()?;
+        let (events, teller) = events.map(|MadeTeller { mailbox, start, endpoints }| (mailbox, (start, endpoints))).unzip();
         let handles = NodeHandles {
             shards: shard_handles,
             registry,
@@ -147,8 +152,8 @@ impl Server {
             seen,
             web: Web { assets: Assets::of(&program.sites), routes: program.routes },
         };
-        let node = begin(Node::new(made.generation, clock, id, handles), program.doubled)?;
-        open_databases(&node, primary.as_ref(), store::stats_opening(&node.newest.get().settings)?.as_ref())?;
+        let node = begin(Node::new(newest, clock, id, handles), program.doubled)?;
+        open_databases(&node, primary.as_ref(), store::stats_opening(&generation.settings)?.as_ref())?;
         Ok(Server {
             node,
             shards,
@@ -159,7 +164,8 @@ impl Server {
             worker: made.worker,
             handler: program.handler,
             source: program.source,
-            teller: teller.map(|teller| EventsStart { primary, ..teller }),
+            teller: teller.map(|(start, endpoints)| (EventsStart { primary, ..start }, endpoints)),
+            tls,
             reactions: reactions_start,
             consumers,
             services: &ApiServices,
@@ -229,45 +235,6 @@ fn bans_of(settings: &Settings) -> Result<Bans, StartError> {
     Ok(Bans::new(seed, settings.security.when_cut_off == WhenCutOff::RefuseNew))
 }
 
-/// What the registry reports of names, groups and nodes for those who are told of these kinds.
-fn told_changes(kinds: EventKinds) -> ToldChanges {
-    ToldChanges {
-        names: [EventKind::NameRegistered, EventKind::NameUpdated, EventKind::NameLost]
-            .iter()
-            .any(|kind| kinds.has(*kind)),
-        members: kinds.has(EventKind::MemberJoined) || kinds.has(EventKind::MemberLeft),
-        clients: kinds.has(EventKind::Disconnected),
-    }
-}
-
-/// The mailbox of the thread that tells what happens, and what the thread begins with; None = nothing is told.
-fn events_of(settings: &Settings) -> Result<Option<(EventMailbox, EventsStart)>, StartError> {
-    let endpoints = events::endpoints(settings)?;
-    if endpoints.is_empty() {
-        return Ok(None);
-    }
-    let metrics = Arc::new(EventMetrics::of(settings.events.iter().map(|events| events.name.clone())));
-    let (mailbox, messages) = EventMailbox::new(events::wants(&endpoints, settings.store.primary.is_shared()), metrics);
-    let seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
-    let (birth, timing) = (random_number()?, timing_of(settings));
-    Ok(Some((mailbox, EventsStart { endpoints, messages, timing, birth, seed, primary: None })))
-}
-
-/// The times by which the registry tells that another node is dead.
-fn timing_of(settings: &Settings) -> ReplicaTiming {
-    let cluster = &settings.cluster;
-    ReplicaTiming {
-        heartbeat_ms: cluster.heartbeat_interval.as_millis() as u64,
-        timeout_ms: cluster.node_timeout.as_millis() as u64,
-        drift_max_ms: cluster.clock_drift_max.as_millis() as u64,
-        // A probe of all connections ends within the time that each has for its pong.
-        // The backend has its own time limit; this one is for a thread that does not answer at all.
-        hook_timeout_ms: settings.registry.proxy.conflict.timeout.as_millis() as u64 * 2 + 1_000,
-        probe_timeout_ms: settings.client.pong_timeout.as_millis() as u64 + 2_000,
-        ..ReplicaTiming::default()
-    }
-}
-
 /// The handle of each shard, and what its thread begins with.
 fn shard_parts(listeners: Vec<Vec<BoundListener>>) -> Result<(Vec<ShardHandle>, Vec<ShardParts>), StartError> {
     let parts = |listeners| {
@@ -320,48 +287,6 @@ fn shards_of(settings: &Settings) -> usize {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         shards => shards.min(usize::from(ShardId::MAX)),
     }
-}
-
-/// The protocols that ports of HTTP offer by ALPN.
-const HTTP: [&str; 2] = ["h2", "http/1.1"];
-
-/// The TLS configuration of each port; None = the port does not speak TLS.
-struct PortsTls {
-    http: Option<Arc<Tls>>,
-    lines: Option<Arc<Tls>>,
-    /// The internal port's.
-    inner: Option<Arc<Tls>>,
-    /// The port's of the server API over gRPC.
-    grpc: Option<Arc<Tls>>,
-}
-
-/// The TLS configuration of every port, and the certificates that are to be ordered.
-fn tls_of(settings: &Settings) -> Result<(PortsTls, Option<PendingRenewal>), TlsError> {
-    let (http, tcp) = (&settings.http_server, &settings.tcp);
-    let (acme, renewal) = http.tls_autocert.enabled.then(|| Acme::open(&http.tls_autocert)).transpose()?.unzip();
-    let open = |section, of: &TlsSettings, protocols: &[&str]| Tls::open(section, of, acme.as_ref(), protocols);
-    let ports = PortsTls {
-        http: (http.tls.enabled || acme.is_some()).then(|| open("http_server.tls", &http.tls, &HTTP)).transpose()?,
-        lines: tcp.tls.enabled.then(|| open("tcp.tls", &tcp.tls, &[])).transpose()?,
-        inner: None,
-        grpc: {
-            let of = &settings.grpc_api;
-            let is_on = of.enabled && of.tls.enabled;
-            is_on.then(|| Tls::open("grpc_api.tls", &of.tls.of_port(), None, &["h2"])).transpose()?
-        },
-    };
-    let inner = match (http.internal_tls.enabled, http.tls_external) {
-        (true, _) => Some(Tls::open("http_server.internal_tls", &http.internal_tls.of_port(), None, &HTTP)?),
-        (false, true) => None,
-        (false, false) => ports.http.clone(),
-    };
-    Ok((PortsTls { inner, ..ports }, renewal))
-}
-
-fn random_number() -> Result<u64, StartError> {
-    let mut bytes = [0; 8];
-    rand::fill(&mut bytes).map_err(|_| StartError::no_random_numbers())?;
-    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// Checks the paths of the program around the server, and begins to keep the facts of the node.

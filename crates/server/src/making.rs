@@ -2,20 +2,27 @@
 
 use std::sync::Arc;
 
+use aws_lc_rs::rand;
+use tokio::sync::mpsc::UnboundedSender;
 use touchline_config::Settings;
 use touchline_engine::bans::Bans;
-use touchline_engine::directory::Scopes;
+use touchline_engine::directory::{Scopes, ToldChanges};
 use touchline_engine::events::{EventKind, EventKinds};
 use touchline_engine::limit::RateLimits;
 use touchline_engine::session::UserCounter;
 use touchline_engine::{ClientSettings, Namespaces, session};
+use touchline_registry::ReplicaTiming;
 
 use crate::api::user_of;
 use crate::auth::AccessControl;
+use crate::events::{EventEndpoint, EventsStart};
 use crate::hooks::{Endpoints, WorkerStart};
 use crate::net::forwarded::KeptFields;
 use crate::net::origin::Origins;
 use crate::preparation::{proxies_of, user_field};
+use crate::runtime::consumer_metrics::ConsumerMetrics;
+use crate::runtime::event_mailbox::{EventMailbox, EventWants};
+use crate::runtime::event_metrics::EventMetrics;
 use crate::runtime::generation::Generation;
 use crate::runtime::hook_mailbox::HookMailbox;
 use crate::runtime::limit_tables::LimitTables;
@@ -30,21 +37,31 @@ pub(crate) struct NodeFacts<'n> {
     pub(crate) id: &'n str,
     pub(crate) signer: &'n Arc<HmacSigner>,
     pub(crate) bans: Arc<Bans>,
-    /// The kinds of events that somebody is told of.
-    pub(crate) kinds: EventKinds,
     /// The scopes with the options of the new generation.
     pub(crate) scopes: Scopes,
 }
 
 /// What is taken over from the generation before because it has not changed.
 #[derive(Default)]
-pub(crate) struct TakenOver {
+pub(crate) struct TakenOver<'b> {
     /// The rates, with what was counted.
     pub(crate) limits: Option<Option<Arc<LimitTables>>>,
     /// The connections of each user.
     pub(crate) users: Option<Option<Arc<dyn UserCounter + Send + Sync>>>,
     /// The thread that asks backends.
     pub(crate) hooks: Option<Option<Arc<HookMailbox>>>,
+    /// The consumers that ran before.
+    pub(crate) consumers: &'b [Arc<ConsumerMetrics>],
+}
+
+/// What is told to whom, and what is asked of whom: made of the settings before the generation.
+pub(crate) struct MadeParts {
+    pub(crate) access: Arc<AccessControl>,
+    pub(crate) endpoints: Endpoints,
+    /// What the endpoints of events ask for.
+    pub(crate) wants: EventWants,
+    /// Of the keys that were written ([`touchline_config::digest`]); 0 = it is not known.
+    pub(crate) digest: u32,
 }
 
 /// A generation, and what the thread begins with that asks backends in it; None = no hook is switched on, or the thread
@@ -61,12 +78,12 @@ pub(crate) struct MadeGeneration {
 pub(crate) fn make_generation(
     number: u64,
     settings: Settings,
-    access: AccessControl,
+    MadeParts { access, endpoints, wants, digest }: MadeParts,
     facts: NodeFacts<'_>,
-    endpoints: Endpoints,
-    taken_over: TakenOver,
+    taken_over: TakenOver<'_>,
 ) -> Result<MadeGeneration, StartError> {
-    let NodeFacts { id, signer, bans, kinds, scopes } = facts;
+    let NodeFacts { id, signer, bans, scopes } = facts;
+    let kinds = wants.kinds;
     let limits = taken_over.limits.map_or_else(|| limits_of(&settings.client), Ok)?;
     let session = session::SessionSettings {
         client: settings.client.clone(),
@@ -91,7 +108,21 @@ pub(crate) fn make_generation(
         None => hooks_of(&settings, endpoints).unzip(),
     };
     let (proxies, origins) = (proxies_of(&settings)?, Origins::parse(&settings.client.allowed_origins)?);
-    let generation = Generation { number, settings, session, proxies, origins, limits, kept_fields, access, hooks };
+    let consumers = ConsumerMetrics::of(&settings.consumers, taken_over.consumers);
+    let generation = Generation {
+        number,
+        digest,
+        settings,
+        session,
+        proxies,
+        origins,
+        limits,
+        kept_fields,
+        access,
+        hooks,
+        wants,
+        consumers,
+    };
     Ok(MadeGeneration { generation, worker })
 }
 
@@ -147,4 +178,66 @@ fn deferred_max(settings: &Settings) -> usize {
         .chain([settings.emulation.max_request_body_size()]);
     let largest = bodies.chain([settings.websocket.message_size_limit, settings.tcp.message_size_limit]).max();
     largest.unwrap_or_default().saturating_mul(2)
+}
+
+/// What the registry reports of names, groups and nodes for those who are told of these kinds.
+pub(crate) fn told_changes(kinds: EventKinds) -> ToldChanges {
+    ToldChanges {
+        names: [EventKind::NameRegistered, EventKind::NameUpdated, EventKind::NameLost]
+            .iter()
+            .any(|kind| kinds.has(*kind)),
+        members: kinds.has(EventKind::MemberJoined) || kinds.has(EventKind::MemberLeft),
+        clients: kinds.has(EventKind::Disconnected),
+    }
+}
+
+/// The times by which the registry tells that another node is dead.
+pub(crate) fn timing_of(settings: &Settings) -> ReplicaTiming {
+    let cluster = &settings.cluster;
+    ReplicaTiming {
+        heartbeat_ms: cluster.heartbeat_interval.as_millis() as u64,
+        timeout_ms: cluster.node_timeout.as_millis() as u64,
+        drift_max_ms: cluster.clock_drift_max.as_millis() as u64,
+        // A probe of all connections ends within the time that each has for its pong.
+        // The backend has its own time limit; this one is for a thread that does not answer at all.
+        hook_timeout_ms: settings.registry.proxy.conflict.timeout.as_millis() as u64 * 2 + 1_000,
+        probe_timeout_ms: settings.client.pong_timeout.as_millis() as u64 + 2_000,
+        ..ReplicaTiming::default()
+    }
+}
+
+/// A thread that tells what happens and has not begun.
+pub(crate) struct MadeTeller {
+    pub(crate) mailbox: EventMailbox,
+    pub(crate) start: EventsStart,
+    /// Takes the endpoints of later generations.
+    pub(crate) endpoints: UnboundedSender<Vec<EventEndpoint>>,
+}
+
+/// Makes the thread that tells what happens.
+///
+/// # Errors
+/// When the system has no random numbers.
+pub(crate) fn make_teller(
+    settings: &Settings,
+    wants: &EventWants,
+    endpoints: Vec<EventEndpoint>,
+) -> Result<MadeTeller, StartError> {
+    let metrics = Arc::new(EventMetrics::of(settings.events.iter().map(|events| events.name.clone())));
+    let (mailbox, messages) = EventMailbox::new(wants, metrics);
+    let seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
+    let (birth, timing) = (random_number()?, timing_of(settings));
+    let (sender, later) = tokio::sync::mpsc::unbounded_channel();
+    let start = EventsStart { endpoints, later, messages, timing, birth, seed, primary: None };
+    Ok(MadeTeller { mailbox, start, endpoints: sender })
+}
+
+/// A random number.
+///
+/// # Errors
+/// When the system has none.
+pub(crate) fn random_number() -> Result<u64, StartError> {
+    let mut bytes = [0; 8];
+    rand::fill(&mut bytes).map_err(|_| StartError::no_random_numbers())?;
+    Ok(u64::from_ne_bytes(bytes))
 }

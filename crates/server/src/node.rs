@@ -29,9 +29,8 @@ use crate::net::port::PortRole;
 use crate::net::remote::Remote;
 use crate::runtime::clock::Clock;
 use crate::runtime::connected_users::ConnectedUsers;
-use crate::runtime::consumer_metrics::ConsumerMetrics;
 use crate::runtime::event_mailbox::EventMailbox;
-use crate::runtime::generation::{CurrentGeneration, Generation, NewestGeneration};
+use crate::runtime::generation::{CurrentGeneration, NewestGeneration};
 use crate::runtime::here::here;
 use crate::runtime::hook_mailbox::HookMessage;
 use crate::runtime::mailbox::{ClientCommand, Inspection, Message};
@@ -72,7 +71,7 @@ pub(crate) struct Node {
     /// Carries a reload out; empty = the program does not say what settings are read from.
     pub(crate) reload: OnceLock<ReloadFn>,
     /// What a reload replaces.
-    pub(crate) newest: NewestGeneration,
+    pub(crate) newest: Arc<NewestGeneration>,
     pub(crate) clock: Clock,
     pub(crate) id: String,
     /// Proves which client a request of `/emulation` is of.
@@ -95,12 +94,10 @@ pub(crate) struct Node {
     pub(crate) seen: Option<Arc<SeenUsers>>,
     /// How many requests with a rate are under way.
     pub(crate) paced: Arc<AtomicUsize>,
-    /// The mailbox of the thread that tells what happens; None = nothing is told.
-    pub(crate) events: Option<EventMailbox>,
+    /// The mailbox of the thread that tells what happens; empty = nothing is told.
+    pub(crate) events: OnceLock<EventMailbox>,
     /// The mailbox of the thread that keeps the totals of reactions.
     pub(crate) reactions: ReactionMailbox,
-    /// The consumers that run, in the order of the settings.
-    pub(crate) consumers: Vec<Arc<ConsumerMetrics>>,
     /// The pages and the routes of the program around the server.
     pub(crate) web: Web,
     /// The connection to the other nodes; None = the node runs alone.
@@ -113,6 +110,8 @@ pub(crate) struct Node {
     pub(crate) facts_known: Mutex<u64>,
     /// The nodes of the cluster that keep shared facts in another place.
     pub(crate) nodes_with_other_facts: Mutex<Vec<Arc<str>>>,
+    /// The nodes of the cluster that have another configuration than this one.
+    pub(crate) nodes_with_other_configuration: Mutex<Vec<Arc<str>>>,
     /// The log has said that bans are gone when the node stops.
     pub(crate) has_told_of_memory: AtomicBool,
     /// Whether NATS can be reached.
@@ -136,17 +135,17 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(generation: Generation, clock: Clock, id: String, handles: NodeHandles) -> Self {
+    pub(crate) fn new(newest: Arc<NewestGeneration>, clock: Clock, id: String, handles: NodeHandles) -> Self {
         let draining = watch::Sender::new(false);
         let NodeHandles { shards, registry, cluster, signer, events, reactions, seen, web } = handles;
+        let generation = newest.get();
         let settings = &generation.settings;
         let buffer_max_size =
             if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         let buffer_slice = buffer_max_size / shards.len().max(1);
         Node {
-            consumers: ConsumerMetrics::of(&settings.consumers),
             reload: OnceLock::new(),
-            newest: NewestGeneration::new(Arc::new(generation)),
+            newest,
             clock,
             id,
             signer,
@@ -160,7 +159,7 @@ impl Node {
             shards,
             registry,
             registry_metrics: Mutex::default(),
-            events,
+            events: events.map_or_else(OnceLock::new, OnceLock::from),
             reactions,
             web,
             cluster,
@@ -168,6 +167,7 @@ impl Node {
             stats: OnceLock::new(),
             facts_known: Mutex::default(),
             nodes_with_other_facts: Mutex::default(),
+            nodes_with_other_configuration: Mutex::default(),
             has_told_of_memory: AtomicBool::new(false),
             is_linked: AtomicBool::new(false),
             is_settled: AtomicBool::new(false),
@@ -439,6 +439,11 @@ impl Node {
             drop(self.reactions.try_send(ReactionMessage::PeersChanged));
         }
         peers > self.peers.swap(peers, Relaxed)
+    }
+
+    /// The ids of the nodes that have another configuration than this one.
+    pub(crate) fn others_with_other_configuration(&self) -> Vec<Arc<str>> {
+        self.nodes_with_other_configuration.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The ids of the other nodes in sight, in order.

@@ -1,35 +1,74 @@
 //! Carries a reload out: reads the settings anew, makes the next generation, and has the shards exchange theirs for it.
 
-use std::sync::{Arc, Mutex, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
-use touchline_config::{WrittenKey, changed_keys, takes_restart};
+use touchline_cluster::StreamSettings;
+use touchline_config::{Settings, WrittenKey, changed_keys, takes_restart};
 use touchline_engine::ShardId;
 
 use crate::api::operations_named;
 use crate::auth::{AccessControl, KeyFetcher};
+use crate::backend::nats;
+use crate::consumers::{self, RunningConsumers};
+use crate::events::{self, EventEndpoint, EventsStart};
 use crate::hooks::{self, Endpoints, HookHandler};
-use crate::making::{MadeGeneration, NodeFacts, TakenOver, make_generation};
+use crate::making::{
+    MadeGeneration, MadeParts, MadeTeller, NodeFacts, TakenOver, make_generation, make_teller, told_changes,
+};
 use crate::node::Node;
 use crate::preparation::prepare;
-use crate::runtime::event_mailbox::EventMailbox;
 use crate::runtime::generation::Generation;
 use crate::runtime::hook_mailbox::HookMessage;
 use crate::runtime::mailbox::Message;
+use crate::runtime::registry_mailbox::RegistryMessage;
 use crate::runtime::reload::{ReadSettings, ReloadRefusal, Reloaded, SettingsSource};
 use crate::start_error::StartError;
+use crate::tls::PortsTls;
 
 /// Sections whose keys concern the threads that ask backends.
 const OF_HOOKS: [&str; 6] = ["client.proxy", "channel.proxy", "rpc", "proxies", "hooks", "registry.proxy"];
+/// How long the consumers of the generation before have to finish what is under way. What is not done then is carried
+/// out again.
+const CONSUMERS_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a reload waits for the streams of new namespaces.
+const STREAMS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The threads that a reload replaces.
 #[derive(Default)]
 pub(crate) struct ReplacedThreads {
-    /// The one that asks backends; None = no hook is switched on.
+    /// The one that asks backends; `None` = no hook is switched on.
     pub(crate) worker: Option<JoinHandle<()>>,
-    /// The one that fetches keys, which ends with this; None = there are none to fetch.
+    /// The one that fetches keys, which ends with this; `None` = there are none to fetch.
     pub(crate) fetcher: Option<KeyFetcher>,
+    /// The one that tells what happens; `None` = nothing is told.
+    pub(crate) teller: Option<RunningTeller>,
+    /// The one that reads tables and streams; `None` = no consumer is switched on.
+    pub(crate) consumers: Option<RunningConsumers>,
+}
+
+/// The thread that tells what happens, and what takes other endpoints for it.
+pub(crate) struct RunningTeller {
+    pub(crate) thread: JoinHandle<()>,
+    endpoints: UnboundedSender<Vec<EventEndpoint>>,
+}
+
+impl RunningTeller {
+    /// Starts the thread. `endpoints`: what was made beside `start`.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub(crate) fn start(
+        node: &Arc<Node>,
+        start: EventsStart,
+        endpoints: UnboundedSender<Vec<EventEndpoint>>,
+    ) -> Result<Self, StartError> {
+        let thread = events::start(Arc::clone(node), start).map_err(of_system)?;
+        Ok(RunningTeller { thread, endpoints })
+    }
 }
 
 /// Carries out the reloads of a node, one after the other.
@@ -40,6 +79,7 @@ pub(crate) struct Reloader {
     pub(crate) threads: Arc<Mutex<ReplacedThreads>>,
     /// The keys of the generation that the node works with.
     pub(crate) written: Mutex<Vec<WrittenKey>>,
+    pub(crate) tls: PortsTls,
 }
 
 impl Reloader {
@@ -60,57 +100,75 @@ impl Reloader {
         if changed.is_empty() {
             return Ok(Reloaded { generation: before.number, changed });
         }
-        let fixed: Vec<String> = changed.iter().filter(|key| takes_restart(key)).cloned().collect();
+        let fixed: Vec<String> = changed.iter().filter(|key| takes_restart(key, &before.settings)).cloned().collect();
         if !fixed.is_empty() {
             return Err(ReloadRefusal::TakesRestart(fixed));
         }
         let ReadSettings { settings, written: now_written } = read;
-        let number = before.number + 1;
-        self.exchange(&node, &before, settings, &changed)?;
+        let exchange = Exchange { reloader: self, node: &node, before: &before, changed: &changed };
+        exchange.run(settings, touchline_config::digest(&now_written))?;
         *written = now_written;
         self.source.adopted();
-        tracing::info!(generation = number, changed = changed.join(", "), "the configuration was read again");
-        Ok(Reloaded { generation: number, changed })
+        let generation = before.number + 1;
+        tracing::info!(generation, changed = changed.join(", "), "the node works with the configuration that was read");
+        Ok(Reloaded { generation, changed })
+    }
+}
+
+/// The exchange of one generation for the next.
+struct Exchange<'r> {
+    reloader: &'r Reloader,
+    node: &'r Arc<Node>,
+    before: &'r Arc<Generation>,
+    /// The keys that differ.
+    changed: &'r [String],
+}
+
+impl Exchange<'_> {
+    /// Whether keys of these sections differ.
+    fn has_changed(&self, sections: &[&str]) -> bool {
+        let lies_in = |key: &String, section: &&str| {
+            key.strip_prefix(*section).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        self.changed.iter().any(|key| sections.iter().any(|section| lies_in(key, section)))
     }
 
-    /// Makes the next generation and has every shard take it.
-    fn exchange(
-        &self,
-        node: &Arc<Node>,
-        before: &Arc<Generation>,
-        mut settings: touchline_config::Settings,
-        changed: &[String],
-    ) -> Result<(), ReloadRefusal> {
+    /// Makes the next generation and has every shard take it. All that can fail comes before anything is changed.
+    fn run(&self, mut settings: Settings, digest: u32) -> Result<(), ReloadRefusal> {
+        let Exchange { reloader, node, before, .. } = self;
+        // A node that stops waits for this, and a reload that comes later sees that it stops.
+        let mut threads = reloader.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if *node.draining.borrow() {
+            return Err(ReloadRefusal::Stopping);
+        }
         settings.node.name.clone_from(&before.settings.node.name);
         prepare(&settings).map_err(|faults| faulty(&faults))?;
-        let one = |fault: StartError| faulty(&[fault]);
-        let access = AccessControl::new(&settings.client, (&settings.http_api, &settings.grpc_api), operations_named);
-        let access = access.map_err(one)?;
-        let fetcher = KeyFetcher::start(&access.key_sets);
-        let fetcher = fetcher.map_err(|source| one(StartError::System { what: "a thread", source }))?;
-        let endpoints =
-            Endpoints::new(&settings, self.handler.as_ref()).map_err(|fault| one(StartError::hook(fault)))?;
-        let facts = NodeFacts {
-            id: &node.id,
-            signer: &node.signer,
-            bans: Arc::clone(&before.session.bans),
-            kinds: EventMailbox::kinds_of(node.events.as_ref()),
-            scopes: before.session.scopes.with_options(&settings.registry.scopes),
+        let tls = reloader.tls.prepare(&settings).map_err(|fault| faulty(&[fault.into()]))?;
+        let consumers = self.has_changed(&["consumers"]).then(|| consumers::prepare(&settings)).transpose();
+        let consumers = consumers.map_err(|fault| faulty(&[fault]))?;
+        let (told, teller) = self.told(&settings).map_err(|fault| faulty(&[fault]))?;
+        let access = self.access(&settings).map_err(|fault| faulty(&[fault]))?;
+        let keys = access.as_ref().map_or_else(|| Arc::clone(&before.access), |(access, _)| Arc::clone(access));
+        let made = self.make(settings, (keys, digest), &told).map_err(|fault| faulty(&[fault]))?;
+        let MadeGeneration { generation, worker } = made;
+        self.set_streams(&generation.settings)?;
+        let keeps_hooks = match (&before.hooks, &generation.hooks) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            (before, now) => before.is_none() && now.is_none(),
         };
-        let has_changed = |sections: &[&str]| changed.iter().any(|key| sections.iter().any(|one| key.starts_with(one)));
-        let taken_over = TakenOver {
-            limits: (!has_changed(&["client.rate_limit"])).then(|| before.limits.clone()),
-            users: Some(before.session.users.clone()),
-            hooks: (!has_changed(&OF_HOOKS)).then(|| before.hooks.clone()),
-        };
-        let keeps_hooks = taken_over.hooks.is_some();
-        let made = make_generation(before.number + 1, settings, access, facts, endpoints, taken_over);
-        let MadeGeneration { generation, worker } = made.map_err(one)?;
         let worker = worker.map(|worker| hooks::start(Arc::clone(node), worker)).transpose();
-        let worker = worker.map_err(|source| one(StartError::System { what: "a thread", source }))?;
-        self.hand_over(node, &Arc::new(generation))?;
-        let mut threads = self.threads.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        threads.fetcher = fetcher;
+        let worker = worker.map_err(|source| faulty(&[of_system(source)]))?;
+        let teller = teller.map(|MadeTeller { mailbox, start, endpoints }| {
+            // It is made only where there is none.
+            let _ = node.events.set(mailbox);
+            RunningTeller::start(node, start, endpoints)
+        });
+        let teller = teller.transpose().map_err(|fault| faulty(&[fault]))?;
+        self.hand_over(&Arc::new(generation))?;
+        tls.adopt();
+        if let Some((_, fetcher)) = access {
+            threads.fetcher = fetcher;
+        }
         if !keeps_hooks {
             // Calls that its backends have are answered; then the thread ends by itself.
             if let Some(hooks) = &before.hooks {
@@ -118,12 +176,97 @@ impl Reloader {
             }
             threads.worker = worker;
         }
+        if teller.is_some() {
+            threads.teller = teller;
+        } else if let (Some(teller), true) = (&threads.teller, self.has_changed(&["events"])) {
+            let _ = teller.endpoints.send(told);
+        }
+        self.exchange_consumers(threads, consumers)
+    }
+
+    /// The endpoints of events, and the thread that tells them if there is none yet. Its mailbox takes what the next
+    /// generation wants told.
+    fn told(&self, settings: &Settings) -> Result<(Vec<EventEndpoint>, Option<MadeTeller>), StartError> {
+        let told = events::endpoints(settings)?;
+        let wants = events::wants(&told, settings.store.primary.is_shared());
+        if let Some(events) = self.node.events.get() {
+            events.widen(wants.told);
+            return Ok((told, None));
+        }
+        let teller = (!told.is_empty()).then(|| make_teller(settings, &wants, events::endpoints(settings)?));
+        Ok((told, teller.transpose()?))
+    }
+
+    /// The keys of tokens and of the server API, and the thread that fetches those of issuers. `None` = none of them
+    /// differs.
+    fn access(&self, settings: &Settings) -> Result<Option<(Arc<AccessControl>, Option<KeyFetcher>)>, StartError> {
+        if !self.has_changed(&["client", "http_api", "grpc_api"]) {
+            return Ok(None);
+        }
+        let access = AccessControl::new(&settings.client, (&settings.http_api, &settings.grpc_api), operations_named)?;
+        let fetcher = KeyFetcher::start(&access.key_sets).map_err(of_system)?;
+        Ok(Some((Arc::new(access), fetcher)))
+    }
+
+    /// The next generation.
+    fn make(
+        &self,
+        settings: Settings,
+        (access, digest): (Arc<AccessControl>, u32),
+        told: &[EventEndpoint],
+    ) -> Result<MadeGeneration, StartError> {
+        let Exchange { reloader, node, before, .. } = self;
+        let parts = MadeParts {
+            access,
+            endpoints: Endpoints::new(&settings, reloader.handler.as_ref()).map_err(StartError::hook)?,
+            wants: events::wants(told, settings.store.primary.is_shared()),
+            digest,
+        };
+        let facts = NodeFacts {
+            id: &node.id,
+            signer: &node.signer,
+            bans: Arc::clone(&before.session.bans),
+            scopes: before.session.scopes.with_options(&settings.registry.scopes),
+        };
+        let taken_over = TakenOver {
+            limits: (!self.has_changed(&["client.rate_limit"])).then(|| before.limits.clone()),
+            users: Some(before.session.users.clone()),
+            hooks: (!self.has_changed(&OF_HOOKS)).then(|| before.hooks.clone()),
+            consumers: &before.consumers,
+        };
+        make_generation(before.number + 1, settings, parts, facts, taken_over)
+    }
+
+    /// Has NATS keep the histories of the next generation, if it keeps others. Those of namespaces that are gone stay
+    /// until the node stops.
+    fn set_streams(&self, settings: &Settings) -> Result<(), ReloadRefusal> {
+        let (Some(cluster), true) = (&self.node.cluster, self.has_changed(&["channel"])) else { return Ok(()) };
+        let (before, mut streams) = (nats::streams_of(&self.before.settings), nats::streams_of(settings));
+        if streams == before {
+            return Ok(());
+        }
+        let is_kept = |old: &StreamSettings| streams.iter().any(|new| new.namespace == old.namespace);
+        let gone: Vec<_> = before.iter().filter(|old| !is_kept(old)).cloned().collect();
+        streams.extend(gone);
+        let (done, are_open) = std::sync::mpsc::channel();
+        cluster.set_streams(streams, Box::new(move || done.send(()).unwrap_or_default()));
+        if are_open.recv_timeout(STREAMS_PATIENCE).is_err() {
+            cluster.set_streams(before, Box::new(|| {}));
+            let fault = self.node.stream_fault();
+            let fault = if fault.is_empty() { "NATS does not answer".to_owned() } else { fault };
+            return Err(ReloadRefusal::Faulty(vec![format!("channel: the streams of histories cannot be made: {fault}")]));
+        }
         Ok(())
     }
 
     /// Has every shard work with a generation, and waits for the last.
-    fn hand_over(&self, node: &Arc<Node>, generation: &Arc<Generation>) -> Result<(), ReloadRefusal> {
+    fn hand_over(&self, generation: &Arc<Generation>) -> Result<(), ReloadRefusal> {
+        let node = self.node;
         node.newest.set(Arc::clone(generation));
+        node.send_to_registry(RegistryMessage::Tell(told_changes(generation.wants.kinds)));
+        if let Some(cluster) = &node.cluster {
+            cluster.set_configuration(generation.digest);
+        }
         let mut taken = Vec::with_capacity(node.shards.len());
         for shard in 0..node.shards.len() {
             let (done, is_taken) = oneshot::channel();
@@ -135,8 +278,30 @@ impl Reloader {
         }
         Ok(())
     }
+
+    /// Ends the consumers and starts those of the next generation, if they differ.
+    fn exchange_consumers(
+        &self,
+        mut threads: MutexGuard<'_, ReplacedThreads>,
+        consumers: Option<Vec<consumers::PreparedConsumer>>,
+    ) -> Result<(), ReloadRefusal> {
+        let Some(consumers) = consumers else { return Ok(()) };
+        if let Some(mut before) = threads.consumers.take() {
+            before.stop(Instant::now() + CONSUMERS_PATIENCE);
+        }
+        match RunningConsumers::start(self.node, consumers) {
+            Ok(running) => threads.consumers = running,
+            // The rest of the generation is in use.
+            Err(error) => tracing::error!(%error, "the consumers were not started anew: a restart is needed"),
+        }
+        Ok(())
+    }
 }
 
 fn faulty(faults: &[StartError]) -> ReloadRefusal {
     ReloadRefusal::Faulty(faults.iter().map(ToString::to_string).collect())
+}
+
+fn of_system(source: std::io::Error) -> StartError {
+    StartError::System { what: "a thread", source }
 }

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use touchline_cluster::Joining;
 use touchline_config::WrittenKey;
@@ -19,13 +19,13 @@ use touchline_engine::directory::Directory;
 use crate::auth::KeyFetcher;
 use crate::backend::{nats, seen};
 use crate::consumers::{PreparedConsumer, RunningConsumers};
-use crate::events::{self, EventsStart};
+use crate::events::{EventEndpoint, EventsStart};
 use crate::handle::ServerHandle;
 use crate::hooks::{self, HookHandler, WorkerStart};
 use crate::node::Node;
 use crate::reactions::{self, ReactionsStart};
 use crate::registry::actor;
-use crate::reloading::{Reloader, ReplacedThreads};
+use crate::reloading::{Reloader, ReplacedThreads, RunningTeller};
 use crate::runtime::event_mailbox::EventMessage;
 use crate::runtime::hook_mailbox::HookMessage;
 use crate::runtime::mailbox::Message;
@@ -37,7 +37,7 @@ use crate::shard::acceptor::BoundListener;
 use crate::shard::services::Services;
 use crate::shard::state::Shard;
 use crate::start_error::StartError;
-use crate::tls::PendingRenewal;
+use crate::tls::{PendingRenewal, PortsTls};
 
 /// Tasks that a shard's thread runs before it polls its sockets again.
 const TASKS_PER_LOOK: u32 = 31;
@@ -57,7 +57,8 @@ pub struct Server {
     /// What settings are read from again, and the keys of the start.
     pub(crate) source: Option<(Box<dyn SettingsSource>, Vec<WrittenKey>)>,
     /// What the thread that tells what happens begins with; None = nothing is told.
-    pub(crate) teller: Option<EventsStart>,
+    pub(crate) teller: Option<(EventsStart, UnboundedSender<Vec<EventEndpoint>>)>,
+    pub(crate) tls: PortsTls,
     /// What the thread that keeps the totals of reactions begins with.
     pub(crate) reactions: ReactionsStart,
     /// The consumers that are switched on.
@@ -124,6 +125,7 @@ impl Server {
             handler,
             source,
             teller,
+            tls,
             reactions: reactions_start,
             consumers,
             services,
@@ -143,8 +145,7 @@ impl Server {
         }
         let worker = worker.map(|worker| hooks::start(Arc::clone(&node), worker)).transpose();
         let worker = worker.map_err(|source| StartError::System { what: "a thread", source })?;
-        let teller = teller.map(|teller| events::start(Arc::clone(&node), teller)).transpose();
-        let teller = teller.map_err(|source| StartError::System { what: "a thread", source })?;
+        let teller = teller.map(|(start, endpoints)| RunningTeller::start(&node, start, endpoints)).transpose()?;
         let reactions = reactions::start(Arc::clone(&node), reactions_start);
         let reactions = reactions.map_err(|source| StartError::System { what: "a thread", source })?;
         let mut threads = Vec::with_capacity(shards.len());
@@ -162,10 +163,10 @@ impl Server {
             renewal.start().map_err(|source| StartError::System { what: "a thread", source })?;
         }
         let consumers = RunningConsumers::start(&node, consumers)?;
-        let replaced = Arc::new(Mutex::new(ReplacedThreads { worker, fetcher }));
+        let replaced = Arc::new(Mutex::new(ReplacedThreads { worker, fetcher, teller, consumers }));
         if let Some((source, written)) = source {
             let (threads, node, written) = (Arc::clone(&replaced), Arc::downgrade(&node), Mutex::new(written));
-            let reloader = Reloader { node: node.clone(), source, handler, threads, written };
+            let reloader = Reloader { node: node.clone(), source, handler, threads, written, tls };
             let reload: ReloadFn = Arc::new(move || reloader.reload());
             drop(node.upgrade().map(|node| node.reload.set(reload)));
         }
@@ -175,9 +176,7 @@ impl Server {
             threads,
             registry_actor: Some(registry_actor),
             replaced,
-            teller,
             reactions: Some(reactions),
-            consumers,
             addresses,
         })
     }
@@ -191,12 +190,8 @@ pub struct Running {
     registry_actor: Option<JoinHandle<()>>,
     /// The threads that a reload replaces.
     replaced: Arc<Mutex<ReplacedThreads>>,
-    /// The thread that tells what happens.
-    teller: Option<JoinHandle<()>>,
     /// The thread that keeps the totals of reactions.
     reactions: Option<JoinHandle<()>>,
-    /// The thread that reads tables and streams; None = no consumer is switched on.
-    consumers: Option<RunningConsumers>,
     addresses: Addresses,
 }
 
@@ -236,7 +231,9 @@ impl Running {
         let settings = &self.node.generation().settings.shutdown;
         let until = Instant::now() + settings.timeout;
         self.node.draining.send_replace(true);
-        if let Some(mut consumers) = self.consumers.take() {
+        // No reload begins from here on.
+        let mut threads = std::mem::take(&mut *self.replaced.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(mut consumers) = threads.consumers.take() {
             consumers.stop(until);
         }
         let over_ms = settings.spread.min(settings.timeout).as_millis() as u64;
@@ -257,16 +254,15 @@ impl Running {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        let ReplacedThreads { worker, fetcher } =
-            std::mem::take(&mut *self.replaced.lock().unwrap_or_else(PoisonError::into_inner));
+        let ReplacedThreads { worker, fetcher, teller, .. } = threads;
         drop(fetcher);
         if let (Some(hooks), Some(worker)) = (&self.node.newest.get().hooks, worker) {
             hooks.send(HookMessage::Stop);
             let _ = worker.join();
         }
-        if let (Some(events), Some(teller)) = (&self.node.events, self.teller.take()) {
+        if let (Some(events), Some(teller)) = (self.node.events.get(), teller) {
             events.command(EventMessage::Stop);
-            let _ = teller.join();
+            let _ = teller.thread.join();
         }
         if let Some(reactions) = self.reactions.take() {
             self.node.reactions.stop();

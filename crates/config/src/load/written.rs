@@ -29,6 +29,11 @@ impl WrittenKey {
     pub fn shown(&self) -> &str {
         if self.is_hidden { HIDDEN } else { &self.value }
     }
+
+    /// The value as JSON. It can be a secret.
+    pub(crate) fn value(&self) -> &str {
+        &self.value
+    }
 }
 
 /// The keys whose values differ between two readings, in the order of their paths. It does not matter where a value was

@@ -24,8 +24,20 @@ impl Channels {
 
     /// Notes from now on which channels get their first subscriber and lose their last.
     pub fn noting_held(mut self) -> Self {
-        self.held = Some(HeldChanges::default());
+        self.note_held();
         self
+    }
+
+    /// The same for channels that are in use: those with subscribers count as such that have just got the first.
+    pub fn note_held(&mut self) {
+        if self.held.is_some() {
+            return;
+        }
+        let mut held = HeldChanges::default();
+        for channel in self.table.values().filter(|channel| channel.subscribers.iter().any(|n| *n > 0)) {
+            held.note(StateKey::Channel(channel.name.clone()), true);
+        }
+        self.held = Some(held);
     }
 
     /// Channels that have got their first subscriber or lost their last; `None` = they are not noted.

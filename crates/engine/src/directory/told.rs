@@ -14,8 +14,13 @@ use crate::events::EventKind;
 impl<A> Directory<A> {
     /// Reports from now on what backends are told ([`DirectoryEffect::Tell`], [`DirectoryEffect::TellLost`]).
     pub fn telling(mut self, told: ToldChanges) -> Self {
-        self.told = (told != ToldChanges::default()).then_some(told);
+        self.tell(told);
         self
+    }
+
+    /// The same for a directory that is in use.
+    pub fn tell(&mut self, told: ToldChanges) {
+        self.told = (told != ToldChanges::default()).then_some(told);
     }
 }
 

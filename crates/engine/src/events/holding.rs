@@ -18,6 +18,11 @@ impl NodeHolding {
         NodeHolding { shards: HashMap::with_hasher(seed.fold()) }
     }
 
+    /// What the node holds.
+    pub fn keys(&self) -> impl Iterator<Item = &StateKey> {
+        self.shards.keys()
+    }
+
     /// Whether a shard holds a key has changed. Returns whether the node holds it, if that has changed.
     pub fn note(&mut self, key: &StateKey, shard: u16, is_held: bool) -> Option<bool> {
         if is_held {

@@ -76,6 +76,11 @@ impl EventQueue {
         EventQueue { limits, lanes, entries: 0, size: 0, last_arrival: 0 }
     }
 
+    /// Other limits hold for what is added from now on; the number of lanes stays.
+    pub fn set_limits(&mut self, limits: EventQueueLimits) {
+        self.limits = EventQueueLimits { lanes: self.limits.lanes, ..limits };
+    }
+
     /// Adds an event. Returns its lane, and what was dropped for it, the oldest first: after a drop
     /// [`EventQueue::note_loss`] must follow.
     pub fn push(&mut self, event: WrittenEvent, now_ms: u64) -> (usize, Option<EventLoss>) {

@@ -142,6 +142,11 @@ impl StateTeller {
         }
     }
 
+    /// What is empty from now on is told after another time.
+    pub fn set_delay(&mut self, delay_ms: u64) {
+        self.options.delay_ms = delay_ms;
+    }
+
     /// Whether this node holds a key has changed.
     pub fn set_held(&mut self, key: &StateKey, is_held: bool, now_ms: u64) {
         let text = key.partition_key();

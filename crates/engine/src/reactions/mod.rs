@@ -19,7 +19,6 @@ mod rate;
 mod records;
 mod request;
 mod settings;
-mod stable_hash;
 mod state;
 mod totals;
 mod turn;

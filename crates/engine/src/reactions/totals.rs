@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::opening::{ReactionOpening, RoundId};
 use super::records::{Contributor, ReactionRecord};
-use super::stable_hash::stable_hash;
+use crate::stable_hash::stable_hash;
 use super::state::ReactionState;
 
 /// What a contributor has counted.

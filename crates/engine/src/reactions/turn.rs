@@ -1,7 +1,7 @@
 //! Which node publishes a closed channel for the last time: the same in all nodes that see the same ones (rendezvous
 //! hashing: Thaler, Ravishankar 1998).
 
-use super::stable_hash::stable_hash;
+use crate::stable_hash::stable_hash;
 
 /// How many of the other nodes in sight come before a node; 0 = it is its turn. If those before it do nothing, because
 /// they have died or are of an earlier version, it becomes its turn.

@@ -63,22 +63,23 @@ pub(super) fn health(node: &Node) -> HttpResponse {
         // Another node would not reach it either.
         information.insert("backends_not_asked".to_owned(), open.into());
     }
-    let off = node.events.as_ref().map_or(Vec::new(), |events| events.metrics.off());
+    let off = node.events.get().map_or(Vec::new(), |events| events.metrics.off());
     if !off.is_empty() {
         // Each of them has answered 410.
         information.insert("events_not_sent".to_owned(), off.into());
     }
-    let differing = node.events.as_ref().map_or(Vec::new(), |events| events.metrics.differing());
+    let differing = node.events.get().map_or(Vec::new(), |events| events.metrics.differing());
     if !differing.is_empty() {
         // Nodes differ while their configuration is changed on one after the other.
         information.insert("events_differing".to_owned(), differing.into());
     }
-    let silent = node.events.as_ref().map_or(Vec::new(), |events| events.metrics.silent());
+    let silent = node.events.get().map_or(Vec::new(), |events| events.metrics.silent());
     if !silent.is_empty() {
         // What their clients do is not told.
         information.insert("nodes_without_durable_events".to_owned(), silent.into());
     }
-    let stuck: Vec<&str> = node.consumers.iter().filter(|one| one.is_stuck()).map(|one| one.name()).collect();
+    let stuck = generation.consumers.iter().filter(|one| one.is_stuck());
+    let stuck: Vec<&str> = stuck.map(|one| one.name()).collect();
     if !stuck.is_empty() {
         // Clients are served all the same, and another node would not fare better.
         information.insert("consumers_stuck".to_owned(), stuck.into());
@@ -88,6 +89,12 @@ pub(super) fn health(node: &Node) -> HttpResponse {
         // Nodes are so while the place is changed on one after the other: each of them can serve.
         let nodes: Vec<&str> = others.iter().map(|node| &**node).collect();
         information.insert("nodes_with_other_bans".to_owned(), nodes.into());
+    }
+    let others = node.others_with_other_configuration();
+    if !others.is_empty() {
+        // Nodes are so while they are reloaded one after the other.
+        let nodes: Vec<&str> = others.iter().map(|node| &**node).collect();
+        information.insert("nodes_with_other_configuration".to_owned(), nodes.into());
     }
     respond::body(StatusCode::OK, JSON, serde_json::Value::Object(information).to_string())
 }

@@ -53,6 +53,9 @@ pub(super) struct Scrape {
     http_buffered_bytes: usize,
     /// Commands with a rate that are under way.
     paced_commands: usize,
+    configuration_generation: u64,
+    /// Nodes that have another configuration than this one.
+    configuration_differing: usize,
 }
 
 impl Scrape {
@@ -72,7 +75,7 @@ impl Scrape {
                 .hooks
                 .as_ref()
                 .map(|hooks| HookCollector { metrics: Arc::clone(&hooks.metrics), outstanding: hooks.outstanding() }),
-            events: node.events.as_ref().map(|events| EventCollector(Arc::clone(&events.metrics))),
+            events: node.events.get().map(|events| EventCollector(Arc::clone(&events.metrics))),
             reactions: ReactionCollector(Arc::clone(&node.reactions.metrics)),
             callers: CallerCollector(
                 node.generation()
@@ -88,10 +91,12 @@ impl Scrape {
                 metrics: Arc::clone(&tables.metrics),
                 sizes: tables.sizes(node.clock.elapsed_us() * 1_000),
             }),
-            consumers: ConsumerCollector(node.consumers.clone()),
+            consumers: ConsumerCollector(node.generation().consumers.clone()),
             seen: node.seen.as_deref().map(SeenCollector::of),
             http_buffered_bytes: node.shards.iter().map(|shard| shard.http_buffered()).sum(),
             paced_commands: node.paced.load(Relaxed),
+            configuration_generation: node.generation().number,
+            configuration_differing: node.others_with_other_configuration().len(),
         }
     }
 
@@ -125,6 +130,8 @@ impl Scrape {
             seen: Some(SeenCollector::of(&SeenUsers::new(true))),
             http_buffered_bytes: 0,
             paced_commands: 0,
+            configuration_generation: 1,
+            configuration_differing: 0,
         }
     }
 
@@ -167,6 +174,10 @@ impl Scrape {
         registry.register("http_buffered_bytes", "Bytes held for requests and streams of HTTP", buffered);
         let paced = ConstGauge::new(self.paced_commands as i64);
         registry.register("commands_paced", "Commands with a rate that are under way, 16 at most", paced);
+        let help = "The configuration that the node works with: 1 is that of its start, and each reload adds 1";
+        registry.register("config_generation", help, ConstGauge::new(self.configuration_generation as i64));
+        let help = "Nodes of the cluster that have another configuration than this one";
+        registry.register("config_differing_nodes", help, ConstGauge::new(self.configuration_differing as i64));
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry)?;
         Ok(text)

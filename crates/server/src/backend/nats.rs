@@ -1,7 +1,7 @@
 //! How a node joins a cluster, and what it does with the events of the cluster.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 use touchline_cluster::{Cluster, ClusterEvent, Joining, StreamSettings, join as join_cluster};
@@ -13,6 +13,7 @@ use touchline_protocol::stream::{ChannelName, LoadId, Runs};
 use super::facts::{self, FactBackend};
 use crate::node::Node;
 use crate::runtime::event_mailbox::EventMessage;
+use crate::runtime::generation::Generation;
 use crate::runtime::mailbox::{ClientCommand, Message};
 use crate::runtime::reaction_mailbox::ReactionMessage;
 use crate::runtime::registry_mailbox::RegistryMessage;
@@ -25,17 +26,18 @@ use crate::tls::{TlsError, read_pem};
 /// # Errors
 /// When the settings of the cluster can't be used.
 pub(crate) fn join(
-    settings: &Settings,
+    generation: &Generation,
     (id, started_ms): (&str, u64),
     directory: &Directory<ReplyTo>,
 ) -> Result<Option<(Cluster, Joining)>, StartError> {
+    let settings = &generation.settings;
     if !settings.cluster.is_on() {
         return Ok(None);
     }
-    let own = (!settings.events.is_empty()).then(|| EVENTS_SCOPE.to_owned());
-    let scopes = directory.scope_names().map(|name| name.to_string()).chain(own);
-    let scopes = scopes.chain([REACTIONS_SCOPE.to_owned()]).collect();
-    Ok(Some(join_cluster(joining(settings, id, started_ms, scopes)?)?))
+    let scopes = directory.scope_names().map(|name| name.to_string());
+    let scopes = scopes.chain([EVENTS_SCOPE, REACTIONS_SCOPE].map(str::to_owned)).collect();
+    let options = joining(settings, id, started_ms, scopes)?;
+    Ok(Some(join_cluster(touchline_cluster::JoinOptions { configuration: generation.digest, ..options })?))
 }
 
 /// The settings of the cluster crate, from those of the server. `started_ms`: when the node started, Unix milliseconds.
@@ -49,13 +51,6 @@ pub(crate) fn joining(
     scopes: Vec<String>,
 ) -> Result<touchline_cluster::JoinOptions, TlsError> {
     let cluster = &settings.cluster;
-    let channel = &settings.channel;
-    let without = [(String::new(), &channel.without_namespace)];
-    let namespaces = channel.namespaces.iter().map(|namespace| (namespace.name.clone(), &namespace.options));
-    let with_history =
-        without.into_iter().chain(namespaces).filter(|(_, options)| options.has_history() && !options.durable);
-    let streams =
-        with_history.map(|(namespace, o)| StreamSettings { namespace, size: o.history_size, ttl: o.history_ttl });
     Ok(touchline_cluster::JoinOptions {
         cluster: cluster.clone(),
         node: id.to_owned(),
@@ -63,10 +58,21 @@ pub(crate) fn joining(
         program: env!("CARGO_PKG_VERSION").to_owned(),
         started_ms,
         scopes,
-        streams: streams.collect(),
+        streams: streams_of(settings),
         check_delay: settings.client.channel_position_check_delay,
         has_facts: FactBackend::of(settings) == FactBackend::Cluster,
+        configuration: 0,
     })
+}
+
+/// The streams of the namespaces whose history NATS keeps.
+pub(crate) fn streams_of(settings: &Settings) -> Vec<StreamSettings> {
+    let channel = &settings.channel;
+    let without = [(String::new(), &channel.without_namespace)];
+    let namespaces = channel.namespaces.iter().map(|namespace| (namespace.name.clone(), &namespace.options));
+    let all = without.into_iter().chain(namespaces);
+    let with_history = all.filter(|(_, options)| options.has_history() && !options.durable);
+    with_history.map(|(namespace, o)| StreamSettings { namespace, size: o.history_size, ttl: o.history_ttl }).collect()
 }
 
 /// The scope of the threads that tell what happens. A scope of the configuration cannot have this name.
@@ -135,9 +141,23 @@ fn take_forwarded(node: &Node, message: &Bytes) {
     node.command_session(session, if is_reaction { ClientCommand::React(what) } else { ClientCommand::Commands(what) });
 }
 
+/// Notes which nodes have another configuration than this one, and says so in the log.
+fn note_other_configuration(node: &Node, nodes: Vec<Arc<str>>) {
+    if nodes.is_empty() {
+        tracing::info!("all nodes of the cluster have the configuration of this one");
+    } else {
+        tracing::warn!(
+            nodes = nodes.join(", "),
+            "these nodes of the cluster have another configuration than this one: reload or restart those that have an \
+             old one"
+        );
+    }
+    *node.nodes_with_other_configuration.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
+}
+
 /// Sends a message to the thread that tells what happens, if there is one.
 fn tell_teller(node: &Node, message: impl FnOnce() -> EventMessage) {
-    if let Some(events) = &node.events {
+    if let Some(events) = node.events.get() {
         events.command(message());
     }
 }
@@ -154,6 +174,7 @@ pub(crate) fn handle(node: &Node, event: ClusterEvent) {
             node.send_to_registry(RegistryMessage::Joined(nodes));
         }
         ClusterEvent::NodesWithOtherFacts(nodes) => facts::note_other_places(node, nodes),
+        ClusterEvent::NodesWithOtherConfiguration(nodes) => note_other_configuration(node, nodes),
         ClusterEvent::VersionConflict(why) => node.set_version_conflict(Some(why)),
         ClusterEvent::StreamsUnavailable(why) => node.set_stream_fault(why.to_string()),
         ClusterEvent::Suspected { node: other, is_suspected } => {
@@ -177,7 +198,7 @@ pub(crate) fn handle(node: &Node, event: ClusterEvent) {
         ClusterEvent::Advanced { namespace } => node.send_to_shards(|| Message::Advanced(namespace.clone())),
         // A message that has no room is missed as one that NATS has lost.
         ClusterEvent::ScopeMessage { scope, message } if *scope == *EVENTS_SCOPE => {
-            drop(node.events.as_ref().map(|events| events.try_send(EventMessage::Scope(message))));
+            drop(node.events.get().map(|events| events.try_send(EventMessage::Scope(message))));
         }
         ClusterEvent::ScopeMessage { scope, message } if *scope == *REACTIONS_SCOPE => {
             drop(node.reactions.try_send(ReactionMessage::Scope(message)));

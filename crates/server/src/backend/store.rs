@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use touchline_config::Settings;
+use touchline_engine::Response;
 use touchline_engine::channels::{DurablePublication, clearing};
 use touchline_engine::duration::millis;
 use touchline_engine::events::EventKind;
 use touchline_engine::request::{Appended, BackendEvent, Loaded};
-use touchline_engine::{Namespaces, Response};
 use touchline_protocol::Error;
 use touchline_protocol::encode::{self, ObjectWriter};
 use touchline_protocol::stream::{ChannelName, LoadId, Offset, RunId, StreamPosition};
@@ -21,6 +21,7 @@ use touchline_store::{
 use super::facts::{self, FactBackend};
 use crate::node::Node;
 use crate::runtime::event_mailbox::EventMessage;
+use crate::runtime::generation::NewestGeneration;
 use crate::runtime::mailbox::Message;
 use crate::runtime::registry_mailbox::RegistryMessage;
 use crate::runtime::reply_to::ReplyTo;
@@ -36,7 +37,7 @@ const REACTIONS_EXPIRE_LATER_MS: u64 = 120_000;
 /// When its address is not valid, or the file of authorities can't be read.
 pub(crate) fn opening(
     settings: &Settings,
-    namespaces: &Arc<Namespaces>,
+    newest: &Arc<NewestGeneration>,
     id: &str,
 ) -> Result<Option<Opening>, StartError> {
     if !settings.needs_primary() {
@@ -49,7 +50,7 @@ pub(crate) fn opening(
         url: url.map_err(|source| StartError::DatabaseAddress { database: "primary", source })?,
         tls_ca: read_pem("store.primary.tls_ca", &store.primary.tls_ca)?,
         notifier: id.to_owned(),
-        retention: retention_of(Arc::clone(namespaces)),
+        retention: retention_of(Arc::clone(newest)),
         has_facts: FactBackend::of(settings) == FactBackend::Primary,
         // They are read when a node starts, and forgotten there by the same time.
         reactions_expire_ms: millis(settings.reactions.ttl) + REACTIONS_EXPIRE_LATER_MS,
@@ -60,9 +61,10 @@ pub(crate) fn opening(
     }))
 }
 
-fn retention_of(namespaces: Arc<Namespaces>) -> RetentionOf {
+fn retention_of(newest: Arc<NewestGeneration>) -> RetentionOf {
     Arc::new(move |channel| {
-        let options = namespaces.resolve(channel).ok().filter(|options| options.durable)?;
+        let generation = newest.get();
+        let options = generation.session.namespaces.resolve(channel).ok().filter(|options| options.durable)?;
         Some(options.retention())
     })
 }
@@ -205,7 +207,7 @@ fn handle(node: &Node, event: StoreEvent) {
         StoreEvent::Facts(event) => facts::apply(node, event),
         StoreEvent::Missed => node.send_to_shards(|| Message::CatchUp),
         StoreEvent::MessagesExpired(messages) => {
-            if let Some(events) = node.events.as_ref().filter(|events| events.wants(EventKind::InboxExpired)) {
+            if let Some(events) = node.events.get().filter(|events| events.wants(EventKind::InboxExpired)) {
                 events.tell(EventMessage::Expired(node.clock.now_ms(), messages));
             }
         }

@@ -191,7 +191,8 @@ async fn run(node: Arc<Node>, consumers: Vec<PreparedConsumer>, mut stop: watch:
         }
     }
     let mut tasks = JoinSet::new();
-    for (consumer, metrics) in consumers.into_iter().zip(&node.consumers) {
+    let generation = node.newest.get();
+    for (consumer, metrics) in consumers.into_iter().zip(&generation.consumers) {
         let (told, node, stop) = (Told::new(Arc::clone(metrics)), Arc::clone(&node), stop.clone());
         let task = match consumer {
             PreparedConsumer::Outbox(outbox, partitions) => {

@@ -28,11 +28,12 @@ const OFF_SLEEP_MS: u64 = 1_000;
 /// An endpoint at work: all its lanes share it.
 pub(super) struct EndpointAtWork {
     pub(super) node: Arc<Node>,
-    pub(super) endpoint: Arc<EventEndpoint>,
+    /// Its name, which a reload does not change.
+    pub(super) name: String,
+    /// Its settings, which a reload replaces.
+    endpoint: RefCell<Arc<EventEndpoint>>,
     pub(super) source: BatchSource,
-    pub(super) metrics: Arc<EventMetrics>,
-    /// Its number in the metrics.
-    pub(super) number: usize,
+    figures: Arc<EndpointFigures>,
     /// It has answered 410.
     is_off: Cell<bool>,
     resumed: Notify,
@@ -48,17 +49,17 @@ impl EndpointAtWork {
     /// An endpoint that has sent nothing.
     pub(super) fn new(
         node: Arc<Node>,
-        (endpoint, number): (Arc<EventEndpoint>, usize),
+        endpoint: Arc<EventEndpoint>,
         source: BatchSource,
-        metrics: Arc<EventMetrics>,
+        metrics: &EventMetrics,
     ) -> Self {
         EndpointAtWork {
             node,
             outage: RefCell::new(EndpointOutage::new(endpoint.options.lanes)),
-            endpoint,
+            figures: metrics.of_endpoint(&endpoint.name).unwrap_or_default(),
+            name: endpoint.name.clone(),
+            endpoint: RefCell::new(endpoint),
             source,
-            metrics,
-            number,
             is_off: Cell::new(false),
             resumed: Notify::new(),
             given_up: RefCell::default(),
@@ -69,14 +70,32 @@ impl EndpointAtWork {
 
     /// Its metrics.
     pub(super) fn figures(&self) -> &EndpointFigures {
-        &self.metrics.endpoints[self.number]
+        &self.figures
+    }
+
+    /// Its settings.
+    pub(super) fn endpoint(&self) -> Arc<EventEndpoint> {
+        Arc::clone(&self.endpoint.borrow())
+    }
+
+    /// Batches are made and sent by these settings from now on; what is on its way goes on. A 410 of the address before
+    /// says nothing of this one.
+    pub(super) fn set_endpoint(&self, endpoint: Arc<EventEndpoint>) {
+        if let Some(queue) = self.source.queue() {
+            queue.set_options(&endpoint.options);
+        }
+        let has_moved = self.endpoint().shown_address() != endpoint.shown_address();
+        *self.endpoint.borrow_mut() = endpoint;
+        if has_moved {
+            self.resume();
+        }
     }
 
     /// Sends events again after a 410.
     pub(super) fn resume(&self) {
         if self.is_off.replace(false) {
             self.figures().is_off.store(false, Relaxed);
-            tracing::info!(endpoint = %self.endpoint.name, "events are sent again");
+            tracing::info!(endpoint = %self.name, "events are sent again");
             self.resumed.notify_waiters();
         }
     }
@@ -85,8 +104,8 @@ impl EndpointAtWork {
         if !self.is_off.replace(true) {
             self.figures().is_off.store(true, Relaxed);
             tracing::error!(
-                endpoint = %self.endpoint.name,
-                address = %self.endpoint.shown_address(),
+                endpoint = %self.name,
+                address = %self.endpoint().shown_address(),
                 "the endpoint has answered 410: no event is sent until the next start, or `touchline events resume`"
             );
         }
@@ -95,7 +114,7 @@ impl EndpointAtWork {
     /// Notes the outcome of a try of a lane for the log: one line when an outage begins, one when it is over.
     fn note_try(&self, lane: usize, fault: Option<&str>) {
         let now_ms = self.node.clock.now_ms();
-        let endpoint = &self.endpoint.name;
+        let endpoint = &self.name;
         let Some(cause) = fault else {
             if let Some(lasted_ms) = self.outage.borrow_mut().arrived(lane, now_ms) {
                 tracing::info!(%endpoint, seconds = lasted_ms / 1_000, "events arrive again");
@@ -103,7 +122,7 @@ impl EndpointAtWork {
             return;
         };
         if self.outage.borrow_mut().failed(lane, now_ms) {
-            let address = self.endpoint.shown_address();
+            let address = self.endpoint().shown_address();
             tracing::warn!(%endpoint, %address, cause, "events do not arrive: they are sent again");
         }
     }
@@ -120,7 +139,7 @@ impl EndpointAtWork {
     pub(super) fn log_given_up(&self, is_last: bool) {
         for line in self.given_up.borrow_mut().take(self.node.clock.now_ms(), is_last) {
             tracing::error!(
-                endpoint = %self.endpoint.name,
+                endpoint = %self.name,
                 events = line.events,
                 reason = line.why.as_str(),
                 first_id = %line.first_id,
@@ -144,7 +163,7 @@ impl EndpointAtWork {
 
 /// Sends the batches of one lane, for ever.
 pub(super) async fn run(work: Rc<EndpointAtWork>, lane: usize) {
-    let mut pace = BatchPace::new(work.endpoint.options.batch_max);
+    let mut pace = BatchPace::new(work.endpoint().options.batch_max);
     loop {
         let batch = work.source.next(lane, pace.batch_max()).await;
         deliver(&work, lane, BatchDelivery::new(batch), &mut pace).await;
@@ -157,7 +176,7 @@ async fn deliver(work: &EndpointAtWork, lane: usize, mut delivery: BatchDelivery
     let mut sent: Option<(u64, SentBatch)> = None;
     let mut last_error = String::new();
     loop {
-        let (now_ms, max_age_ms) = (work.node.clock.now_ms(), work.endpoint.max_age_ms());
+        let (now_ms, max_age_ms) = (work.node.clock.now_ms(), work.endpoint().max_age_ms());
         let tries = delivery.tries();
         let gone = delivery.expire(now_ms.saturating_sub(max_age_ms));
         if !gone.is_empty() {
@@ -202,14 +221,19 @@ async fn deliver(work: &EndpointAtWork, lane: usize, mut delivery: BatchDelivery
 }
 
 async fn send(work: &EndpointAtWork, batch: &SentBatch, events: &[WrittenEvent]) -> (EndpointReply, Option<String>) {
-    match &work.endpoint.target {
+    let endpoint = work.endpoint();
+    match &endpoint.target {
         EventTarget::Http(http) => http.send(batch, work.node.clock.now_ms()).await,
-        EventTarget::Nats(subject) => publish(work, subject, events).await,
+        EventTarget::Nats(subject) => publish(work, (subject, endpoint.options.timeout), events).await,
     }
 }
 
 /// Sends events as messages of NATS, each by itself (CloudEvents, structured mode).
-async fn publish(work: &EndpointAtWork, subject: &str, events: &[WrittenEvent]) -> (EndpointReply, Option<String>) {
+async fn publish(
+    work: &EndpointAtWork,
+    (subject, timeout): (&str, Duration),
+    events: &[WrittenEvent],
+) -> (EndpointReply, Option<String>) {
     let fault = |text: &str| (EndpointReply::Nothing, Some(text.to_owned()));
     let Some(cluster) = &work.node.cluster else { return fault("there is no NATS server") };
     let messages = events.iter().map(|event| OutsideMessage {
@@ -222,7 +246,7 @@ async fn publish(work: &EndpointAtWork, subject: &str, events: &[WrittenEvent]) 
         let _ = done.send(has_arrived);
     };
     cluster.tell(subject.into(), messages.collect(), Box::new(done));
-    match tokio::time::timeout(work.endpoint.options.timeout, told).await {
+    match tokio::time::timeout(timeout, told).await {
         Ok(Ok(true)) => (EndpointReply::Status { status: 200, retry_after_ms: None }, None),
         Ok(_) => fault("NATS has not taken the messages"),
         Err(_) => fault("NATS does not answer"),
@@ -242,7 +266,7 @@ async fn bury(work: &EndpointAtWork, events: &[WrittenEvent], why: DeadReason, t
     work.count_dead(events, why, last_error);
     let dropped = work.source.dead(DeadEvents { events, why, tries, last_error }).await;
     if dropped > 0 {
-        let endpoint = &work.endpoint.name;
+        let endpoint = &work.name;
         tracing::warn!(%endpoint, dropped, "there are too many dead letters: the oldest are dropped");
     }
 }

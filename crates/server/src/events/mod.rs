@@ -7,6 +7,7 @@
 
 mod durable;
 mod endpoint;
+mod exchange;
 mod lane;
 mod lost;
 mod signature;
@@ -14,5 +15,5 @@ mod source;
 mod worker;
 mod writing;
 
-pub(crate) use endpoint::{endpoints, wants};
+pub(crate) use endpoint::{EventEndpoint, endpoints, wants};
 pub(crate) use worker::{EventsStart, start};

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use touchline_config::EventsSettings;
 use touchline_engine::duration::millis;
 use touchline_engine::events::{DeadReason, EventLoss, EventQueue, EventQueueLimits, WrittenEvent};
 
@@ -101,12 +102,7 @@ impl QueueSource {
     /// An empty queue.
     pub(super) fn new(node: Arc<Node>, endpoint: &EventEndpoint) -> Self {
         let options = &endpoint.options;
-        let limits = EventQueueLimits {
-            lanes: options.lanes,
-            entries_max: options.queue_max,
-            size_max: options.queue_max_size,
-            batch_wait_ms: millis(options.batch_wait),
-        };
+        let limits = limits_of(options);
         QueueSource {
             node,
             queue: RefCell::new(EventQueue::new(limits)),
@@ -122,6 +118,12 @@ impl QueueSource {
         let (lane, dropped) = self.queue.borrow_mut().push(event, self.node.clock.now_ms());
         self.lanes[lane].notify_one();
         dropped
+    }
+
+    /// Other limits hold from now on; the number of lanes stays.
+    pub(super) fn set_options(&self, options: &EventsSettings) {
+        self.queue.borrow_mut().set_limits(limits_of(options));
+        self.lanes.iter().for_each(Notify::notify_one);
     }
 
     /// Something was lost: each lane tells so first.
@@ -176,5 +178,14 @@ impl QueueSource {
 
     fn finish(&self, events: usize) {
         self.under_way.set(self.under_way.get().saturating_sub(events));
+    }
+}
+
+fn limits_of(options: &EventsSettings) -> EventQueueLimits {
+    EventQueueLimits {
+        lanes: options.lanes,
+        entries_max: options.queue_max,
+        size_max: options.queue_max_size,
+        batch_wait_ms: millis(options.batch_wait),
     }
 }

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use touchline_config::EVENT_ENDPOINTS_MAX;
 use touchline_engine::duration::millis;
@@ -20,7 +21,8 @@ use touchline_store::PrimaryOptions;
 
 use super::durable::DurableEvents;
 use super::endpoint::EventEndpoint;
-use super::lane::{self, EndpointAtWork};
+use super::exchange::{WorkingEndpoint, counting_of};
+use super::lane::EndpointAtWork;
 use super::lost::{LostNode, LostNodes, NodeEnd};
 use super::source::{BatchSource, QueueSource};
 use super::writing::{client_draft, entry_draft, expired_draft, lost_client_draft, reset_draft, state_draft};
@@ -40,11 +42,13 @@ const TICK: Duration = Duration::from_millis(50);
 const BLOCKING_THREADS_MAX: usize = 20;
 const _: () = assert!(BLOCKING_THREADS_MAX >= EVENT_ENDPOINTS_MAX + 4);
 /// How long a node that stops waits for its events to arrive.
-const STOP_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the thread begins with.
 pub(crate) struct EventsStart {
     pub(crate) endpoints: Vec<EventEndpoint>,
+    /// The endpoints of later generations of the settings.
+    pub(crate) later: UnboundedReceiver<Vec<EventEndpoint>>,
     pub(crate) messages: EventReceiver,
     /// The times of the registry.
     pub(crate) timing: ReplicaTiming,
@@ -68,8 +72,8 @@ pub(crate) fn start(node: Arc<Node>, start: EventsStart) -> io::Result<JoinHandl
         match runtime.build_local(LocalOptions::default()) {
             Ok(runtime) => {
                 runtime.block_on(async {
-                    let (worker, messages) = EventWorker::new(node, start);
-                    worker.run(messages).await;
+                    let (worker, messages, later) = EventWorker::new(node, start);
+                    worker.run(messages, later).await;
                 });
                 // A name that the system looks up is not waited for.
                 runtime.shutdown_background();
@@ -79,20 +83,20 @@ pub(crate) fn start(node: Arc<Node>, start: EventsStart) -> io::Result<JoinHandl
     })
 }
 
-struct EventWorker {
-    node: Arc<Node>,
-    endpoints: Vec<Rc<EndpointAtWork>>,
-    sources: EventSources,
+pub(super) struct EventWorker {
+    pub(super) node: Arc<Node>,
+    pub(super) endpoints: Vec<WorkingEndpoint>,
+    pub(super) sources: EventSources,
     /// How often the node has told that something may not have been told.
     resets: u64,
-    lanes: JoinSet<()>,
+    pub(super) lanes: JoinSet<()>,
     /// What tells for certain; `None` = no endpoint wants that.
     durable: Option<DurableEvents>,
     /// What this node holds.
-    holding: NodeHolding,
-    teller: StateTeller,
+    pub(super) holding: NodeHolding,
+    pub(super) teller: StateTeller,
     /// Whether the teller counts: an endpoint that is not durable asks for states.
-    counts: bool,
+    pub(super) counts: bool,
     lost: LostNodes,
     /// The life in which the clients of this node are told.
     life: u32,
@@ -106,33 +110,25 @@ struct EventWorker {
 }
 
 impl EventWorker {
-    fn new(node: Arc<Node>, start: EventsStart) -> (Self, EventReceiver) {
-        let EventsStart { endpoints, messages, timing, birth, seed, primary } = start;
-        let metrics = node.events.as_ref().map(|events| Arc::clone(&events.metrics)).unwrap_or_default();
+    fn new(node: Arc<Node>, start: EventsStart) -> (Self, EventReceiver, UnboundedReceiver<Vec<EventEndpoint>>) {
+        let EventsStart { endpoints, later, messages, timing, birth, seed, primary } = start;
+        let metrics = node.events.get().map(|events| Arc::clone(&events.metrics)).unwrap_or_default();
         let mut lanes = JoinSet::new();
         let endpoints: Vec<Arc<EventEndpoint>> = endpoints.into_iter().map(Arc::new).collect();
         let durable = DurableEvents::new(&node, &endpoints, (primary.as_ref(), seed)).unwrap_or_else(|error| {
             tracing::error!(%error, "the ledger of events can't be used: none is told for certain");
             None
         });
-        let at_work = |(number, endpoint): (usize, Arc<EventEndpoint>)| {
+        let at_work = |endpoint: Arc<EventEndpoint>| {
             let source = match durable.as_ref().filter(|_| endpoint.options.durable) {
                 Some(durable) => BatchSource::Outbox(durable.source(&endpoint)),
                 None => BatchSource::Queue(QueueSource::new(Arc::clone(&node), &endpoint)),
             };
-            Rc::new(EndpointAtWork::new(Arc::clone(&node), (endpoint, number), source, Arc::clone(&metrics)))
+            let work = EndpointAtWork::new(Arc::clone(&node), endpoint, source, &metrics);
+            WorkingEndpoint::begin(work, &mut lanes)
         };
-        let counted =
-            |endpoint: &&Arc<EventEndpoint>| endpoint.kinds.has_channel_state() || endpoint.kinds.has_user_state();
-        let counts = endpoints.iter().filter(counted).any(|endpoint| !endpoint.options.durable);
-        // They all have the same.
-        let delay = endpoints.iter().find(counted).map_or(Duration::ZERO, |endpoint| endpoint.options.delay);
-        let endpoints: Vec<_> = endpoints.into_iter().enumerate().map(at_work).collect();
-        for work in &endpoints {
-            for lane in 0..work.endpoint.options.lanes {
-                lanes.spawn_local(lane::run(Rc::clone(work), lane));
-            }
-        }
+        let (counts, delay) = counting_of(&endpoints);
+        let endpoints: Vec<_> = endpoints.into_iter().map(at_work).collect();
         if let Some(durable) = &durable {
             durable.start(&mut lanes);
         }
@@ -157,10 +153,10 @@ impl EventWorker {
             clock_jumps: ClockJumps::new(now_ms),
             node,
         };
-        (worker, messages)
+        (worker, messages, later)
     }
 
-    async fn run(mut self, mut messages: EventReceiver) {
+    async fn run(mut self, mut messages: EventReceiver, mut later: UnboundedReceiver<Vec<EventEndpoint>>) {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         loop {
@@ -177,6 +173,10 @@ impl EventWorker {
                     if is_over {
                         return self.finish().await;
                     }
+                }
+                Some(endpoints) = later.recv() => {
+                    self.wake();
+                    self.exchange(endpoints);
                 }
                 _ = ticks.tick() => {
                     self.wake();
@@ -230,7 +230,7 @@ impl EventWorker {
             EventMessage::Joined(nodes) => self.teller.joined(&nodes, self.node.clock.now_ms()),
             EventMessage::Gone(node) => self.teller.gone(&node, self.node.clock.now_ms()),
             EventMessage::Resume(name) => {
-                self.endpoints.iter().filter(|work| work.endpoint.name == *name).for_each(|work| work.resume());
+                self.endpoints.iter().filter(|work| work.name == *name).for_each(|work| work.resume());
             }
             EventMessage::Dead(request) => match &self.durable {
                 Some(durable) => durable.ask_dead(request, &mut self.lanes),
@@ -316,7 +316,7 @@ impl EventWorker {
         let node = Arc::clone(&self.node);
         let namespace = channel.map(|channel| node.generation().session.namespaces.namespace_of(channel));
         let told =
-            |work: &&Rc<EndpointAtWork>| work.source.queue().is_some() && work.endpoint.is_told(draft.kind, namespace);
+            |work: &&WorkingEndpoint| work.source.queue().is_some() && work.endpoint().is_told(draft.kind, namespace);
         let Some(event) = draft.write(&self.sources) else {
             for work in self.endpoints.iter().filter(told) {
                 work.figures().dropped[DropReason::TooLarge as usize].add(1);
@@ -324,7 +324,7 @@ impl EventWorker {
             }
             return;
         };
-        let works: Vec<_> = self.endpoints.iter().filter(told).cloned().collect();
+        let works: Vec<_> = self.endpoints.iter().filter(told).map(|working| Rc::clone(&working.work)).collect();
         for work in works {
             self.push(&work, event.clone());
         }
@@ -342,7 +342,7 @@ impl EventWorker {
 
     /// The event that tells that something may not have been told. `since_ms`: nothing before is in doubt, Unix
     /// milliseconds; None = all is.
-    fn reset(&mut self, why: &str, since_ms: Option<u64>) -> EventDraft {
+    pub(super) fn reset(&mut self, why: &str, since_ms: Option<u64>) -> EventDraft {
         self.resets += 1;
         reset_draft(&self.node, self.node.clock.now_ms(), since_ms, why, self.resets)
     }
@@ -369,14 +369,15 @@ impl EventWorker {
         for work in &self.endpoints {
             work.log_given_up(false);
             let Some(queue) = work.source.queue() else { continue };
-            let gone = queue.expire(now_ms.saturating_sub(work.endpoint.max_age_ms()));
+            let gone = queue.expire(now_ms.saturating_sub(work.endpoint().max_age_ms()));
             work.count_dead(&gone, DeadReason::TooOld, "");
             let figures = work.figures();
             figures.queued.set(queue.len() as u64);
             figures.queued_bytes.set(queue.size() as u64);
             figures.oldest_ms.set(queue.oldest_ms().map_or(0, |oldest_ms| now_ms.saturating_sub(oldest_ms)));
         }
-        for work in self.endpoints.clone() {
+        let works: Vec<_> = self.endpoints.iter().map(|working| Rc::clone(&working.work)).collect();
+        for work in works {
             let (Some(since_ms), Some(queue)) = (work.take_loss(), work.source.queue()) else { continue };
             if let Some(reset) = self.reset("given_up", Some(since_ms)).write(&self.sources) {
                 queue.note_loss(&reset);
@@ -401,7 +402,7 @@ impl EventWorker {
         let _ = tokio::time::timeout(STOP_PATIENCE, is_empty).await;
         for (work, queue) in queues().filter(|(_, queue)| queue.len() > 0) {
             work.figures().dropped[DropReason::Stopped as usize].add(queue.len() as u64);
-            let endpoint = &work.endpoint.name;
+            let endpoint = &work.name;
             tracing::warn!(%endpoint, events = queue.len(), "the node stops before these are told");
         }
         self.endpoints.iter().for_each(|work| work.log_given_up(true));

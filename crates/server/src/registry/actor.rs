@@ -206,6 +206,7 @@ impl RegistryActor {
                 self.directory.joined(now_ms);
             }
             RegistryMessage::Parted => self.awaited = None,
+            RegistryMessage::Tell(told) => self.directory.tell(told),
             RegistryMessage::Suspected(node, is_suspected) => self.directory.suspect(&node, is_suspected, now_ms),
             RegistryMessage::NodeDead(node) => {
                 self.awaited.iter_mut().for_each(|awaited| awaited.retain(|other| *other != node));
@@ -237,7 +238,7 @@ impl RegistryActor {
                     node.command_client(owner, ClientCommand::Disconnect(Disconnect::FORCE_NO_RECONNECT))
                 }
                 DirectoryEffect::Tell(incident) => {
-                    if node.events.as_ref().is_some_and(|events| events.wants(incident.kind)) {
+                    if node.events.get().is_some_and(|events| events.wants(incident.kind)) {
                         tell(node, |now_ms| EventMessage::Entry(now_ms, incident));
                     }
                 }
@@ -292,7 +293,7 @@ impl RegistryActor {
 
 /// Tells what has happened, now.
 fn tell(node: &Node, message: impl FnOnce(u64) -> EventMessage) {
-    if let Some(events) = &node.events {
+    if let Some(events) = node.events.get() {
         events.tell(message(node.clock.now_ms()));
     }
 }

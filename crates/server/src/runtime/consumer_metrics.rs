@@ -83,10 +83,12 @@ pub(crate) struct ConsumerMetrics {
 }
 
 impl ConsumerMetrics {
-    /// Those of the consumers that run.
-    pub(crate) fn of(consumers: &[NamedConsumer]) -> Vec<Arc<ConsumerMetrics>> {
+    /// Those of the consumers that run. `before`: those that ran before, which keep what they have counted.
+    pub(crate) fn of(consumers: &[NamedConsumer], before: &[Arc<ConsumerMetrics>]) -> Vec<Arc<ConsumerMetrics>> {
         let running = consumers.iter().filter(|consumer| consumer.options.enabled);
-        running.map(|consumer| Arc::new(ConsumerMetrics::new(&consumer.name))).collect()
+        let known = |name: &str| before.iter().find(|metrics| metrics.name == name).cloned();
+        let metrics = |name: &String| known(name).unwrap_or_else(|| Arc::new(ConsumerMetrics::new(name)));
+        running.map(|consumer| metrics(&consumer.name)).collect()
     }
 
     pub(crate) fn new(name: &str) -> Self {

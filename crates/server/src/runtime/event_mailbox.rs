@@ -185,7 +185,7 @@ impl ClientChange {
 }
 
 /// What some endpoint asks for.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct EventWants {
     /// The kinds that threads have to be able to tell, because somebody may be told of them.
     pub(crate) kinds: EventKinds,
@@ -205,8 +205,7 @@ impl EventWants {
 /// The mailbox of the thread that tells what happens.
 pub(crate) struct EventMailbox {
     sender: UnboundedSender<EventMessage>,
-    pub(crate) wants: EventWants,
-    /// The kinds that somebody is told of now, as bits: other nodes may add some.
+    /// The kinds that somebody is told of now, as bits: other nodes and reloads may add some.
     told: AtomicU16,
     pub(crate) metrics: Arc<EventMetrics>,
     room: Arc<MailboxRoom>,
@@ -230,7 +229,7 @@ pub(crate) struct EventReceiver {
 
 impl EventMailbox {
     /// A mailbox, and its receiving end.
-    pub(crate) fn new(wants: EventWants, metrics: Arc<EventMetrics>) -> (Self, EventReceiver) {
+    pub(crate) fn new(wants: &EventWants, metrics: Arc<EventMetrics>) -> (Self, EventReceiver) {
         let (sender, messages) = unbounded_channel();
         let room = Arc::new(MailboxRoom {
             messages: AtomicUsize::new(0),
@@ -239,17 +238,12 @@ impl EventMailbox {
             lost_since_ms: AtomicU64::new(u64::MAX),
         });
         let told = AtomicU16::new(wants.told.bits());
-        (EventMailbox { sender, wants, told, metrics, room: Arc::clone(&room) }, EventReceiver { messages, room })
+        (EventMailbox { sender, told, metrics, room: Arc::clone(&room) }, EventReceiver { messages, room })
     }
 
     /// Somebody is told of these kinds, too, from now on.
     pub(crate) fn widen(&self, kinds: EventKinds) {
         self.told.fetch_or(kinds.bits(), Relaxed);
-    }
-
-    /// The kinds that some endpoint is or may be told of. None = there is no mailbox, since nothing is told.
-    pub(crate) fn kinds_of(mailbox: Option<&Self>) -> EventKinds {
-        mailbox.map_or_else(EventKinds::default, |mailbox| mailbox.wants.kinds)
     }
 
     /// Whether some endpoint is told of this.

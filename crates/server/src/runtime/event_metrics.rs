@@ -1,7 +1,7 @@
 //! The metrics of events, by endpoint.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -77,7 +77,7 @@ pub(crate) struct EndpointFigures {
 /// The metrics of events.
 #[derive(Debug, Default)]
 pub(crate) struct EventMetrics {
-    pub(crate) endpoints: Vec<EndpointFigures>,
+    endpoints: RwLock<Vec<Arc<EndpointFigures>>>,
     /// The ids of nodes of the cluster that take no part in durable events.
     pub(crate) silent_nodes: Mutex<Vec<String>>,
 }
@@ -85,19 +85,39 @@ pub(crate) struct EventMetrics {
 impl EventMetrics {
     /// Metrics that have counted nothing.
     pub(crate) fn of(names: impl IntoIterator<Item = String>) -> Self {
-        let figures = |name| EndpointFigures { name, ..EndpointFigures::default() };
-        EventMetrics { endpoints: names.into_iter().map(figures).collect(), silent_nodes: Mutex::default() }
+        let metrics = EventMetrics::default();
+        metrics.set_endpoints(names);
+        metrics
+    }
+
+    /// From now on these are the endpoints. Those that were there before keep what they have counted.
+    pub(crate) fn set_endpoints(&self, names: impl IntoIterator<Item = String>) {
+        let before = self.endpoints();
+        let known = |name: &String| before.iter().find(|endpoint| endpoint.name == *name).cloned();
+        let new = |name| Arc::new(EndpointFigures { name, ..EndpointFigures::default() });
+        let endpoints = names.into_iter().map(|name| known(&name).unwrap_or_else(|| new(name))).collect();
+        *self.endpoints.write().unwrap_or_else(PoisonError::into_inner) = endpoints;
+    }
+
+    /// The figures of all endpoints, in the order of the settings.
+    pub(crate) fn endpoints(&self) -> Vec<Arc<EndpointFigures>> {
+        self.endpoints.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The figures of an endpoint; `None` = it is none of this node.
-    pub(crate) fn of_endpoint(&self, name: &str) -> Option<&EndpointFigures> {
-        self.endpoints.iter().find(|endpoint| endpoint.name == name)
+    pub(crate) fn of_endpoint(&self, name: &str) -> Option<Arc<EndpointFigures>> {
+        let endpoints = self.endpoints.read().unwrap_or_else(PoisonError::into_inner);
+        endpoints.iter().find(|endpoint| endpoint.name == name).cloned()
     }
 
     /// The endpoints that another node describes otherwise.
-    pub(crate) fn differing(&self) -> Vec<&str> {
-        let differing = self.endpoints.iter().filter(|endpoint| endpoint.is_differing.load(Relaxed));
-        differing.map(|endpoint| endpoint.name.as_str()).collect()
+    pub(crate) fn differing(&self) -> Vec<String> {
+        self.named(|endpoint| endpoint.is_differing.load(Relaxed))
+    }
+
+    fn named(&self, is_meant: impl Fn(&EndpointFigures) -> bool) -> Vec<String> {
+        let endpoints = self.endpoints.read().unwrap_or_else(PoisonError::into_inner);
+        endpoints.iter().filter(|endpoint| is_meant(endpoint)).map(|endpoint| endpoint.name.clone()).collect()
     }
 
     /// The ids of nodes of the cluster that take no part in durable events.
@@ -106,9 +126,8 @@ impl EventMetrics {
     }
 
     /// The endpoints that have refused all further events.
-    pub(crate) fn off(&self) -> Vec<&str> {
-        let off = self.endpoints.iter().filter(|endpoint| endpoint.is_off.load(Relaxed));
-        off.map(|endpoint| endpoint.name.as_str()).collect()
+    pub(crate) fn off(&self) -> Vec<String> {
+        self.named(|endpoint| endpoint.is_off.load(Relaxed))
     }
 }
 
@@ -118,7 +137,7 @@ pub(crate) struct EventCollector(pub(crate) Arc<EventMetrics>);
 
 impl Collector for EventCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        let endpoints = &self.0.endpoints;
+        let endpoints = &self.0.endpoints();
         type Figure = fn(&EndpointFigures) -> u64;
         let gauges: [(&str, &str, Figure); 4] = [
             ("events_queued", "Events that wait for an endpoint or are under way to it", |of| of.queued.get()),

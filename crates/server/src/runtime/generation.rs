@@ -9,6 +9,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use touchline_config::Settings;
 use touchline_engine::session::SessionSettings;
 
+use super::consumer_metrics::ConsumerMetrics;
+use super::event_mailbox::EventWants;
 use super::hook_mailbox::HookMailbox;
 use crate::auth::AccessControl;
 use crate::net::forwarded::KeptFields;
@@ -20,6 +22,8 @@ use crate::runtime::limit_tables::LimitTables;
 pub(crate) struct Generation {
     /// Counts the generations of the process, from 1.
     pub(crate) number: u64,
+    /// Of the keys that were written and should be the same on all nodes; 0 = it is not known.
+    pub(crate) digest: u32,
     pub(crate) settings: Settings,
     /// What sessions share.
     pub(crate) session: SessionSettings,
@@ -32,9 +36,13 @@ pub(crate) struct Generation {
     /// Header fields of clients' requests that backends are sent.
     pub(crate) kept_fields: KeptFields,
     /// Who may connect and call the server API.
-    pub(crate) access: AccessControl,
+    pub(crate) access: Arc<AccessControl>,
     /// The mailbox of the thread that asks backends; None = no hook is switched on.
     pub(crate) hooks: Option<Arc<HookMailbox>>,
+    /// What the endpoints of events ask for.
+    pub(crate) wants: EventWants,
+    /// The consumers that run, in the order of the settings.
+    pub(crate) consumers: Vec<Arc<ConsumerMetrics>>,
 }
 
 /// A generation that is in use.

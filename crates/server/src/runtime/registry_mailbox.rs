@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use touchline_engine::ShardId;
-use touchline_engine::directory::{DirectoryRequest, HeldEntries, Requester, ScopeMetrics};
+use touchline_engine::directory::{DirectoryRequest, HeldEntries, Requester, ScopeMetrics, ToldChanges};
 use touchline_registry::OwnerId;
 
 use super::reply_to::ReplyTo;
@@ -22,6 +22,8 @@ pub(crate) enum RegistryMessage {
     ScopeMessage { scope: Arc<str>, message: Bytes },
     /// From another node's directory.
     DirectoryMessage { from: Arc<str>, message: Bytes },
+    /// Backends are told of these changes from now on.
+    Tell(ToldChanges),
     /// A connection that a shard was to send something to is gone.
     OwnerGone(OwnerId),
     /// The store holds an inbox message for a name.

@@ -17,7 +17,7 @@ const TOLD_AGAIN_IN_TICK: usize = 2_048;
 impl Shard {
     /// The mailbox of the thread that tells, if it is told of this.
     fn teller(&self, kind: EventKind) -> Option<&EventMailbox> {
-        self.node.events.as_ref().filter(|events| events.wants(kind))
+        self.node.events.get().filter(|events| events.wants(kind))
     }
 
     /// Keeps what a connection says of itself until its client has connected.
@@ -93,7 +93,7 @@ impl Shard {
             return;
         }
         let mut ends = std::mem::take(&mut self.unsent_ends);
-        if let Some(events) = &self.node.events {
+        if let Some(events) = self.node.events.get() {
             ends.send(end, |end| events.try_send(end));
         }
         self.unsent_ends = ends;
@@ -102,10 +102,10 @@ impl Shard {
     /// Subscriptions of a session have begun or ended.
     pub(super) fn tell_subscriptions(&mut self, slot: u32) {
         let changes = std::mem::take(&mut self.effects.subscription_changes);
-        let (Some(events), Some(connection)) = (&self.node.events, self.connections.get(slot)) else { return };
+        let (Some(events), Some(connection)) = (self.node.events.get(), self.connections.get(slot)) else { return };
         let namespaces = &self.generation.session.namespaces;
         for SubscriptionChange { channel, number, end } in changes {
-            let is_wanted = events.wants.has_namespace(namespaces.namespace_of(&channel));
+            let is_wanted = self.generation.wants.has_namespace(namespaces.namespace_of(&channel));
             let change = match end {
                 None => ClientChange::Subscribed { channel, number },
                 Some(SubscriptionEnd { code, duration_ms }) => {
@@ -122,11 +122,12 @@ impl Shard {
     /// Tells which clients have ended for which there was no room, and who holds channels and users here now. What has
     /// no room waits for the next tick.
     pub(super) fn tell_held(&mut self) {
-        let Some(events) = &self.node.events else { return };
+        let Some(events) = self.node.events.get() else { return };
         self.unsent_ends.retry(|end| events.try_send(end));
         let namespaces = &self.generation.session.namespaces;
         if let Some(changes) = self.channels.held_changes() {
-            let is_wanted = |key: &StateKey| events.wants.has_namespace(namespaces.namespace_of(key.name()));
+            let wants = &self.generation.wants;
+            let is_wanted = |key: &StateKey| wants.has_namespace(namespaces.namespace_of(key.name()));
             send_held(events, self.id, changes, is_wanted);
         }
         if let Some(changes) = self.users.held_changes() {

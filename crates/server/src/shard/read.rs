@@ -393,7 +393,7 @@ impl Shard {
             connection.program = self.metrics.programs.enter(&name, &version);
             self.note_connecting(slot, |facts| (facts.name, facts.version) = (name, version));
         }
-        if has_connected && self.node.events.is_some() {
+        if has_connected && self.node.events.get().is_some() {
             self.tell_connected(slot);
         }
         if !self.effects.subscription_changes.is_empty() {
@@ -533,7 +533,7 @@ impl Shard {
 
     /// Ends the session and its subscriptions. `reason`: what the client is told; empty = nothing.
     fn leave(&mut self, slot: u32, reason: &str, cause: EndCause) {
-        if self.node.events.is_some() {
+        if self.node.events.get().is_some() {
             self.tell_disconnected(slot, reason, cause);
         }
         if self.users.remove(slot, &mut self.connections) {

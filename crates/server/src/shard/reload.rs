@@ -32,6 +32,12 @@ impl Shard {
             let namespaces = &generation.session.namespaces;
             self.channels.set_namespaces(Arc::clone(namespaces));
             self.reactions.set_namespaces(Arc::clone(namespaces));
+            if generation.wants.kinds.has_channel_state() {
+                self.channels.note_held();
+            }
+            if generation.wants.kinds.has_user_state() {
+                self.users.note_held(&self.connections);
+            }
             self.generation = generation;
             (self.reload.next, self.reload.stepped_us) = (Some(0), self.now_us);
         }

@@ -33,7 +33,7 @@ use crate::net::forwarded::ForwardedHeaders;
 use crate::net::transport::Transport;
 use crate::node::Node;
 use crate::runtime::clock::TENTH_US;
-use crate::runtime::event_mailbox::{EventMailbox, EventMessage};
+use crate::runtime::event_mailbox::EventMessage;
 use crate::runtime::generation::Generation;
 use crate::runtime::mailbox::Message;
 use crate::runtime::metrics::ShardMetrics;
@@ -168,7 +168,7 @@ fn no_channels(node: &Node, generation: &Generation, seed: u64, hash_seed: HashS
     let channels = Channels::new(namespaces, node.shards.len(), seed, hash_seed).limited(limit);
     let channels = if node.store().is_some() { channels.with_store() } else { channels };
     let channels = if node.stats().is_some() { channels.counting_audiences() } else { channels };
-    let wants = EventMailbox::kinds_of(node.events.as_ref());
+    let wants = generation.wants.kinds;
     let channels = if wants.has_channel_state() { channels.noting_held() } else { channels };
     if node.cluster.is_some() { channels.in_cluster() } else { channels }
 }
@@ -221,7 +221,7 @@ impl Shard {
             acceptor: Acceptor::new(listeners, &registry)?,
             registry,
             connections: Connections::default(),
-            users: Users::new(Arc::clone(&node.users), EventMailbox::kinds_of(node.events.as_ref()).has_user_state()),
+            users: Users::new(Arc::clone(&node.users), generation.wants.kinds.has_user_state()),
             unauthenticated: Unauthenticated::default(),
             unauthenticated_max,
             address_slots: HashMap::new(),

@@ -28,6 +28,18 @@ impl Users {
         Users { hasher: DefaultHashBuilder::default(), first: HashTable::new(), connected_users, held }
     }
 
+    /// Notes from now on who comes and goes; those who are there count as such who have just come.
+    pub(super) fn note_held(&mut self, connections: &Connections) {
+        if self.held.is_some() {
+            return;
+        }
+        let mut held = HeldChanges::default();
+        for connection in self.first.iter().filter_map(|slot| connections.get(*slot)) {
+            held.note(StateKey::User(connection.session.user().into()), true);
+        }
+        self.held = Some(held);
+    }
+
     /// Lists a connection under its session's user.
     pub(super) fn insert(&mut self, slot: u32, connections: &mut Connections) {
         let Users { hasher, first, connected_users, held } = self;

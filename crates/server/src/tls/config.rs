@@ -25,11 +25,17 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Tls {
     /// The configuration section of its settings, for errors and logs.
     section: &'static str,
-    settings: TlsSettings,
-    /// The source of certificates that are not loaded from files. None = the section has files.
+    /// The source of certificates of a section that has no files; `None` = it must have files.
     acme: Option<Arc<Acme>>,
     protocols: Vec<Vec<u8>>,
-    config: RwLock<Arc<ServerConfig>>,
+    state: RwLock<TlsState>,
+}
+
+/// What a listener's TLS works with. A reload replaces it.
+#[derive(Debug, Clone)]
+pub(super) struct TlsState {
+    settings: Arc<TlsSettings>,
+    config: Arc<ServerConfig>,
 }
 
 impl Tls {
@@ -45,19 +51,35 @@ impl Tls {
         protocols: &[&str],
     ) -> Result<Arc<Self>, TlsError> {
         let protocols: Vec<Vec<u8>> = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
-        let acme = acme.filter(|_| !settings.has_files()).cloned();
-        let config =
-            RwLock::new(load(section, settings, acme.as_deref(), &protocols).map_err(|error| error.of(section))?);
-        let tls = Arc::new(Tls { section, settings: settings.clone(), acme, protocols, config });
-        let (watched, mut seen) = (Arc::downgrade(&tls), tls.stamps());
+        let acme = acme.cloned();
+        let state = RwLock::new(TlsState::load(section, settings, acme.as_deref(), &protocols)?);
+        let tls = Arc::new(Tls { section, acme, protocols, state });
+        let (watched, mut seen) = (Arc::downgrade(&tls), tls.state().stamps());
         // The thread ends when the last owner drops this. If the system refuses it, the files are read only once.
         let _ = std::thread::Builder::new().name("certificates".into()).spawn(move || watch(&watched, &mut seen));
         Ok(tls)
     }
 
+    /// What other settings of the section stand for; [`Tls::adopt`] has new connections work with it.
+    ///
+    /// # Errors
+    /// See [`TlsError`].
+    pub(super) fn prepare(&self, settings: &TlsSettings) -> Result<TlsState, TlsError> {
+        TlsState::load(self.section, settings, self.acme.as_deref(), &self.protocols)
+    }
+
+    /// New connections work with this from now on.
+    pub(super) fn adopt(&self, state: TlsState) {
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+
+    fn state(&self) -> TlsState {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The TLS configuration of new connections.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner).config)
     }
 
     /// The TLS configuration for an ACME `tls-alpn-01` challenge handshake; the connection is closed after it. None =
@@ -68,7 +90,20 @@ impl Tls {
 
     /// The user id that a client certificate names. None = no certificate, or the settings take no user from it.
     pub(crate) fn user(&self, certificates: Option<&[CertificateDer<'_>]>) -> Option<String> {
-        user_of(self.settings.client_user, certificates?.first()?)
+        user_of(self.state().settings.client_user, certificates?.first()?)
+    }
+}
+
+impl TlsState {
+    fn load(
+        section: &str,
+        settings: &TlsSettings,
+        acme: Option<&Acme>,
+        protocols: &[Vec<u8>],
+    ) -> Result<Self, TlsError> {
+        let acme = acme.filter(|_| !settings.has_files());
+        let config = load(section, settings, acme, protocols).map_err(|error| error.of(section))?;
+        Ok(TlsState { settings: Arc::new(settings.clone()), config })
     }
 
     /// The modification times and sizes of the files; None for each that can't be read.
@@ -84,14 +119,20 @@ fn watch(tls: &Weak<Tls>, seen: &mut Vec<Option<(SystemTime, u64)>>) {
     loop {
         std::thread::sleep(WATCH_INTERVAL);
         let Some(tls) = tls.upgrade() else { return };
-        let stamps = tls.stamps();
+        let known = tls.state();
+        let stamps = known.stamps();
         if stamps == *seen {
             continue;
         }
         *seen = stamps;
-        match load(tls.section, &tls.settings, tls.acme.as_deref(), &tls.protocols) {
-            Ok(config) => {
-                *tls.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+        match tls.prepare(&known.settings) {
+            Ok(state) => {
+                let mut present = tls.state.write().unwrap_or_else(PoisonError::into_inner);
+                // A reload may have been faster.
+                if Arc::ptr_eq(&present.settings, &known.settings) {
+                    *present = state;
+                }
+                drop(present);
                 tracing::info!(section = tls.section, "certificates were read again");
             }
             // Files are often written one after the other: at the next check they may be complete.

@@ -7,10 +7,12 @@ mod config;
 mod error;
 mod files;
 mod pem;
+mod ports;
 
-pub(crate) use self::acme::{Acme, PendingRenewal};
+pub(crate) use self::acme::PendingRenewal;
 pub(crate) use self::check::{check, check_nats, validities};
 pub(crate) use self::config::Tls;
 pub use self::error::TlsError;
 pub(crate) use self::files::{authorities, client_certificate};
 pub use self::pem::read_pem;
+pub(crate) use self::ports::PortsTls;

@@ -102,6 +102,7 @@ methods! {
     "EventsDeadRetry" EventsDeadChoice EventsDeadCountResponse "events_dead_retry";
     "EventsDeadDrop" EventsDeadChoice EventsDeadCountResponse "events_dead_drop";
     "EventsResume" EventsResumeRequest EventsResumeResponse "events_resume";
+    "Reload" ReloadRequest ReloadResponse "reload";
     "ReactionOpen" ReactionOpenRequest ReactionOpenResponse "reaction_open";
     "ReactionsAdd" ReactionsAddRequest ReactionsAddResponse "reactions_add";
     "ReactionsGet" ReactionsChannelRequest ReactionsResponse "reactions_get";

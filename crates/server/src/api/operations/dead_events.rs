@@ -27,7 +27,7 @@ const DEAD_ERRORS: &[Error] = &[Error::NOT_AVAILABLE, Error::STORE_UNAVAILABLE];
 /// Asks the thread that tells events.
 async fn ask<T>(node: &Node, request: impl FnOnce(DeadReply<T>) -> DeadRequest) -> Result<T, OperationError> {
     let (reply, answer) = oneshot::channel();
-    let events = node.events.as_ref().ok_or(Error::NOT_AVAILABLE)?;
+    let events = node.events.get().ok_or(Error::NOT_AVAILABLE)?;
     events.command(EventMessage::Dead(request(reply)));
     // The thread drops a request where nothing is kept.
     let answer: Result<T, LedgerError> = answer.await.map_err(|_| Error::NOT_AVAILABLE)?;

@@ -39,7 +39,7 @@ impl Operation for EventsResumeOperation {
     type Reply = EmptyReply;
 
     async fn run(node: &Node, request: EventsResumeRequest) -> Result<EmptyReply, OperationError> {
-        let events = node.events.as_ref().ok_or(Error::NOT_AVAILABLE)?;
+        let events = node.events.get().ok_or(Error::NOT_AVAILABLE)?;
         if !node.generation().settings.events.iter().any(|events| events.name == request.endpoint) {
             return Err(OperationError::bad("endpoint"));
         }

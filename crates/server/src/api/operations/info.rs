@@ -74,6 +74,11 @@ struct OwnInfo {
     num_channels: u64,
     /// Seconds since the node started.
     uptime: u64,
+    /// The configuration that the node works with: 1 is that of its start, and each reload adds 1.
+    config_generation: u64,
+    /// The ids of nodes of the cluster that have another configuration than this one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    nodes_with_other_configuration: Vec<String>,
     /// What the node has counted.
     metrics: InfoMetrics,
     /// What the process uses.
@@ -128,12 +133,13 @@ impl Operation for InfoOperation {
     const NAME: &'static str = "info";
     const SUMMARY: &'static str = "Tells of each node what it holds and what it has counted";
     const RESULT: &'static str = "`nodes`: each with `uid`, `name`, `version`, `num_clients`, `num_users`, `num_subs`, \
-                                  `num_channels`, `uptime`, `metrics`, `process`; `missing_nodes`";
+                                  `num_channels`, `uptime`, `config_generation`, `nodes_with_other_configuration`, `metrics`, \
+                                  `process`; `missing_nodes`";
     const EXAMPLE: &'static str = "{}";
     const REPLY_EXAMPLE: &'static str = r#"{
         "nodes": [{
             "uid": "8f1c", "version": "0.1.0", "num_clients": 2, "num_users": 1, "num_subs": 3, "num_channels": 1,
-            "uptime": 60, "metrics": {"interval": 60.0, "items": {"api_requests": 7}},
+            "uptime": 60, "config_generation": 1, "metrics": {"interval": 60.0, "items": {"api_requests": 7}},
             "process": {"cpu": 0.5, "rss": 9000000}
         }]
     }"#;
@@ -147,6 +153,7 @@ impl Operation for InfoOperation {
 
     async fn run(node: &Node, _: InfoRequest) -> Result<InfoReply, OperationError> {
         let num_channels = node.inspect(|reply| Inspection::ActiveChannels { reply }).await.iter().sum();
+        let others = node.others_with_other_configuration();
         let up_s = node.clock.elapsed_us() as f64 / 1e6;
         let own = OwnInfo {
             uid: node.id.clone(),
@@ -157,6 +164,8 @@ impl Operation for InfoOperation {
             num_subs: node.shards.iter().map(|shard| shard.metrics.subscriptions.get()).sum(),
             num_channels,
             uptime: up_s as u64,
+            config_generation: node.generation().number,
+            nodes_with_other_configuration: others.iter().map(ToString::to_string).collect(),
             metrics: InfoMetrics { interval: rounded(up_s, 3), items: counts(node) },
             process: InfoProcess {
                 cpu: rounded(100.0 * process::processor_s() / up_s.max(0.001), 2),

@@ -89,7 +89,7 @@ impl DurableEvents {
         let lanes = durable.iter().map(settings_of).collect();
         let wishes: Vec<_> = durable.iter().map(|endpoint| endpoint.wish()).collect();
         let filter = WishFilter::new(Arc::clone(node), wishes.clone(), seed);
-        let metrics = node.events.as_ref().map(|events| Arc::clone(&events.metrics)).unwrap_or_default();
+        let metrics = node.events.get().map(|events| Arc::clone(&events.metrics)).unwrap_or_default();
         let narration = Arc::new(Narration::new(Arc::clone(node)));
         let clock = Arc::clone(node);
         let ledger = Rc::new(EventLedger::new(LedgerOptions {

@@ -67,7 +67,7 @@ impl LaneSharing {
 
     /// Says once which endpoints other nodes describe otherwise.
     fn note_differing(&self, differing: &[String]) {
-        for figures in &self.metrics.endpoints {
+        for figures in self.metrics.endpoints() {
             let is_differing = differing.contains(&figures.name);
             let endpoint = &figures.name;
             match (figures.is_differing.swap(is_differing, Relaxed), is_differing) {

@@ -43,7 +43,7 @@ impl WishFilter {
     fn set(&self, list: WishList) {
         let tells_clients = [EventKind::Connected, EventKind::Disconnected].map(|kind| list.is_told(kind, None));
         self.tells_clients.set(tells_clients.contains(&true));
-        if let Some(events) = &self.node.events {
+        if let Some(events) = self.node.events.get() {
             events.widen(list.kinds());
         }
         *self.list.borrow_mut() = list;

@@ -21,7 +21,7 @@ impl Hasher for StableHasher {
 }
 
 /// The hash of a value. Who can choose the value can choose the hash: nothing is found by it.
-pub(super) fn stable_hash(value: &impl Hash) -> u64 {
+pub fn stable_hash(value: &impl Hash) -> u64 {
     let mut hasher = StableHasher(0xcbf2_9ce4_8422_2325);
     value.hash(&mut hasher);
     hasher.finish()

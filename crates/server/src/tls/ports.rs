@@ -1,0 +1,76 @@
+//! The TLS of all ports of a node.
+
+use std::sync::Arc;
+
+use touchline_config::{Settings, TlsSettings};
+
+use super::acme::{Acme, PendingRenewal};
+use super::config::{Tls, TlsState};
+use super::error::TlsError;
+
+/// The protocols that ports of HTTP offer by ALPN.
+const HTTP: [&str; 2] = ["h2", "http/1.1"];
+
+/// The TLS configuration of each port; `None` = the port does not speak TLS.
+pub(crate) struct PortsTls {
+    /// The port's of clients over HTTP.
+    pub(crate) http: Option<Arc<Tls>>,
+    /// The port's of lines over TCP.
+    pub(crate) lines: Option<Arc<Tls>>,
+    /// The internal port's.
+    pub(crate) inner: Option<Arc<Tls>>,
+    /// The port's of the server API over gRPC.
+    pub(crate) grpc: Option<Arc<Tls>>,
+}
+
+/// What other settings stand for at each port, checked and not in use yet.
+pub(crate) struct PreparedTls(Vec<(Arc<Tls>, TlsState)>);
+
+impl PortsTls {
+    /// The TLS configuration of every port, and the certificates that are to be ordered.
+    ///
+    /// # Errors
+    /// See [`TlsError`].
+    pub(crate) fn open(settings: &Settings) -> Result<(Self, Option<PendingRenewal>), TlsError> {
+        let (http, tcp) = (&settings.http_server, &settings.tcp);
+        let (acme, renewal) = http.tls_autocert.enabled.then(|| Acme::open(&http.tls_autocert)).transpose()?.unzip();
+        let open = |section, of: &TlsSettings, protocols: &[&str]| Tls::open(section, of, acme.as_ref(), protocols);
+        let outer = (http.tls.enabled || acme.is_some()).then(|| open("http_server.tls", &http.tls, &HTTP)).transpose()?;
+        let inner = match (http.internal_tls.enabled, http.tls_external) {
+            (true, _) => Some(Tls::open("http_server.internal_tls", &http.internal_tls.of_port(), None, &HTTP)?),
+            (false, true) => None,
+            (false, false) => outer.clone(),
+        };
+        let grpc = settings.grpc_api.enabled && settings.grpc_api.tls.enabled;
+        let grpc = grpc.then(|| Tls::open("grpc_api.tls", &settings.grpc_api.tls.of_port(), None, &["h2"]));
+        let lines = tcp.tls.enabled.then(|| open("tcp.tls", &tcp.tls, &[])).transpose()?;
+        Ok((PortsTls { http: outer, lines, inner, grpc: grpc.transpose()? }, renewal))
+    }
+
+    /// What other settings stand for at the ports that speak TLS.
+    ///
+    /// # Errors
+    /// See [`TlsError`].
+    pub(crate) fn prepare(&self, settings: &Settings) -> Result<PreparedTls, TlsError> {
+        let http = &settings.http_server;
+        let has_own_inner = http.internal_tls.enabled;
+        let ports = [
+            (&self.http, http.tls.clone()),
+            (&self.lines, settings.tcp.tls.clone()),
+            // Otherwise it is that of the port for clients.
+            (if has_own_inner { &self.inner } else { &None }, http.internal_tls.of_port()),
+            (&self.grpc, settings.grpc_api.tls.of_port()),
+        ];
+        let ports = ports.into_iter().filter_map(|(tls, of)| Some((Arc::clone(tls.as_ref()?), of)));
+        ports.map(|(tls, of)| tls.prepare(&of).map(|state| (tls, state))).collect::<Result<_, _>>().map(PreparedTls)
+    }
+}
+
+impl PreparedTls {
+    /// New connections work with it from now on.
+    pub(crate) fn adopt(self) {
+        for (tls, state) in self.0 {
+            tls.adopt(state);
+        }
+    }
+}
