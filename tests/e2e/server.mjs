@@ -98,7 +98,8 @@ export class Server {
     server.port = port ?? (await freePort());
     server.directory = mkdtempSync(join(tmpdir(), 'touchline-'));
     const file = join(server.directory, 'config.json');
-    writeFileSync(file, JSON.stringify(config(server.port, change, on.address)));
+    server.file = file;
+    server.configure(change);
     server.output = '';
     const [program, ...words] = [...on.words, binary, ...(args?.(server.port) ?? ['serve', '--config', file])];
     server.process = spawn(program, words, { stdio: ['ignore', 'pipe', 'pipe'] });
@@ -111,6 +112,13 @@ export class Server {
       throw error;
     }
     return server;
+  }
+
+  /** Writes its configuration anew, as `start` does. `edit`: changes it before. */
+  configure(change, edit = () => {}) {
+    const written = config(this.port, change, this.address);
+    edit(written);
+    writeFileSync(this.file, JSON.stringify(written));
   }
 
   get http() { return `http://${this.address}:${this.port}`; }

@@ -226,6 +226,7 @@ def go_through(node, document, device):
     good("reactions_add", channel="news", option="boo", n=3)
     assert good("reactions_get", channel="news")["reactions"] == {"applause": 0, "boo": 3}
     assert good("reactions_close", channel="news")["closed"]
+    assert good("reload") == {"generation": 1, "changed": []}
     device.thread.join(30)
     expected = {path.removeprefix("/api/") for path in operations(document)} - WITHOUT_RESULT
     assert given == expected

@@ -59,8 +59,10 @@
 //! 19. `preparation`: checks the settings.
 //! 20. `listening`: binds the ports.
 //! 21. `handle`: the handle of a running server, for the program that embeds it.
-//! 22. `server`: a node that is ready to start, and one that runs.
-//! 23. `builder`: puts the parts of a node together, and passes the implementations of the traits down.
+//! 22. `making`: makes a generation of settings, and the threads that begin with it.
+//! 23. `reloading`: exchanges one generation for the next.
+//! 24. `server`: a node that is ready to start, and one that runs.
+//! 25. `builder`: puts the parts of a node together, and passes the implementations of the traits down.
 //!
 //! Nothing owns what owns it: events of the backends reach the node by a `Weak`, and a shard leaves its handle when its
 //! thread ends. So a node that has stopped is freed.
@@ -121,7 +123,7 @@ pub use touchline_config::{
     JetStreamSettings, NamedApiKey, NamedConsumer, NamedEvents, NodeSettings, OutboxSettings, PrimarySettings,
     PublicationDataSettings, RegistrySettings, SecuritySettings, Settings, ShutdownSettings, StatsSettings,
     StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, UserStatusSettings, WebSocketSettings, WhenCutOff,
-    is_inline_pem,
+    WrittenKey, is_inline_pem,
 };
 pub use touchline_engine::directory::{ConflictPolicy, ScopeOptions};
 pub use touchline_engine::hook::{

@@ -43,6 +43,8 @@ const FLOORS: &[&str] = &[
     "preparation",
     "listening",
     "handle",
+    "making",
+    "reloading",
     "server",
     "builder",
 ];

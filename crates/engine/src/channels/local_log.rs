@@ -17,7 +17,7 @@ impl Channels {
         let namespaces = Arc::clone(&self.namespaces);
         let options = match namespaces.resolve(channel) {
             Ok(options) => options,
-            Err(error) => return Response::Refused(error),
+            Err(error) => return self.refuse(channel, &request, error, now_ms),
         };
         match request {
             ChannelRequest::Subscribe(subscribe) => self.subscribe(channel, options, *subscribe, now_ms),
@@ -35,6 +35,28 @@ impl Channels {
             }
             ChannelRequest::History(history) => self.history(channel, options, &history, now_ms),
             ChannelRequest::HistoryRemove => self.history_remove(channel),
+        }
+    }
+
+    /// Refuses a request to a channel whose namespace is not known. It may have been: then its subscribers leave.
+    pub(super) fn refuse(
+        &mut self,
+        channel: &ChannelName,
+        request: &ChannelRequest,
+        error: Error,
+        now_ms: u64,
+    ) -> Response {
+        match request {
+            ChannelRequest::Unsubscribe { connection, is_answered }
+                if *is_answered || !self.backends.refused.take(*connection, channel) =>
+            {
+                self.unsubscribe(channel, *connection, now_ms)
+            }
+            ChannelRequest::Subscribe(subscribe) => {
+                self.note_refused(subscribe.connection, channel, now_ms);
+                Response::Refused(error)
+            }
+            _ => Response::Refused(error),
         }
     }
 

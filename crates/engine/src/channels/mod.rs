@@ -48,6 +48,7 @@ mod empties;
 mod expiry;
 mod loading;
 mod local_log;
+mod refit;
 mod remembered_refusals;
 mod replicated_log;
 mod subscribers;

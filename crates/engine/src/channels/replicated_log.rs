@@ -72,7 +72,7 @@ impl Channels {
         let namespaces = Arc::clone(&self.namespaces);
         let options = match namespaces.resolve(channel) {
             Ok(options) => options,
-            Err(error) => return Submitted::Done(Response::Refused(error)),
+            Err(error) => return Submitted::Done(self.refuse(channel, &request, error, now_ms)),
         };
         let backend = self.backends.log_backend(channel, options);
         if backend == LogBackend::Memory {

@@ -121,6 +121,8 @@ pub(super) enum SyncEvent {
     Missed,
     /// The stream that holds the channel's log has grown.
     StreamGrown,
+    /// The options of the channel give it a log, or take it away.
+    Relogged,
     /// The link to the cluster is back.
     Linked {
         /// The channel has a log.
@@ -259,6 +261,9 @@ pub(super) fn transition(state: SyncState, event: SyncEvent) -> (SyncState, &'st
         (Idle, Linked { has_log: false }) => (Subscribing, &[Follow]),
         (Idle, Linked { has_log: true }) | (Live | Loading, Linked { has_log: false }) => (state, &[]),
         (Failed, Linked { .. }) => (Failed, &[]),
+        (Idle | Subscribing, Relogged) => (state, &[Break, ForgetUnused]),
+        (Live | Loading, Relogged) => (Idle, &[Resume, Break, ForgetUnused]),
+        (Failed, Relogged) => (Failed, &[]),
         (Live, Unlinked { has_query: true }) => (Live, &[NoteSynced, EndQuery, Resume]),
         (Live, Unlinked { has_query: false }) => (Live, &[NoteSynced]),
         (Loading, Unlinked { .. }) => (Loading, &[DropBacklog, Resume]),
@@ -279,7 +284,7 @@ mod tests {
 
     fn events() -> Vec<SyncEvent> {
         use SyncEvent::*;
-        let mut all = vec![RetryDue, Contradicted, Unreadable, Missed, StreamGrown];
+        let mut all = vec![RetryDue, Contradicted, Unreadable, Missed, StreamGrown, Relogged];
         for reach in [LogReach::Store, LogReach::Cluster, LogReach::Alone, LogReach::Cut] {
             let ahead = [Ahead::No, Ahead::Unasked, Ahead::Asked, Ahead::Failed];
             all.extend(ahead.map(|ahead| Requested(reach, ahead)));

@@ -118,11 +118,6 @@ impl Channels {
         self
     }
 
-    /// From now on these are the options of channels. What a channel has stays: its log is cut at the next publication.
-    pub fn set_namespaces(&mut self, namespaces: Arc<Namespaces>) {
-        self.namespaces = namespaces;
-    }
-
     /// Channels that cost memory: with subscribers or a history.
     pub fn len(&self) -> usize {
         self.table.len()
@@ -179,6 +174,11 @@ impl Channels {
             }
         }
         channel
+    }
+
+    /// An epoch that no log has.
+    pub(super) fn new_epoch(&mut self) -> Epoch {
+        Epoch::from_bits(next_random(&mut self.random))
     }
 
     /// Takes a channel out of the table; the node follows it in the cluster no more. Requests that wait for it are

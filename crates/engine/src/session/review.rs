@@ -11,12 +11,17 @@ use super::state::Session;
 const NAMESPACE_GONE: &str = "the namespace of the channel is no longer in channel.namespaces";
 /// One that the options permitted and no longer do, for the log.
 const NOT_PERMITTED: &str = "the options of the namespace no longer permit the subscription";
+/// One that has a position in a channel without a history, for the log.
+const NO_POSITIONS: &str = "channels of the namespace have no positions any more";
 
 impl Session {
     /// Asks anew for each subscription whether it is permitted. One that only the options of its namespace had
     /// permitted ends when they no longer do (2000), or when a backend decides now (2500: the client subscribes again);
-    /// every one ends whose namespace is gone. What a token, a backend or the server API has permitted stays.
-    pub fn review(&mut self, context: &mut Context<'_>) {
+    /// every one ends whose namespace is gone, and one with a position ends where there are none any more (2500). What a
+    /// token, a backend or the server API has permitted stays.
+    ///
+    /// Returns whether the home of some subscription has not replied yet: that one was not asked for.
+    pub fn review(&mut self, context: &mut Context<'_>) -> bool {
         for index in (0..self.subscriptions.len()).rev() {
             if let Some((why, cause)) = self.lost_permission(index, context) {
                 let channel = context.hub.name(self.subscriptions[index].channel).clone();
@@ -24,10 +29,11 @@ impl Session {
                 self.end(index, why, context);
             }
         }
+        self.subscriptions.iter().any(|subscription| subscription.membership.is_none())
     }
 
-    /// Why a subscription ends now, with the cause for the log; `None` = it goes on. One whose home has not replied yet
-    /// goes on: the reply finds it, and the next review does.
+    /// Why a subscription ends now, with the cause for the log; `None` = it goes on, as one does whose home has not
+    /// replied yet.
     fn lost_permission(&mut self, index: usize, context: &Context<'_>) -> Option<(Unsubscribe, &'static str)> {
         let subscription = &self.subscriptions[index];
         if subscription.membership.is_none() {
@@ -37,6 +43,9 @@ impl Session {
         let Ok(options) = context.node.namespaces.resolve(&channel) else {
             return Some((Unsubscribe::SERVER, NAMESPACE_GONE));
         };
+        if subscription.is_positioned && !options.has_positions() {
+            return Some((Unsubscribe::INSUFFICIENT_STATE, NO_POSITIONS));
+        }
         if !subscription.is_by_options {
             return None;
         }

@@ -5,6 +5,7 @@
 mod cluster;
 mod expiry;
 mod home;
+mod refit;
 mod store;
 mod sync;
 mod waits;

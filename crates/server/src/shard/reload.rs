@@ -18,8 +18,10 @@ const REVIEWS_AT_ONCE: u64 = 50;
 pub(super) struct ReloadProgress {
     /// Told when the shard's own thread works with the newest generation.
     taken: Vec<oneshot::Sender<()>>,
-    /// The slot that is reviewed next; None = no review is under way.
+    /// The slot that is reviewed next; `None` = no review is under way.
     next: Option<u32>,
+    /// Homes have not replied yet to subscribes of sessions that were reviewed: these are reviewed again.
+    has_left_some: bool,
     /// When the last step of the review was, microseconds of the node's clock.
     stepped_us: u64,
 }
@@ -30,7 +32,7 @@ impl Shard {
     pub(super) fn take_generation(&mut self, generation: Arc<Generation>, taken: oneshot::Sender<()>) {
         if generation.number > self.generation.number {
             let namespaces = &generation.session.namespaces;
-            self.channels.set_namespaces(Arc::clone(namespaces));
+            self.channels.set_namespaces(Arc::clone(namespaces), self.now_ms);
             self.reactions.set_namespaces(Arc::clone(namespaces));
             if generation.wants.kinds.has_channel_state() {
                 self.channels.note_held();
@@ -39,7 +41,7 @@ impl Shard {
                 self.users.note_held(&self.connections);
             }
             self.generation = generation;
-            (self.reload.next, self.reload.stepped_us) = (Some(0), self.now_us);
+            (self.reload.next, self.reload.stepped_us, self.reload.has_left_some) = (Some(0), self.now_us, false);
         }
         self.reload.taken.push(taken);
     }
@@ -64,12 +66,18 @@ impl Shard {
         let (mut next, mut reviewed) = (first, 0);
         while next < self.connections.slot_count() && reviewed < due.min(REVIEWS_AT_ONCE) {
             if self.connections.get(next).is_some() {
-                self.guarded(next, |shard, slot| shard.with_session(slot, |session, context| session.review(context)));
+                self.guarded(next, |shard, slot| {
+                    let mut has_left_some = false;
+                    shard.with_session(slot, |session, context| has_left_some = session.review(context));
+                    shard.reload.has_left_some |= has_left_some;
+                });
                 reviewed += 1;
             }
             next += 1;
         }
         self.reload.stepped_us = self.now_us;
-        self.reload.next = (next < self.connections.slot_count()).then_some(next);
+        let is_over = next >= self.connections.slot_count();
+        let is_again = is_over && std::mem::take(&mut self.reload.has_left_some);
+        self.reload.next = if is_over { is_again.then_some(0) } else { Some(next) };
     }
 }
