@@ -18,10 +18,12 @@ mod secret;
 mod service_manager;
 
 use std::io;
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use arguments::{Arguments, CliCommand};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// That of static binaries (ADR 24); what is written in C (SQLite, TLS) keeps the C library's.
 #[cfg(feature = "mimalloc")]
@@ -84,9 +86,30 @@ fn causes(error: &anyhow::Error) -> String {
     text
 }
 
-/// Whether the reader of standard output has closed it (`touchline watch … | head -1`).
+/// Whether the reader of standard output has closed it (`touchline watch … | head -1`). Another pipe may have broken.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe))
+    let is_pipe = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    };
+    error.chain().any(is_pipe) && has_no_reader(&io::stdout())
+}
+
+/// Whether a pipe has no reader any more.
+fn has_no_reader(pipe: &impl AsFd) -> bool {
+    let mut polled = [PollFd::new(pipe, PollFlags::empty())];
+    poll(&mut polled, Some(&Timespec::default())).is_ok() && polled[0].revents().contains(PollFlags::ERR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_has_no_reader_when_its_other_end_is_closed() {
+        let (reader, writer) = io::pipe().expect("the system has pipes");
+        assert!(!has_no_reader(&writer));
+        drop(reader);
+        assert!(has_no_reader(&writer));
+        assert!(!has_no_reader(&std::fs::File::open("/dev/null").expect("it is there")));
+    }
 }

@@ -1,7 +1,8 @@
 //! The lab in the small: every scenario runs, nothing is lost, and the figures are there. Their size is not looked at
 //! here.
 
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -93,7 +94,11 @@ const CASES: &[(&[&str], &[&str], &[&str])] = &[
         &["page by users, median", "page by scan, p99", "fan-out beside pages / without"],
         &[WRONGS, "pages by users that lack some"],
     ),
-    (&["storm", "--connections", "200", "--concurrency", "100"], &["all open after"], &["failed to open"]),
+    (
+        &["storm", "--connections", "200", "--concurrency", "100"],
+        &["all open after"],
+        &["failed to open", "closed while others were opened"],
+    ),
     (
         &["recovery", "--connections", "50", "--publications", "10"],
         &["CPU per recovered publication, connecting included"],
@@ -132,7 +137,13 @@ const CASES: &[(&[&str], &[&str], &[&str])] = &[
             "memory of the servers",
             "events received",
         ],
-        &["steps that do not fit this machine", "failed to open", "connections without their match", WRONGS],
+        &[
+            "steps that do not fit this machine",
+            "failed to open",
+            "closed while others were opened",
+            "connections without their match",
+            WRONGS,
+        ],
     ),
     (
         &["walkie", "--listeners", "20", "--seconds", "1"],
@@ -221,4 +232,84 @@ fn the_floor_of_grpc_is_a_program_that_must_be_named_and_exist() {
         .expect("it runs");
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such/program"), "{output:?}");
+}
+
+/// A run that lasts until it is ended, and the server that it has started.
+fn a_long_run() -> (Child, u32) {
+    let lab = Command::new(env!("CARGO_BIN_EXE_touchline"))
+        .args(["lab", "idle", "--connections", "20", "--seconds", "600", "--runs", "1", "--quiet"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut server = None;
+    wait("the server under test", || {
+        server = children(lab.id()).into_iter().find(|child| command_line(*child).contains(" serve "));
+        server.is_some()
+    });
+    (lab, server.unwrap_or_default())
+}
+
+fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn command_line(process: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default().replace('\0', " ")
+}
+
+/// The processes that a process has started.
+fn children(parent: u32) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").expect("there are processes").flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_child = |number: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+        let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+        fields.split(' ').nth(1) == Some(&parent.to_string())
+    };
+    numbers.filter(is_child).collect()
+}
+
+fn signal(process: u32, name: &str) {
+    let sent = Command::new("kill").args([&format!("-{name}"), &process.to_string()]).status();
+    assert!(sent.expect("kill runs").success());
+}
+
+#[test]
+fn a_part_that_ends_is_named_and_nothing_counts_as_measured() {
+    let (lab, server) = a_long_run();
+    signal(server, "KILL");
+    let output = lab.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("the server under test") && said.contains("signal 9"), "{said}");
+}
+
+#[test]
+fn what_the_lab_has_started_ends_with_it_however_it_ends() {
+    for name in ["TERM", "KILL", "INT"] {
+        let (mut lab, server) = a_long_run();
+        let command = command_line(server);
+        let file = command.split(' ').find(|word| word.ends_with(".json")).expect("it has a configuration").to_owned();
+        let all = children(lab.id());
+        signal(lab.id(), name);
+        lab.wait().expect("it ends");
+        wait(&format!("the end of {all:?}"), || {
+            all.iter().all(|child| !command_line(*child).contains("touchline")) && !std::path::Path::new(&file).exists()
+        });
+    }
+}
+
+#[test]
+fn numbers_that_nothing_can_be_measured_with_are_refused() {
+    for words in [["--rate", "nan"], ["--rate", "1e-300"], ["--messages", "0"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_touchline")).args(["lab", "fanout"]).args(words).output();
+        let output = output.expect("the binary runs");
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("expected"), "{words:?}: {output:?}");
+    }
 }

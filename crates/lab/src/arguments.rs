@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::ladder_arguments::LadderOptions;
+use crate::numbers::{at_least_one, rate};
 use crate::transport::ClientTransport;
 use crate::web_arguments::{AssetsOptions, HttpOptions, WaitingOptions};
 use crate::wire::Dialect;
@@ -30,6 +31,9 @@ pub(crate) enum LabCommand {
     /// A worker: holds subscribers and reads commands from standard input.
     #[command(hide = true)]
     Worker,
+    /// Ends what the lab has started when the lab has ended: reads it from standard input.
+    #[command(hide = true)]
+    Guard,
     /// The floor's sender: reads commands from standard input.
     #[command(hide = true)]
     FloorServer,
@@ -198,10 +202,10 @@ pub(crate) struct Fanout {
     #[arg(long, value_name = "COUNT")]
     pub(crate) channels: Option<usize>,
     /// Publications, of all channels together.
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one)]
     pub(crate) messages: Option<usize>,
     /// Publications a second; 0 is as fast as one publisher can.
-    #[arg(long, value_name = "PER_SECOND")]
+    #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
     pub(crate) rate: Option<f64>,
     /// Bytes of a publication's data.
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(64..=60_000))]
@@ -319,7 +323,7 @@ pub(crate) struct Noisy {
     #[arg(long, value_name = "COUNT", default_value_t = 500)]
     pub(crate) connections: usize,
     /// Publications that they get, a second.
-    #[arg(long, value_name = "PER_SECOND", default_value_t = 50.0)]
+    #[arg(long, value_name = "PER_SECOND", value_parser = rate, default_value_t = 50.0)]
     pub(crate) rate: f64,
     /// For how long, each time.
     #[arg(long, default_value_t = 6)]
@@ -347,7 +351,7 @@ pub(crate) struct EventsOptions {
     #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
     pub(crate) subscribers: usize,
     /// Publications of each fan-out, ten a second.
-    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 100)]
     pub(crate) messages: usize,
     /// Clients that connect and leave in a second beside it.
     #[arg(long, value_name = "COUNT", default_value_t = 2_000)]
@@ -382,7 +386,7 @@ pub(crate) struct ReactionsOptions {
     #[arg(long, value_name = "COUNT", default_value_t = 9_000)]
     pub(crate) subscribers: usize,
     /// Publications of each fan-out, ten a second.
-    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 100)]
     pub(crate) messages: usize,
 }
 
@@ -485,7 +489,7 @@ pub(crate) struct ChannelsOptions {
     #[arg(long, value_name = "COUNT", default_value_t = 50_000)]
     pub(crate) channels: usize,
     /// Of those, how many get a publication.
-    #[arg(long, value_name = "COUNT", default_value_t = 5_000)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 5_000)]
     pub(crate) messages: usize,
 }
 
@@ -496,10 +500,10 @@ pub(crate) struct Across {
     #[arg(long, value_name = "COUNT", default_value_t = 5_000)]
     pub(crate) connections: usize,
     /// Publications, of one channel.
-    #[arg(long, value_name = "COUNT", default_value_t = 60)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 60)]
     pub(crate) messages: usize,
     /// Publications a second.
-    #[arg(long, value_name = "PER_SECOND", default_value_t = 5.0)]
+    #[arg(long, value_name = "PER_SECOND", value_parser = rate, default_value_t = 5.0)]
     pub(crate) rate: f64,
 }
 
@@ -516,15 +520,15 @@ pub(crate) struct Who {
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     pub(crate) pages: usize,
     /// Pages a second beside a fan-out.
-    #[arg(long, value_name = "PER_SECOND", default_value_t = 1.0)]
+    #[arg(long, value_name = "PER_SECOND", value_parser = rate, default_value_t = 1.0)]
     pub(crate) pages_per_second: f64,
     /// Pairs of fan-outs.
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     pub(crate) rounds: usize,
     /// Publications of a fan-out.
-    #[arg(long, value_name = "COUNT", default_value_t = 50)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 50)]
     pub(crate) messages: usize,
     /// Publications a second.
-    #[arg(long, value_name = "PER_SECOND", default_value_t = 5.0)]
+    #[arg(long, value_name = "PER_SECOND", value_parser = rate, default_value_t = 5.0)]
     pub(crate) rate: f64,
 }

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 
+use crate::numbers::{at_least_one, rate};
+
 /// More and more connections.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LadderOptions {
@@ -18,10 +20,10 @@ pub(crate) struct LadderOptions {
     )]
     pub(crate) steps: LadderSteps,
     /// Publications of each step. One goes to all channels, and the next when all subscribers have it.
-    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 10)]
     pub(crate) messages: usize,
     /// Publications a second at most, of all channels together.
-    #[arg(long, value_name = "PER_SECOND", default_value_t = 1.0)]
+    #[arg(long, value_name = "PER_SECOND", value_parser = rate, default_value_t = 1.0)]
     pub(crate) rate: f64,
     /// Channels that the connections are spread over.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]

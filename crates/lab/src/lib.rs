@@ -44,6 +44,7 @@ mod arguments;
 mod certificate;
 mod chart;
 mod floor;
+mod guard;
 mod hook_parts;
 mod http_load;
 mod joining;
@@ -51,6 +52,7 @@ mod ladder_arguments;
 mod ledger;
 mod machine;
 mod nats;
+mod numbers;
 mod output_file;
 mod part;
 mod postgres;
@@ -64,6 +66,7 @@ mod scenario;
 mod server_under_test;
 mod socket;
 mod speaker;
+mod stat;
 mod token;
 mod transport;
 mod web_arguments;
@@ -85,6 +88,7 @@ pub use arguments::LabArguments;
 pub fn run(arguments: LabArguments) -> Result<ExitCode> {
     match arguments.part {
         arguments::LabCommand::Worker => worker::run().map(|()| ExitCode::SUCCESS),
+        arguments::LabCommand::Guard => guard::run().map(|()| ExitCode::SUCCESS),
         arguments::LabCommand::FloorServer => floor::serve().map(|()| ExitCode::SUCCESS),
         arguments::LabCommand::HookBackend => hook_parts::serve().map(|()| ExitCode::SUCCESS),
         arguments::LabCommand::HookCaller => hook_parts::run().map(|()| ExitCode::SUCCESS),

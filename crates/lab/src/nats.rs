@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::guard;
 use crate::process::ChildProcess;
 
 const START_PATIENCE: Duration = Duration::from_secs(10);
@@ -45,7 +46,8 @@ impl Nats {
         let child =
             Command::new("nats-server").args(arguments).arg(&store).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let child = child.context("no nats-server on the path; Debian has it as the package nats-server")?;
-        let mut server = ChildProcess(child);
+        let mut server = ChildProcess::of(child, "nats-server");
+        guard::remove_with_lab(&store);
         let began = Instant::now();
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             if let Some(status) = server.0.try_wait()? {

@@ -2,12 +2,18 @@
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
+
+use crate::guard;
+use crate::stat::stat_field;
 
 /// Bytes of a page of memory.
 const PAGE: u64 = 4_096;
+/// Between two looks whether all processes run.
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Microseconds that all threads of a process have been on a processor.
 ///
@@ -33,7 +39,45 @@ pub(crate) fn resident_bytes(pid: u32) -> Result<f64> {
     Ok((pages * PAGE) as f64)
 }
 
-/// A process that the lab has started. It ends when this is dropped.
+/// The processes that should run, with what they are.
+static RUNNING: Mutex<Vec<(u32, String)>> = Mutex::new(Vec::new());
+
+/// Whether all processes run that the lab has started and not ended.
+///
+/// # Errors
+/// Which one does not, and how it has ended.
+pub(crate) fn ensure_all_run() -> Result<()> {
+    let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    for (pid, what) in running.iter() {
+        if stat_field(*pid, 3).is_some_and(|state| state != "Z") {
+            continue;
+        }
+        let status = stat_field(*pid, 52).and_then(|text| text.parse::<i32>().ok()).unwrap_or_default();
+        match status & 0x7f {
+            0 => bail!("{what} (process {pid}) has ended with exit code {}", status >> 8),
+            signal => bail!("{what} (process {pid}) was ended by signal {signal}"),
+        }
+    }
+    Ok(())
+}
+
+/// Waits, as long as all processes run.
+///
+/// # Errors
+/// See [`ensure_all_run`].
+pub(crate) fn rest(time: Duration) -> Result<()> {
+    let until = Instant::now() + time;
+    loop {
+        ensure_all_run()?;
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(LOOK_INTERVAL));
+    }
+}
+
+/// A process that the lab has started. It ends when this is dropped, and with the lab.
 pub(crate) struct ChildProcess(pub(crate) Child);
 
 impl ChildProcess {
@@ -44,7 +88,15 @@ impl ChildProcess {
     pub(crate) fn start(words: &[&str]) -> Result<Self> {
         let program = std::env::current_exe().context("this program has no path")?;
         let child = Command::new(program).args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        Ok(ChildProcess(child.with_context(|| format!("failed to start {words:?}"))?))
+        let child = child.with_context(|| format!("failed to start {words:?}"))?;
+        Ok(ChildProcess::of(child, &format!("the part {}", words.join(" "))))
+    }
+
+    /// A process that was started. `what`: it is, for people.
+    pub(crate) fn of(child: Child, what: &str) -> Self {
+        guard::end_with_lab(child.id());
+        RUNNING.lock().unwrap_or_else(PoisonError::into_inner).push((child.id(), what.to_owned()));
+        ChildProcess(child)
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -54,6 +106,7 @@ impl ChildProcess {
 
 impl Drop for ChildProcess {
     fn drop(&mut self) {
+        RUNNING.lock().unwrap_or_else(PoisonError::into_inner).retain(|(pid, _)| *pid != self.pid());
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

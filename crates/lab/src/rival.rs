@@ -23,7 +23,8 @@ impl Rival {
         let (program, words) = words.split_first().context("a program has a name")?;
         let mut command = Command::new(program);
         let child = command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut process = ChildProcess(child.with_context(|| format!("failed to start {program}"))?);
+        let child = child.with_context(|| format!("failed to start {program}"))?;
+        let mut process = ChildProcess::of(child, program);
         let output = process.0.stdout.take().context("the program has no standard output")?;
         Ok(Rival { process, lines: BufReader::new(output).lines() })
     }

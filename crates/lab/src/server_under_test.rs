@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::arguments::Options;
 use crate::certificate::SelfSignedCertificate;
+use crate::guard;
 use crate::joining::wait_until_joined;
 use crate::nats::Nats;
 use crate::process::ChildProcess;
@@ -83,7 +84,9 @@ impl LabDatabase {
     pub(crate) fn new() -> Arc<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Relaxed);
-        Arc::new(LabDatabase(std::env::temp_dir().join(format!("touchline-lab-data-{}-{number}", std::process::id()))))
+        let path = std::env::temp_dir().join(format!("touchline-lab-data-{}-{number}", std::process::id()));
+        guard::remove_with_lab(&path);
+        Arc::new(LabDatabase(path))
     }
 
     /// The URL of the primary database, as the configuration has it.
@@ -360,6 +363,7 @@ impl ServerUnderTest {
             settings["http_server"]["tls"] = SelfSignedCertificate::make()?.settings();
         }
         let flags: &[&str] = if setup.has_pages { &["--dev", "--no-match"] } else { &[] };
+        guard::remove_with_lab(&file);
         let configuration = ServerConfigFile { file: file.clone(), flags, _database: setup.database.cloned() };
         std::fs::write(&file, settings.to_string()).context("failed to write the server's configuration")?;
         let own = serve(&configuration, options, address)?;
@@ -464,7 +468,7 @@ fn serve(configuration: &ServerConfigFile, options: &Options, address: SocketAdd
         .stdout(Stdio::null())
         .spawn()
         .context("failed to start a server")?;
-    let mut own = ChildProcess(child);
+    let mut own = ChildProcess::of(child, "the server under test");
     let began = Instant::now();
     while TcpStream::connect(address).is_err() {
         if let Some(status) = own.0.try_wait()? {

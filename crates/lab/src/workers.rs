@@ -1,16 +1,17 @@
 //! The workers of a scenario, commanded as one.
 
+use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::process::ChildStdin;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
 use crate::ledger::{Times, Wrongs};
-use crate::process::{ChildProcess, resident_bytes};
+use crate::process::{ChildProcess, LOOK_INTERVAL, ensure_all_run, resident_bytes};
 use crate::transport::ClientTransport;
 use crate::wire::Dialect;
 use crate::worker::{SubscriberRequest, WorkerCommand, WorkerReport, WorkerSpec};
@@ -54,9 +55,28 @@ pub(crate) struct OpenedConnections {
     pub(crate) failed: usize,
     pub(crate) first_failure: Option<String>,
     pub(crate) recovered: u64,
+    /// Among them the connections that were closed while others were opened.
     pub(crate) wrongs: Wrongs,
+    /// Why the first of those was closed.
+    pub(crate) first_closing: Option<String>,
     pub(crate) times: Times,
     pub(crate) seconds: f64,
+}
+
+impl OpenedConnections {
+    /// Whether all that were opened stayed so.
+    ///
+    /// # Errors
+    /// How many were closed while others were opened.
+    pub(crate) fn ensure_none_closed(&self) -> Result<()> {
+        match (self.wrongs.closed, &self.first_closing) {
+            (0, _) => Ok(()),
+            (closed, why) => bail!(
+                "{closed} connections were closed while others were opened; the first: {}",
+                why.as_deref().unwrap_or_default()
+            ),
+        }
+    }
 }
 
 /// The result of a round of publications.
@@ -85,6 +105,8 @@ impl Delivered {
 pub(crate) struct Workers {
     workers: Vec<(ChildProcess, ChildStdin)>,
     reports: Receiver<(usize, WorkerReport)>,
+    /// Reports that came before they were asked for: a worker that expects nothing has all at once.
+    early: VecDeque<(usize, WorkerReport)>,
     shows_progress: bool,
 }
 
@@ -134,7 +156,7 @@ impl Workers {
                 first += connections;
             }
         }
-        Ok(Workers { workers, reports, shows_progress: plan.shows_progress })
+        Ok(Workers { workers, reports, early: VecDeque::new(), shows_progress: plan.shows_progress })
     }
 
     /// Opens all subscribers, `concurrency` at a time over all workers.
@@ -143,16 +165,20 @@ impl Workers {
         self.command(&WorkerCommand::Open { concurrency: each })?;
         let mut all = OpenedConnections::default();
         self.gather("opening", |report| {
-            let WorkerReport::Opened { failed, first_failure, recovered, wrongs, times, seconds, .. } = report else {
-                return false;
+            let WorkerReport::Opened {
+                failed, first_failure, recovered, wrongs, first_closing, times, seconds, ..
+            } = report
+            else {
+                return Some(report);
             };
+            all.first_closing = all.first_closing.take().or(first_closing);
             all.failed += failed;
             all.first_failure = all.first_failure.take().or(first_failure);
             all.recovered += recovered;
             all.wrongs.add(wrongs);
             all.times.add_pairs(&times);
             all.seconds = all.seconds.max(seconds);
-            true
+            None
         })?;
         Ok(all)
     }
@@ -160,23 +186,26 @@ impl Workers {
     /// Opens all subscribers.
     ///
     /// # Errors
-    /// When one of them fails to open.
+    /// When one of them fails to open, or is closed while others are opened.
     pub(crate) fn open_all(&mut self, concurrency: usize) -> Result<OpenedConnections> {
         let opened = self.open(concurrency)?;
         if opened.failed > 0 {
+            // A server that has ended refuses all of them.
+            ensure_all_run()?;
             bail!(
                 "{} connections failed to open; the first: {}",
                 opened.failed,
                 opened.first_failure.unwrap_or_default()
             );
         }
+        opened.ensure_none_closed()?;
         Ok(opened)
     }
 
     /// Announces that each subscriber will get `each` more publications, and waits until all workers have noted it.
     pub(crate) fn expect(&mut self, each: usize, timeout: Duration) -> Result<()> {
         self.command(&WorkerCommand::Expect { each: each as u64, timeout_ms: timeout.as_millis() as u64 })?;
-        self.gather("expecting", |report| matches!(report, WorkerReport::Expecting))
+        self.gather("expecting", |report| Some(report).filter(|report| !matches!(report, WorkerReport::Expecting)))
     }
 
     /// Waits for the announced publications.
@@ -184,14 +213,14 @@ impl Workers {
         let mut all = Delivered::default();
         self.gather("delivered", |report| {
             let WorkerReport::Delivered { delivered, wrongs, first_closing, times, reads } = report else {
-                return false;
+                return Some(report);
             };
             all.count += delivered;
             all.first_closing = all.first_closing.take().or(first_closing);
             all.wrongs.add(wrongs);
             all.times.add_pairs(&times);
             all.reads += reads;
-            true
+            None
         })?;
         Ok(all)
     }
@@ -201,10 +230,10 @@ impl Workers {
         self.command(&WorkerCommand::Ask { request, timeout_ms: timeout.as_millis() as u64 })?;
         let (mut count, mut longest) = (0, 0f64);
         self.gather("asking", |report| {
-            let WorkerReport::Answered { answered, seconds } = report else { return false };
+            let WorkerReport::Answered { answered, seconds } = report else { return Some(report) };
             count += answered;
             longest = longest.max(seconds);
-            true
+            None
         })?;
         Ok((count, longest))
     }
@@ -214,9 +243,9 @@ impl Workers {
         self.command(&WorkerCommand::Close)?;
         let mut all = Wrongs::default();
         self.gather("closing", |report| {
-            let WorkerReport::Closed { wrongs } = report else { return false };
+            let WorkerReport::Closed { wrongs } = report else { return Some(report) };
             all.add(wrongs);
-            true
+            None
         })?;
         Ok(all)
     }
@@ -230,19 +259,35 @@ impl Workers {
         self.workers.iter_mut().try_for_each(|(_, commands)| send_command(commands, command))
     }
 
-    /// Waits for one report of each worker. `take` returns whether a report is the awaited one.
-    fn gather(&mut self, what: &str, mut take: impl FnMut(WorkerReport) -> bool) -> Result<()> {
+    /// Waits for one report of each worker, while all processes of the lab run. `take` gives a report back that is not
+    /// the awaited one.
+    fn gather(&mut self, what: &str, mut take: impl FnMut(WorkerReport) -> Option<WorkerReport>) -> Result<()> {
         let mut missing = self.workers.len();
         let mut progress = vec![(0, 0); missing];
+        for (worker, report) in std::mem::take(&mut self.early) {
+            match take(report) {
+                Some(other) => self.early.push_back((worker, other)),
+                None => missing -= 1,
+            }
+        }
+        let (mut heard, mut looked) = (Instant::now(), Instant::now());
         while missing > 0 {
-            match self.reports.recv_timeout(SILENCE) {
+            if looked.elapsed() >= LOOK_INTERVAL {
+                looked = Instant::now();
+                ensure_all_run().with_context(|| format!("while {what}"))?;
+            }
+            match self.reports.recv_timeout(LOOK_INTERVAL) {
                 Ok((worker, WorkerReport::Progress { done, total })) => {
+                    heard = Instant::now();
                     progress[worker] = (done, total);
                     self.show(what, progress.iter().map(|p| p.0).sum(), progress.iter().map(|p| p.1).sum());
                 }
-                Ok((_, report)) => missing -= usize::from(take(report)),
-                Err(RecvTimeoutError::Timeout) => bail!("a worker reports nothing while {what}"),
-                Err(RecvTimeoutError::Disconnected) => bail!("a worker has ended while {what}"),
+                Ok((worker, report)) => match take(report) {
+                    Some(other) => self.early.push_back((worker, other)),
+                    None => missing -= 1,
+                },
+                Err(RecvTimeoutError::Timeout) if heard.elapsed() <= SILENCE => {}
+                Err(_) => bail!("a worker reports nothing while {what}"),
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::arguments::{Idle, OpeningOptions, Options};
-use crate::process::{Meter, resident_bytes};
+use crate::process::{Meter, resident_bytes, rest};
 use crate::report::{Figure, Results};
 use crate::server_under_test::{PLAIN, ServerUnderTest};
 use crate::transport::ClientTransport;
@@ -51,6 +51,8 @@ pub(super) fn storm(opening: &OpeningOptions, options: &Options, results: &mut R
     }
     let is_bound = options.transport != ClientTransport::Tls;
     results.add(Figure::new("storm", "failed to open", "").bound(0.0, 0.0), opened.failed as f64);
+    let closed = Figure::new("storm", "closed while others were opened", "").bound(0.0, 0.0);
+    results.add(closed, opened.wrongs.closed as f64);
     results.add(Figure::new("storm", "all open after", "s").bound(1.2, 0.8).only_if(is_bound), opened.seconds);
     results.add(
         Figure::new("storm", "p99 to open", "ms").bound(200.0, 200.0).only_if(is_bound),
@@ -71,7 +73,7 @@ pub(super) fn idle(idle: &Idle, options: &Options, results: &mut Results) -> Res
     std::thread::sleep(REST);
     let fresh = (resident_bytes(server.pid)? - empty) / count;
     let meter = Meter::start(server.pid)?;
-    std::thread::sleep(Duration::from_secs(idle.seconds));
+    rest(Duration::from_secs(idle.seconds))?;
     let us = meter.stop()? / count / idle.seconds as f64;
     let mut wrongs = workers.close()?;
     std::thread::sleep(REST);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::arguments::{ConsumersOptions, Options};
+use crate::guard::{self, POSTMASTER};
 use crate::postgres::Postgres;
 use crate::report::{Figure, Results};
 use crate::server_under_test::{OUTBOX, OUTBOX_BATCH, ServerUnderTest};
@@ -39,6 +40,8 @@ pub(super) fn consumers(consumers: &ConsumersOptions, options: &Options, results
         bail!("PostgreSQL is not installed (Debian package postgresql)");
     }
     let scratch = ConsumersScratch(std::env::temp_dir().join(format!("touchline-lab-outbox-{}", std::process::id())));
+    guard::remove_with_lab(&scratch.0);
+    guard::end_named_by(scratch.0.join(POSTMASTER));
     let postgres = Postgres::start(&scratch.0);
     postgres.sql(&format!(
         "CREATE TABLE {OUTBOX} (id bigserial PRIMARY KEY, method text NOT NULL, payload jsonb NOT NULL, \

@@ -9,6 +9,7 @@ use anyhow::{Result, anyhow, bail};
 
 use super::fanout::{Numbers, deliver};
 use crate::arguments::{EventsOptions, Options};
+use crate::guard::{self, POSTMASTER};
 use crate::hook_parts::{BackendConduct, BackendCount, BackendOrder};
 use crate::part::LabPart;
 use crate::postgres::Postgres;
@@ -86,6 +87,8 @@ fn durable(
         bail!("PostgreSQL is not installed (Debian package postgresql)");
     }
     let scratch = EventsScratch(std::env::temp_dir().join(format!("touchline-lab-events-{}", std::process::id())));
+    guard::remove_with_lab(&scratch.0);
+    guard::end_named_by(scratch.0.join(POSTMASTER));
     let postgres = Postgres::start(&scratch.0);
     let url = postgres.url();
     let setup = EventsSetup { backend: address, types: &SUBSCRIPTIONS, postgres: Some(&url) };

@@ -14,7 +14,7 @@ use crate::ladder_arguments::{LadderOptions, LadderStep};
 use crate::ledger::Wrongs;
 use crate::machine::{MachineLimits, StepNeeds, kernel_bytes};
 use crate::nats::Nats;
-use crate::process::{Meter, resident_bytes};
+use crate::process::{Meter, resident_bytes, rest};
 use crate::publisher::Publisher;
 use crate::report::{Figure, Results};
 use crate::server_under_test::{MATCHES, PLAIN, ServerUnderTest};
@@ -234,6 +234,9 @@ impl<'a> Climb<'a> {
         if let Some(failure) = &opened.first_failure {
             eprintln!("  the first failure: {failure}");
         }
+        if let (Some(closing), 1..) = (&opened.first_closing, opened.wrongs.closed) {
+            eprintln!("  the first closing while others were opened: {closing}");
+        }
         let (most, aim) = if connections <= 100_000 { (8.0, 4.0) } else { (60.0, 60.0) };
         results.add(self.figure("failed to open", "").bound(0.0, 0.0), opened.failed as f64);
         results.add(self.figure("all open after", "s").bound(most, aim), opened.seconds);
@@ -253,6 +256,7 @@ impl<'a> Climb<'a> {
         {
             results.add(self.figure(name, "B a connection"), bytes / connections as f64);
         }
+        results.add(self.figure("closed while others were opened", "").bound(0.0, 0.0), opened.wrongs.closed as f64);
         results.add(Figure::exact(self.scenario), wrongs(&event.delivered));
         let over = OverFloor { connection: connection_us / accept_us, delivery: event.us / floor.us };
         for (line, y) in [
@@ -289,7 +293,7 @@ impl<'a> Climb<'a> {
         let (meters, began) = (meters(servers)?, Instant::now());
         publisher.publish(events * matches, rate)?;
         // The last events are sent before the time is over; the connections are pinged until its end.
-        std::thread::sleep(Duration::from_secs(u64::from(lasting)).saturating_sub(began.elapsed()));
+        rest(Duration::from_secs(u64::from(lasting)).saturating_sub(began.elapsed()))?;
         let used_us = cpu_us(meters)?;
         let seconds_played = began.elapsed().as_secs_f64();
         let delivered = workers.delivered()?;

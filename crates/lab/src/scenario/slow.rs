@@ -14,6 +14,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::bare::REST;
 use crate::arguments::{Options, Slow};
+use crate::guard::{self, POSTMASTER};
 use crate::postgres::Postgres;
 use crate::publisher::{PublishClient, answer};
 use crate::report::{Figure, Results, median};
@@ -41,6 +42,8 @@ pub(super) fn slow(slow: &Slow, options: &Options, results: &mut Results) -> Res
         bail!("no PostgreSQL here; Debian has it as the package postgresql");
     }
     let scratch = LabDatabase::new();
+    guard::remove_with_lab(&scratch.0);
+    guard::end_named_by(scratch.0.join(POSTMASTER));
     let postgres = Postgres::start(&scratch.0);
     let url = prepare(&postgres);
     // Makes the schema, which the policy is for.

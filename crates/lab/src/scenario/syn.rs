@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
+use crate::guard;
 use crate::process::ChildProcess;
 use crate::rival::Rival;
 
@@ -37,6 +38,7 @@ impl Syn {
     pub(super) fn compile(source: &Path) -> Result<Self> {
         let folder = std::env::temp_dir().join(format!("touchline-lab-syn-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
+        guard::remove_with_lab(&folder);
         let program = folder.join("syn_bench.erl");
         std::fs::write(&program, PROGRAM)?;
         let sources =
@@ -53,7 +55,8 @@ impl Syn {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port().to_string();
         let directory =
             Command::new("epmd").args(["-port", &port, "-address", "127.0.0.1"]).stdin(Stdio::null()).spawn();
-        Ok(Syn { folder, _directory: ChildProcess(directory.context("failed to start epmd")?), port })
+        let directory = ChildProcess::of(directory.context("failed to start epmd")?, "epmd");
+        Ok(Syn { folder, _directory: directory, port })
     }
 
     /// Runs all steps on so many nodes.

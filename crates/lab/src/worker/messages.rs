@@ -81,6 +81,8 @@ pub(crate) enum WorkerReport {
         first_failure: Option<String>,
         recovered: u64,
         wrongs: Wrongs,
+        /// Why the first connection ended that was open.
+        first_closing: Option<String>,
         times: Vec<(u64, u64)>,
         seconds: f64,
     },

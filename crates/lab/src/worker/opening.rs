@@ -69,13 +69,15 @@ impl Opener {
         self.finished() >= total
     }
 
-    pub(super) fn report(&mut self, ledger: &mut Ledger) -> WorkerReport {
+    /// `first_closing`: why the first connection ended that was open.
+    pub(super) fn report(&mut self, ledger: &mut Ledger, first_closing: Option<String>) -> WorkerReport {
         WorkerReport::Opened {
             open: self.open,
             failed: self.failed,
             first_failure: self.first_failure.take(),
             recovered: ledger.delivered,
             wrongs: std::mem::take(&mut ledger.wrongs),
+            first_closing,
             times: self.times.to_pairs(),
             seconds: self.progressed.duration_since(self.began).as_secs_f64(),
         }

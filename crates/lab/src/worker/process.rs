@@ -112,6 +112,7 @@ impl Worker {
             WorkerCommand::Become(_) => {}
             WorkerCommand::Open { concurrency } => {
                 self.ledger.reset();
+                self.first_closing = None;
                 self.opening = Some(Opener::new(concurrency));
                 self.rounds += 1;
             }
@@ -195,7 +196,7 @@ impl Worker {
         if let Some(opening) = self.opening.as_mut()
             && opening.is_over(self.subscribers.len(), || stages(&self.subscribers))
         {
-            let report = opening.report(&mut self.ledger);
+            let report = opening.report(&mut self.ledger, self.first_closing.take());
             self.opening = None;
             return say(&report);
         }

@@ -48,6 +48,7 @@ fn come_back(json: &str, scale: &HookScale, options: &Options) -> Result<(Opened
     let _server = killed.revive(options)?;
     backend.count()?;
     let returned = workers.open(scale.returning)?;
+    returned.ensure_none_closed()?;
     if let Some(failure) = &returned.first_failure {
         eprintln!("the first failure: {failure}");
     }
