@@ -12,19 +12,21 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
 use touchline_protocol::fact::{FactChange, FactsEvent};
-use touchline_protocol::stream::ChannelName;
+use touchline_protocol::stream::{ChannelName, NamespaceName, Offset};
 
 use crate::bucket_follower::BucketFollower;
-use crate::command::{ClusterCommand, OnFactChanged, OnStreamsSet};
+use crate::command::{ClusterCommand, OnFactChanged, OnPurged, OnStreamAppended, OnStreamsSet};
 use crate::errors::{FactError, StreamError};
 use crate::events::{ClusterEvent, ClusterEventSink};
 use crate::fact_bucket::FactBucket;
 use crate::gather::gather;
+use crate::hello::Hello;
 use crate::history::Streams;
 use crate::link_log::LinkLog;
 use crate::loader::{Checks, Loader};
 use crate::marks::Marks;
-use crate::members::{Hello, Members, MembershipStep, MembershipTiming, VERSIONS};
+use crate::members::{Members, MembershipStep, MembershipTiming, VERSIONS};
+use crate::open_streams::{OpenStreams, OpenedStream};
 use crate::outage::OutageLog;
 use crate::outcome::{append, change_fact};
 use crate::settings::{JoinOptions, StreamSettings};
@@ -110,17 +112,6 @@ pub(crate) async fn run(
         }
     }
 }
-
-/// The open streams, with the tasks that use them.
-struct OpenStreams {
-    streams: Streams,
-    loader: Loader,
-    /// The watch ends when this is dropped.
-    _watch: JoinSet<()>,
-}
-
-/// Streams, how often the connection had been lost when they began to be opened, and the settings they were opened by.
-pub(crate) type OpenedStream = (u64, Arc<JoinOptions>, Streams);
 
 /// A signal of another node.
 pub(crate) enum NodeSignal {
@@ -533,27 +524,12 @@ impl ConnectedNode {
                 }
             }
             ClusterCommand::CheckSoon => self.checks.trouble.notify_one(),
-            ClusterCommand::Append { channel, namespace, payload, id, done } => match self.streams() {
-                Some(streams) => drop(tokio::spawn(append(
-                    (streams, Arc::clone(&self.checks), Arc::clone(&self.outages)),
-                    (channel, namespace, payload, id),
-                    done,
-                ))),
-                None => done(Err(StreamError::NotOpen)),
-            },
-            ClusterCommand::Purge { channel, namespace, marker, done } => match self.streams() {
-                Some(streams) => {
-                    let outages = Arc::clone(&self.outages);
-                    tokio::spawn(async move {
-                        let purged = streams.purge(&channel, &namespace, marker).await;
-                        if let Err(error) = &purged {
-                            outages.fail(error);
-                        }
-                        done(purged);
-                    });
-                }
-                None => done(Err(StreamError::NotOpen)),
-            },
+            ClusterCommand::Append { channel, namespace, payload, id, done } => {
+                self.append((channel, namespace, payload, id), done);
+            }
+            ClusterCommand::Purge { channel, namespace, marker, done } => {
+                self.purge((channel, namespace), marker, done)
+            }
             ClusterCommand::ChangeFact { change, done } => self.change_fact(change, done),
             ClusterCommand::SetStreams { streams, done } => self.set_streams(streams, done),
             ClusterCommand::SetConfiguration(configuration) => {
@@ -563,6 +539,30 @@ impl ConnectedNode {
             ClusterCommand::Tell(batch) => drop(tokio::spawn(tell(self.client.clone(), batch))),
             ClusterCommand::Leave { .. } => {}
         }
+    }
+
+    /// Stores a publication, and reports the result.
+    fn append(&self, stored: (ChannelName, NamespaceName, Bytes, Box<str>), done: OnStreamAppended) {
+        match self.streams() {
+            Some(streams) => {
+                let needs = (streams, Arc::clone(&self.checks), Arc::clone(&self.outages));
+                drop(tokio::spawn(append(needs, stored, done)));
+            }
+            None => done(Err(StreamError::NotOpen)),
+        }
+    }
+
+    /// Removes a history, and reports the result.
+    fn purge(&self, (channel, namespace): (ChannelName, NamespaceName), marker: fn(Offset) -> Vec<u8>, done: OnPurged) {
+        let Some(streams) = self.streams() else { return done(Err(StreamError::NotOpen)) };
+        let outages = Arc::clone(&self.outages);
+        tokio::spawn(async move {
+            let purged = streams.purge(&channel, &namespace, marker).await;
+            if let Err(error) = &purged {
+                outages.fail(error);
+            }
+            done(purged);
+        });
     }
 
     /// Changes a shared fact, and reports the result.

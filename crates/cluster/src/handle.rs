@@ -103,8 +103,8 @@ impl Cluster {
         self.send(ClusterCommand::Purge { channel, namespace, marker, done });
     }
 
-    /// Keeps the histories of these namespaces from now on: streams that are missing are made, and those that differ are
-    /// changed. `done` is called when all are open, and dropped if others are set before.
+    /// Keeps the histories of these namespaces from now on: streams that are missing are made, and those that differ
+    /// are changed. `done` is called when all are open, and dropped if others are set before.
     pub fn set_streams(&self, streams: Vec<StreamSettings>, done: OnStreamsSet) {
         self.send(ClusterCommand::SetStreams { streams, done });
     }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use crate::hello::Hello;
 
 /// Versions of the messages between nodes that this node can speak.
 pub(crate) const VERSIONS: RangeInclusive<u32> = 1..=1;
@@ -33,56 +33,6 @@ const NODE_LEN_MAX: usize = 128;
 const MEMBERS_MAX: usize = 1_024;
 /// Between two questions to a node whose hello is late, milliseconds.
 const PROBE_MS: u64 = 200;
-
-/// What each node says of itself. Every version of Touchline must be able to read this: fields are added, never
-/// changed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Hello {
-    pub(crate) node: String,
-    /// When the node started, Unix milliseconds.
-    pub(crate) started_ms: u64,
-    /// The lowest and the highest version that it speaks.
-    pub(crate) versions: (u32, u32),
-    /// The program's own version, for people.
-    #[serde(default)]
-    pub(crate) program: String,
-    /// The sender leaves.
-    #[serde(default)]
-    pub(crate) leaves: bool,
-    /// The sender takes no part, because it shares no version with another node.
-    #[serde(default)]
-    pub(crate) aside: bool,
-    /// Where the sender keeps shared facts; empty = it does not say.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(crate) facts: String,
-    /// A digest of the sender's configuration; 0 = it does not say.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub(crate) configuration: u32,
-}
-
-fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
-impl Hello {
-    fn shares(&self, other: &Hello) -> bool {
-        self.versions.0 <= other.versions.1 && other.versions.0 <= self.versions.1
-    }
-
-    /// Whether both say where they keep shared facts, and mean different places.
-    fn has_other_fact_place(&self, other: &Hello) -> bool {
-        !self.facts.is_empty() && !other.facts.is_empty() && self.facts != other.facts
-    }
-
-    /// Whether both say what configuration they have, and mean different ones.
-    fn has_other_configuration(&self, other: &Hello) -> bool {
-        self.configuration != 0 && other.configuration != 0 && self.configuration != other.configuration
-    }
-
-    fn is_before(&self, other: &Hello) -> bool {
-        (self.started_ms, &self.node) < (other.started_ms, &other.node)
-    }
-}
 
 /// When things happen, milliseconds.
 #[derive(Debug, Clone, Copy)]

@@ -100,8 +100,8 @@ fn lies_in(path: &str, section: &str) -> bool {
     path.strip_prefix(section).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// A digest of the keys that should be the same on all nodes of a cluster, as they are written; never 0. It is short, so
-/// that it tells nothing of secrets: of 4 billion configurations one has the same.
+/// A digest of the keys that should be the same on all nodes of a cluster, as they are written; never 0. It is short,
+/// so that it tells nothing of secrets: of 4 billion configurations one has the same.
 pub fn digest(written: &[WrittenKey]) -> u32 {
     let shared = written.iter().filter(|key| !OF_NODE.iter().any(|section| lies_in(&key.path, section)));
     let mut shared: Vec<_> = shared.map(|key| (&key.path, key.value())).collect();

@@ -124,12 +124,8 @@ impl Server {
         let endpoints = Endpoints::new(&settings, program.handler.as_ref()).map_err(StartError::hook)?;
         let (registry, registry_messages) = std::sync::mpsc::channel();
         let signer = new_signer()?;
-        let facts = NodeFacts {
-            id: &id,
-            signer: &signer,
-            bans: Arc::new(bans_of(&settings)?),
-            scopes: directory.scopes(),
-        };
+        let facts =
+            NodeFacts { id: &id, signer: &signer, bans: Arc::new(bans_of(&settings)?), scopes: directory.scopes() };
         let digest = program.source.as_ref().map_or(0, |(_, written)| touchline_config::digest(written));
         let parts = MadeParts { access: Arc::new(access), endpoints, wants, digest };
         let made = make_generation(1, settings, parts, facts, TakenOver::default())?;
@@ -141,7 +137,8 @@ impl Server {
         let (shard_handles, shards) = shard_parts(listeners)?;
         let (cluster, joining) = nats::join(&generation, (&id, clock.now_ms()), &directory)?.unzip();
         let (reactions, reactions_start) = reactions_of()?;
-        let (events, teller) = events.map(|MadeTeller { mailbox, start, endpoints }| (mailbox, (start, endpoints))).unzip();
+        let (events, teller) =
+            events.map(|MadeTeller { mailbox, start, endpoints }| (mailbox, (start, endpoints))).unzip();
         let handles = NodeHandles {
             shards: shard_handles,
             registry,

@@ -115,6 +115,9 @@ impl Reloader {
     }
 }
 
+/// Who may connect and call the server API, and the thread that fetches keys for it; `None` = there are none to fetch.
+type NewAccess = (Arc<AccessControl>, Option<KeyFetcher>);
+
 /// The exchange of one generation for the next.
 struct Exchange<'r> {
     reloader: &'r Reloader,
@@ -199,7 +202,7 @@ impl Exchange<'_> {
 
     /// The keys of tokens and of the server API, and the thread that fetches those of issuers. `None` = none of them
     /// differs.
-    fn access(&self, settings: &Settings) -> Result<Option<(Arc<AccessControl>, Option<KeyFetcher>)>, StartError> {
+    fn access(&self, settings: &Settings) -> Result<Option<NewAccess>, StartError> {
         if !self.has_changed(&["client", "http_api", "grpc_api"]) {
             return Ok(None);
         }
@@ -254,7 +257,9 @@ impl Exchange<'_> {
             cluster.set_streams(before, Box::new(|| {}));
             let fault = self.node.stream_fault();
             let fault = if fault.is_empty() { "NATS does not answer".to_owned() } else { fault };
-            return Err(ReloadRefusal::Faulty(vec![format!("channel: the streams of histories cannot be made: {fault}")]));
+            return Err(ReloadRefusal::Faulty(vec![format!(
+                "channel: the streams of histories cannot be made: {fault}"
+            )]));
         }
         Ok(())
     }

@@ -456,7 +456,8 @@ mod tests {
     fn a_panic_ends_its_own_connection_only_and_is_counted() {
         let mut server = Server::bind(settings(1)).expect("the settings are good");
         let node = Arc::get_mut(&mut server.node).expect("nobody else has it yet");
-        node.generation().session.verifier = Box::new(Faulty);
+        let newest = Arc::get_mut(&mut node.newest).expect("nothing else has it yet");
+        newest.get_mut().expect("no shard has it yet").session.verifier = Box::new(Faulty);
         let address = server.address();
         let running = server.start().expect("it starts");
         let mut neighbour = connect(address, r#"{"id":1,"connect":{}}"#);

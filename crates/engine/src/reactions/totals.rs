@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::opening::{ReactionOpening, RoundId};
 use super::records::{Contributor, ReactionRecord};
-use crate::stable_hash::stable_hash;
 use super::state::ReactionState;
+use crate::stable_hash::stable_hash;
 
 /// What a contributor has counted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -16,8 +16,8 @@ const NO_POSITIONS: &str = "channels of the namespace have no positions any more
 
 impl Session {
     /// Asks anew for each subscription whether it is permitted. One that only the options of its namespace had
-    /// permitted ends when they no longer do (2000), or when a backend decides now (2500: the client subscribes again);
-    /// every one ends whose namespace is gone, and one with a position ends where there are none any more (2500). What a
+    /// permitted ends when they no longer do (2000), or when a backend decides now (2500: the client subscribes again).
+    /// Every one ends whose namespace is gone, and one with a position where there are none any more (2500). What a
     /// token, a backend or the server API has permitted stays.
     ///
     /// Returns whether the home of some subscription has not replied yet: that one was not asked for.
@@ -36,9 +36,7 @@ impl Session {
     /// replied yet.
     fn lost_permission(&mut self, index: usize, context: &Context<'_>) -> Option<(Unsubscribe, &'static str)> {
         let subscription = &self.subscriptions[index];
-        if subscription.membership.is_none() {
-            return None;
-        }
+        subscription.membership?;
         let channel = context.hub.name(subscription.channel).clone();
         let Ok(options) = context.node.namespaces.resolve(&channel) else {
             return Some((Unsubscribe::SERVER, NAMESPACE_GONE));

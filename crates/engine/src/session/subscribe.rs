@@ -259,6 +259,13 @@ impl Session {
         self.subscriptions.len() < context.node.client.channel_limit
     }
 
+    /// Most clients have one subscription, so the first memory is for one.
+    fn make_room_for_one(&mut self) {
+        if self.subscriptions.capacity() == 0 {
+            self.subscriptions.reserve_exact(1);
+        }
+    }
+
     /// Adds the subscription, and sends the subscribe to the channel's home.
     pub(super) fn begin(
         &mut self,
@@ -305,10 +312,7 @@ impl Session {
         self.next_serial += 1;
         let is_refreshed_by_hook = options.sub_refresh_proxy_enabled && grant.expire_at_s > 0;
         let local = acquire(channel, options.drop_after_us(), context);
-        if self.subscriptions.capacity() == 0 {
-            // Most clients have one subscription, so the memory is for one.
-            self.subscriptions.reserve_exact(1);
-        }
+        self.make_room_for_one();
         self.subscriptions.push(Subscription {
             channel: local,
             membership: None,

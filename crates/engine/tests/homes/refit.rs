@@ -6,8 +6,10 @@ use std::time::Duration;
 use touchline_engine::request::BackendEvent;
 use touchline_engine::{ChannelOptions, ChannelSettings, Namespace, Namespaces};
 
-use crate::world::{EPOCHS, World, give_up, history, load, loaded, payload, publish, read, stored, subscribe, unsubscribe};
 use crate::world::START_MS;
+use crate::world::{
+    EPOCHS, World, give_up, history, load, loaded, payload, publish, read, stored, subscribe, unsubscribe,
+};
 
 /// Gives channels without a namespace other options, and the namespace `kept` or none.
 fn change(world: &mut World, options: ChannelOptions, has_kept: bool) -> Vec<String> {

@@ -56,6 +56,11 @@ pub(super) fn health(node: &Node) -> HttpResponse {
             "the primary database fails: durable channels can't be published to\n",
         );
     }
+    respond::body(StatusCode::OK, JSON, serde_json::Value::Object(information(node)).to_string())
+}
+
+/// What is wrong with a node that can serve all the same.
+fn information(node: &Node) -> serde_json::Map<String, serde_json::Value> {
     let mut information = serde_json::Map::new();
     let generation = node.generation();
     let open = generation.hooks.as_ref().map_or(Vec::new(), |hooks| hooks.metrics.open_backends());
@@ -96,5 +101,5 @@ pub(super) fn health(node: &Node) -> HttpResponse {
         let nodes: Vec<&str> = others.iter().map(|node| &**node).collect();
         information.insert("nodes_with_other_configuration".to_owned(), nodes.into());
     }
-    respond::body(StatusCode::OK, JSON, serde_json::Value::Object(information).to_string())
+    information
 }

@@ -13,6 +13,7 @@ mod lost;
 mod signature;
 mod source;
 mod worker;
+mod working;
 mod writing;
 
 pub(crate) use endpoint::{EventEndpoint, endpoints, wants};

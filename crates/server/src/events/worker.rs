@@ -21,10 +21,10 @@ use touchline_store::PrimaryOptions;
 
 use super::durable::DurableEvents;
 use super::endpoint::EventEndpoint;
-use super::exchange::{WorkingEndpoint, counting_of};
 use super::lane::EndpointAtWork;
 use super::lost::{LostNode, LostNodes, NodeEnd};
 use super::source::{BatchSource, QueueSource};
+use super::working::{STOP_PATIENCE, WorkingEndpoint, counting_of};
 use super::writing::{client_draft, entry_draft, expired_draft, lost_client_draft, reset_draft, state_draft};
 use crate::backend::nats::EVENTS_SCOPE;
 use crate::node::Node;
@@ -41,8 +41,6 @@ const TICK: Duration = Duration::from_millis(50);
 /// endpoint has at most one look-up under way, so that none waits for that of another one.
 const BLOCKING_THREADS_MAX: usize = 20;
 const _: () = assert!(BLOCKING_THREADS_MAX >= EVENT_ENDPOINTS_MAX + 4);
-/// How long a node that stops waits for its events to arrive.
-pub(super) const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the thread begins with.
 pub(crate) struct EventsStart {

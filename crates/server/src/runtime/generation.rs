@@ -45,15 +45,24 @@ pub(crate) struct Generation {
     pub(crate) consumers: Vec<Arc<ConsumerMetrics>>,
 }
 
-/// A generation that is in use.
+/// A generation that is in use. A shard takes it for every request, so it is counted without atomics.
 #[derive(Clone)]
-pub(crate) struct CurrentGeneration(Rc<Arc<Generation>>);
+pub(crate) struct CurrentGeneration(Rc<SharedGeneration>);
+
+/// What a thread shares with the others.
+struct SharedGeneration(Arc<Generation>);
+
+impl CurrentGeneration {
+    fn of(generation: Arc<Generation>) -> Self {
+        CurrentGeneration(Rc::new(SharedGeneration(generation)))
+    }
+}
 
 impl Deref for CurrentGeneration {
     type Target = Generation;
 
     fn deref(&self) -> &Generation {
-        &self.0
+        &self.0.0
     }
 }
 
@@ -69,7 +78,7 @@ pub(crate) fn generation_here() -> u64 {
 
 /// From now on the shard whose own thread this is works with a generation.
 pub(crate) fn set_generation_here(generation: &Arc<Generation>) {
-    HERE.set(Some(CurrentGeneration(Rc::new(Arc::clone(generation)))));
+    HERE.set(Some(CurrentGeneration::of(Arc::clone(generation))));
 }
 
 /// The newest generation of a node.
@@ -85,6 +94,12 @@ impl NewestGeneration {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The newest one, to change it before somebody else has it.
+    #[cfg(test)]
+    pub(crate) fn get_mut(&mut self) -> Option<&mut Generation> {
+        Arc::get_mut(self.0.get_mut().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Replaces it.
     pub(crate) fn set(&self, generation: Arc<Generation>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = generation;
@@ -92,6 +107,6 @@ impl NewestGeneration {
 
     /// The generation that this thread works with: that of the shard whose own thread this is, else the newest.
     pub(crate) fn current(&self) -> CurrentGeneration {
-        HERE.with_borrow(Clone::clone).unwrap_or_else(|| CurrentGeneration(Rc::new(self.get())))
+        HERE.with_borrow(Clone::clone).unwrap_or_else(|| CurrentGeneration::of(self.get()))
     }
 }

@@ -32,6 +32,7 @@ mod queue;
 mod reactions;
 mod read;
 mod reload;
+mod reload_progress;
 mod room;
 mod seen;
 pub(crate) mod services;

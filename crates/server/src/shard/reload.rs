@@ -13,19 +13,6 @@ const REVIEWS_PER_SECOND: u64 = 1_000;
 /// Most of them at once, after a pause.
 const REVIEWS_AT_ONCE: u64 = 50;
 
-/// The reload of a shard that is under way.
-#[derive(Default)]
-pub(super) struct ReloadProgress {
-    /// Told when the shard's own thread works with the newest generation.
-    taken: Vec<oneshot::Sender<()>>,
-    /// The slot that is reviewed next; `None` = no review is under way.
-    next: Option<u32>,
-    /// Homes have not replied yet to subscribes of sessions that were reviewed: these are reviewed again.
-    has_left_some: bool,
-    /// When the last step of the review was, microseconds of the node's clock.
-    stepped_us: u64,
-}
-
 impl Shard {
     /// Takes a generation. `taken`: told when the shard's own thread works with it. An older one than the shard has is
     /// not taken.

@@ -22,7 +22,7 @@ use super::connections::Connections;
 use super::ends::UnsentEnds;
 use super::minute_stats::{Audience, MinuteStats};
 use super::outbox::Outbox;
-use super::reload::ReloadProgress;
+use super::reload_progress::ReloadProgress;
 use super::services::Services;
 use super::stepwise::StepwiseWork;
 use super::unauthenticated::Unauthenticated;
@@ -173,6 +173,14 @@ fn no_channels(node: &Node, generation: &Generation, seed: u64, hash_seed: HashS
     if node.cluster.is_some() { channels.in_cluster() } else { channels }
 }
 
+/// Connections of a shard whose client has not sent `connect` yet, at most.
+fn unauthenticated_max(node: &Node, generation: &Generation) -> usize {
+    match generation.settings.client.unauthenticated_connection_limit {
+        0 => usize::MAX,
+        limit => limit.div_ceil(node.shards.len()),
+    }
+}
+
 /// How far a shard has come in noting its connected users.
 #[derive(Debug, Default)]
 pub(super) struct SeenSweep {
@@ -204,10 +212,6 @@ impl Shard {
         let no_random_numbers = || io::Error::other("the system has no random numbers");
         let random = secure.bytes().map(u64::from_ne_bytes).ok_or_else(no_random_numbers)?;
         let hash_seed = random::hash_seed().ok_or_else(no_random_numbers)?;
-        let unauthenticated_max = match generation.settings.client.unauthenticated_connection_limit {
-            0 => usize::MAX,
-            limit => limit.div_ceil(node.shards.len()),
-        };
         let minute_stats = node.stats().map(|_| Box::new(MinuteStats::new(format!("{}/{id}", node.id).into(), now_ms)));
         let mut hub = Hub::new(hash_seed);
         if minute_stats.is_some() {
@@ -223,7 +227,7 @@ impl Shard {
             connections: Connections::default(),
             users: Users::new(Arc::clone(&node.users), generation.wants.kinds.has_user_state()),
             unauthenticated: Unauthenticated::default(),
-            unauthenticated_max,
+            unauthenticated_max: unauthenticated_max(&node, &generation),
             address_slots: HashMap::new(),
             told_addresses: HashMap::new(),
             connecting: HashMap::new(),

@@ -35,7 +35,8 @@ impl PortsTls {
         let (http, tcp) = (&settings.http_server, &settings.tcp);
         let (acme, renewal) = http.tls_autocert.enabled.then(|| Acme::open(&http.tls_autocert)).transpose()?.unzip();
         let open = |section, of: &TlsSettings, protocols: &[&str]| Tls::open(section, of, acme.as_ref(), protocols);
-        let outer = (http.tls.enabled || acme.is_some()).then(|| open("http_server.tls", &http.tls, &HTTP)).transpose()?;
+        let outer =
+            (http.tls.enabled || acme.is_some()).then(|| open("http_server.tls", &http.tls, &HTTP)).transpose()?;
         let inner = match (http.internal_tls.enabled, http.tls_external) {
             (true, _) => Some(Tls::open("http_server.internal_tls", &http.internal_tls.of_port(), None, &HTTP)?),
             (false, true) => None,

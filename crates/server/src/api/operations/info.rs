@@ -133,8 +133,8 @@ impl Operation for InfoOperation {
     const NAME: &'static str = "info";
     const SUMMARY: &'static str = "Tells of each node what it holds and what it has counted";
     const RESULT: &'static str = "`nodes`: each with `uid`, `name`, `version`, `num_clients`, `num_users`, `num_subs`, \
-                                  `num_channels`, `uptime`, `config_generation`, `nodes_with_other_configuration`, `metrics`, \
-                                  `process`; `missing_nodes`";
+                                  `num_channels`, `uptime`, `config_generation`, \
+                                  `nodes_with_other_configuration`, `metrics`, `process`; `missing_nodes`";
     const EXAMPLE: &'static str = "{}";
     const REPLY_EXAMPLE: &'static str = r#"{
         "nodes": [{
