@@ -1,5 +1,6 @@
 // A configuration that changes while the server runs: what is taken at once, what is refused, and what nobody notices.
 import assert from 'node:assert/strict';
+import { generateKeyPairSync, sign } from 'node:crypto';
 import { createServer } from 'node:http';
 import { after, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -150,8 +151,13 @@ describe('a reload', () => {
     await change(server, rooms(kept));
     await server.api('publish', { channel: 'aa:1', data: { n: 2 } });
     await fan.heard.first((event) => event.name === 'publication' && event.data.n === 2);
+    await server.api('publish', { channel: 'aa:2', data: { n: 0 } });
+    await change(server, rooms({ ...kept, history_ttl: '1s' }));
+    await until(async () => (await server.api('history', { channel: 'aa:2', limit: 10 })).result.publications.length === 0, () => 'what is too old goes');
+    await change(server, rooms(kept));
+    await server.api('publish', { channel: 'aa:1', data: { n: 2 } });
     const { result } = await server.api('history', { channel: 'aa:1', limit: 10 });
-    assert.deepEqual(result.publications.map(({ data }) => data.n), [2]);
+    assert.deepEqual(result.publications.map(({ data }) => data.n).at(-1), 2);
     const late = subscribe(client(server), 'aa:1', { positioned: true });
     await late.until('subscribed');
     await change(server, rooms({}));
@@ -177,7 +183,7 @@ describe('a reload', () => {
     answer();
     assert.equal((await asked).data.by, 'first');
     assert.equal((await ann.rpc('any', {})).data.by, 'second');
-    await change(server, { client: {} });
+    await change(server, { client: { ping_interval: '1s', pong_timeout: '900ms' } });
     const code = await ann.rpc('any', {}).catch((error) => error.code);
     assert.equal(code, 108, 'nobody is asked any more');
   });
@@ -212,6 +218,63 @@ describe('a reload', () => {
     assert.equal(second.sent.slice(after).filter(({ subject }) => subject === 'eve').length, 0);
     await change(server, told(second, ['user_online']));
     await second.has('user.online', 'eve');
+  });
+
+  test('tells an endpoint that comes later, or asks for more, who is there', { timeout: 120_000 }, async () => {
+    const STATES = ['occupied', 'vacated', 'user_online', 'user_offline'];
+    const [first, second, third] = [await receiver(), await receiver(), await receiver()];
+    const endpoint = (name, to, types, more = {}) => ({ name, endpoint: to.url, types, batch_wait: '0s', delay: '0s', ...more });
+    const old = endpoint('old', first, STATES, { namespaces: ['room'] });
+    const server = await start({ events: [old, endpoint('some', third, ['connected'])] });
+    const ann = client(server, { token: token({ sub: 'ann' }) });
+    for (const channel of ['history:a', 'room:a']) await subscribe(ann, channel).until('subscribed');
+    await first.has('channel.occupied', 'room:a');
+    await change(server, { events: [old, endpoint('new', second, STATES), endpoint('some', third, ['connected', ...STATES])] });
+    for (const told of [second, third]) {
+      await told.has('state.reset');
+      for (const channel of ['history:a', 'room:a']) await told.has('channel.occupied', channel);
+      await told.has('user.online', 'ann');
+    }
+    await change(server, {});
+    const bob = client(server, { token: token({ sub: 'bob' }) });
+    await subscribe(bob, 'history:b').until('subscribed');
+    ann.disconnect();
+    await until(async () => Object.keys((await server.api('channels')).result.channels).join() === 'history:b', () => 'ann has gone');
+    const again = await receiver();
+    await change(server, { events: [endpoint('again', again, STATES)] });
+    await again.has('channel.occupied', 'history:b');
+    await again.has('user.online', 'bob');
+    assert.equal(again.sent.filter(({ subject, type }) => subject === 'ann' && type === 'io.touchline.user.online').length, 0);
+  });
+
+  test('keeps the keys of issuers that it has, and refuses new ones that are not there', { timeout: 120_000 }, async () => {
+    const { publicKey, privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
+    let hangs = false;
+    const issuer = createServer((_, response) => {
+      if (!hangs) response.end(JSON.stringify({ keys: [{ ...publicKey.export({ format: 'jwk' }), kid: 'k', alg: 'RS256', use: 'sig' }] }));
+    });
+    await new Promise((resolve) => issuer.listen(0, '127.0.0.1', resolve));
+    started.push({ stop: async () => { issuer.close(); issuer.closeAllConnections(); } });
+    const url = `http://127.0.0.1:${issuer.address().port}/`;
+    const signed = (sub) => {
+      const head = [{ alg: 'RS256', typ: 'JWT', kid: 'k' }, { sub }].map((part) => Buffer.from(JSON.stringify(part)).toString('base64url')).join('.');
+      return `${head}.${sign('RSA-SHA256', Buffer.from(head), privateKey).toString('base64url')}`;
+    };
+    const server = await start({ client: { token: { jwks_public_endpoint: url } } });
+    await client(server, { token: signed('ann') }).until('connected');
+    hangs = true;
+    await change(server, { client: { token: { jwks_public_endpoint: url }, ping_interval: '20s' } });
+    await client(server, { token: signed('bob') }).until('connected');
+    server.configure({ client: { token: { jwks_public_endpoint: `${url}other` } } });
+    assert.match((await reload(server)).error.message, /client\.token: its keys cannot be fetched/);
+    const eve = client(server, { token: signed('eve') });
+    await eve.until('connected');
+    // While a reload waits for the issuer, the node stops as ever.
+    server.process.kill('SIGHUP');
+    await sleep(200);
+    server.process.kill('SIGTERM');
+    await eve.heard.first(({ name, code }) => name === 'connecting' && code === 3001);
+    assert.equal(await server.exit, 0);
   });
 
   test('reads other tables', { timeout: 180_000 }, async () => {

@@ -271,6 +271,7 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("config/src/load/yaml.rs", "YAML_DEPTH_MAX", "Levels of tables and lists in a configuration in YAML", "the node does not start"),
     fixed("config/src/load/yaml.rs", "YAML_CONTENT_MAX", "Bytes of keys and values of a configuration in YAML, those that aliases repeat included", "the node does not start"),
     fixed("config/src/load/file.rs", "CONFIG_FILE_MAX", "Bytes of a configuration file", "the node does not start"),
+    fixed("server/src/tls/pem.rs", "PEM_FILE_MAX", "Bytes of a file of certificates or keys", "the node does not start"),
     fixed("server/src/shard/budget.rs", "ANSWERS_AHEAD", "Bytes of answers that a socket has not taken, when the next one begins", "nothing: its commands wait"),
     fixed("server/src/shard/turn.rs", "MADE_MAX", "Bytes of answers that a shard makes in a turn", "nothing: the rest waits for the next turn"),
     fixed("server/src/transport/http/body.rs", "PASSED_MAX", "Bytes of an unread body that are passed over", "`Connection: close`"),

@@ -52,8 +52,11 @@ const RESTART: &[&str] = &[
     "channel.user_separator",
     "channel.empty_channels_max",
     "client.channel_position_check_delay",
+    // The registry waits for pongs, and for a backend, by the times of the start.
+    "client.pong_timeout",
     "client.unauthenticated_connection_limit",
     "client.user_connection_limit",
+    "registry.proxy.conflict.timeout",
     // Whether a port speaks TLS.
     "grpc_api.tls.enabled",
     "http_server.internal_tls.enabled",

@@ -112,7 +112,8 @@ impl Server {
 
     fn bind_with(mut settings: Settings, program: Program) -> Result<Server, StartError> {
         let ports = prepare(&settings).map_err(|mut faults| faults.swap_remove(0))?;
-        let access = AccessControl::new(&settings.client, (&settings.http_api, &settings.grpc_api), operations_named)?;
+        let access =
+            AccessControl::new(&settings.client, (&settings.http_api, &settings.grpc_api), operations_named, None)?;
         let ((tls, renewal), fetcher) = (PortsTls::open(&settings)?, fetcher_of(&access)?);
         let (listeners, addresses) = listen_everywhere(&settings, &ports, &tls)?;
         name_node(&mut settings, &addresses);

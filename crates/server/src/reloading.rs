@@ -36,6 +36,8 @@ const OF_HOOKS: [&str; 6] = ["client.proxy", "channel.proxy", "rpc", "proxies", 
 const CONSUMERS_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a reload waits for the streams of new namespaces.
 const STREAMS_PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks whether the node stops.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The threads that a reload replaces.
 #[derive(Default)]
@@ -154,7 +156,6 @@ impl Exchange<'_> {
         let keys = access.as_ref().map_or_else(|| Arc::clone(&before.access), |(access, _)| Arc::clone(access));
         let made = self.make(settings, (keys, digest), &told).map_err(|fault| faulty(&[fault]))?;
         let MadeGeneration { generation, worker } = made;
-        self.set_streams(&generation.settings)?;
         let keeps_hooks = match (&before.hooks, &generation.hooks) {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
             (before, now) => before.is_none() && now.is_none(),
@@ -167,7 +168,13 @@ impl Exchange<'_> {
             RunningTeller::start(node, start, endpoints)
         });
         let teller = teller.transpose().map_err(|fault| faulty(&[fault]))?;
-        self.hand_over(&Arc::new(generation))?;
+        self.grow_streams(&generation.settings)?;
+        if *node.draining.borrow() {
+            return Err(ReloadRefusal::Stopping);
+        }
+        let generation = Arc::new(generation);
+        self.hand_over(&generation)?;
+        self.shrink_streams(&generation.settings);
         tls.adopt();
         if let Some((_, fetcher)) = access {
             threads.fetcher = fetcher;
@@ -192,8 +199,7 @@ impl Exchange<'_> {
     fn told(&self, settings: &Settings) -> Result<(Vec<EventEndpoint>, Option<MadeTeller>), StartError> {
         let told = events::endpoints(settings)?;
         let wants = events::wants(&told, settings.store.primary.is_shared());
-        if let Some(events) = self.node.events.get() {
-            events.widen(wants.told);
+        if self.node.events.get().is_some() {
             return Ok((told, None));
         }
         let teller = (!told.is_empty()).then(|| make_teller(settings, &wants, events::endpoints(settings)?));
@@ -206,9 +212,17 @@ impl Exchange<'_> {
         if !self.has_changed(&["client", "http_api", "grpc_api"]) {
             return Ok(None);
         }
-        let access = AccessControl::new(&settings.client, (&settings.http_api, &settings.grpc_api), operations_named)?;
+        let of_api = (&settings.http_api, &settings.grpc_api);
+        let before = Some(&*self.before.access);
+        let access = AccessControl::new(&settings.client, of_api, operations_named, before)?;
         let fetcher = KeyFetcher::start(&access.key_sets).map_err(of_system)?;
-        Ok(Some((Arc::new(access), fetcher)))
+        let is_new = |set: &Arc<_>| !self.before.access.key_sets.iter().any(|before| Arc::ptr_eq(before, set));
+        // Nobody could be let in by them.
+        let away = access.key_sets.iter().find(|set| is_new(set) && !set.was_fetched());
+        match away.map(|set| set.section.clone()) {
+            Some(section) => Err(StartError::KeysAway { section }),
+            None => Ok(Some((Arc::new(access), fetcher))),
+        }
     }
 
     /// The next generation.
@@ -222,7 +236,7 @@ impl Exchange<'_> {
         let parts = MadeParts {
             access,
             endpoints: Endpoints::new(&settings, reloader.handler.as_ref()).map_err(StartError::hook)?,
-            wants: events::wants(told, settings.store.primary.is_shared()),
+            wants: before.wants.with(&events::wants(told, settings.store.primary.is_shared())),
             digest,
         };
         let facts = NodeFacts {
@@ -240,20 +254,23 @@ impl Exchange<'_> {
         make_generation(before.number + 1, settings, parts, facts, taken_over)
     }
 
-    /// Has NATS keep the histories of the next generation, if it keeps others. Those of namespaces that are gone stay
-    /// until the node stops.
-    fn set_streams(&self, settings: &Settings) -> Result<(), ReloadRefusal> {
+    /// Has NATS make the streams of the next generation, and make longer what becomes longer. Nothing is lost by that,
+    /// so it can be undone.
+    fn grow_streams(&self, settings: &Settings) -> Result<(), ReloadRefusal> {
         let (Some(cluster), true) = (&self.node.cluster, self.has_changed(&["channel"])) else { return Ok(()) };
         let (before, mut streams) = (nats::streams_of(&self.before.settings), nats::streams_of(settings));
         if streams == before {
             return Ok(());
         }
-        let is_kept = |old: &StreamSettings| streams.iter().any(|new| new.namespace == old.namespace);
-        let gone: Vec<_> = before.iter().filter(|old| !is_kept(old)).cloned().collect();
-        streams.extend(gone);
+        keep_at_least(&mut streams, &before);
         let (done, are_open) = std::sync::mpsc::channel();
         cluster.set_streams(streams, Box::new(move || done.send(()).unwrap_or_default()));
-        if are_open.recv_timeout(STREAMS_PATIENCE).is_err() {
+        let until = Instant::now() + STREAMS_PATIENCE;
+        let is_over = || Instant::now() >= until || *self.node.draining.borrow();
+        while are_open.recv_timeout(LOOK_INTERVAL).is_err() {
+            if !is_over() {
+                continue;
+            }
             cluster.set_streams(before, Box::new(|| {}));
             let fault = self.node.stream_fault();
             let fault = if fault.is_empty() { "NATS does not answer".to_owned() } else { fault };
@@ -264,10 +281,26 @@ impl Exchange<'_> {
         Ok(())
     }
 
+    /// Has NATS make shorter what becomes shorter, now that the node works with it. Streams of namespaces that are gone
+    /// stay as they are.
+    fn shrink_streams(&self, settings: &Settings) {
+        let (Some(cluster), true) = (&self.node.cluster, self.has_changed(&["channel"])) else { return };
+        let (before, mut streams) = (nats::streams_of(&self.before.settings), nats::streams_of(settings));
+        if streams != before {
+            let is_kept = |old: &&StreamSettings| !streams.iter().any(|new| new.namespace == old.namespace);
+            let gone: Vec<_> = before.iter().filter(is_kept).cloned().collect();
+            streams.extend(gone);
+            cluster.set_streams(streams, Box::new(|| {}));
+        }
+    }
+
     /// Has every shard work with a generation, and waits for the last.
     fn hand_over(&self, generation: &Arc<Generation>) -> Result<(), ReloadRefusal> {
         let node = self.node;
         node.newest.set(Arc::clone(generation));
+        if let Some(events) = node.events.get() {
+            events.widen(generation.wants.told);
+        }
         node.send_to_registry(RegistryMessage::Tell(told_changes(generation.wants.kinds)));
         if let Some(cluster) = &node.cluster {
             cluster.set_configuration(generation.digest);
@@ -303,10 +336,39 @@ impl Exchange<'_> {
     }
 }
 
+/// Makes streams as long as they were, where they would be shorter, and adds those that would be gone.
+fn keep_at_least(streams: &mut Vec<StreamSettings>, before: &[StreamSettings]) {
+    for old in before {
+        match streams.iter_mut().find(|new| new.namespace == old.namespace) {
+            Some(new) => (new.size, new.ttl) = (new.size.max(old.size), new.ttl.max(old.ttl)),
+            None => streams.push(old.clone()),
+        }
+    }
+}
+
 fn faulty(faults: &[StartError]) -> ReloadRefusal {
     ReloadRefusal::Faulty(faults.iter().map(ToString::to_string).collect())
 }
 
 fn of_system(source: std::io::Error) -> StartError {
     StartError::System { what: "a thread", source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_lose_nothing_before_the_node_works_with_what_is_new() {
+        let stream = |namespace: &str, size, seconds| StreamSettings {
+            namespace: namespace.into(),
+            size,
+            ttl: Duration::from_secs(seconds),
+        };
+        let before = [stream("shorter", 50, 60), stream("longer", 5, 60), stream("gone", 7, 70)];
+        let mut streams = vec![stream("new", 1, 1), stream("shorter", 5, 90), stream("longer", 9, 10)];
+        keep_at_least(&mut streams, &before);
+        let expected = [stream("new", 1, 1), stream("shorter", 50, 90), stream("longer", 9, 60), stream("gone", 7, 70)];
+        assert_eq!(streams, expected);
+    }
 }

@@ -231,9 +231,9 @@ impl Running {
         let settings = &self.node.generation().settings.shutdown;
         let until = Instant::now() + settings.timeout;
         self.node.draining.send_replace(true);
-        // No reload begins from here on.
-        let mut threads = std::mem::take(&mut *self.replaced.lock().unwrap_or_else(PoisonError::into_inner));
-        if let Some(mut consumers) = threads.consumers.take() {
+        // A reload that is under way sees that the node stops, and its threads end behind the drain.
+        let consumers = self.replaced.try_lock().ok().and_then(|mut threads| threads.consumers.take());
+        if let Some(mut consumers) = consumers {
             consumers.stop(until);
         }
         let over_ms = settings.spread.min(settings.timeout).as_millis() as u64;
@@ -254,8 +254,12 @@ impl Running {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        let ReplacedThreads { worker, fetcher, teller, .. } = threads;
+        let ReplacedThreads { worker, fetcher, teller, consumers } =
+            std::mem::take(&mut *self.replaced.lock().unwrap_or_else(PoisonError::into_inner));
         drop(fetcher);
+        if let Some(mut consumers) = consumers {
+            consumers.stop(Instant::now());
+        }
         if let (Some(hooks), Some(worker)) = (&self.node.newest.get().hooks, worker) {
             hooks.send(HookMessage::Stop);
             let _ = worker.join();

@@ -11,6 +11,12 @@ use crate::tls::TlsError;
 /// Why a node can't start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// The keys of an issuer cannot be fetched, which a reload has brought.
+    #[error("{section}: its keys cannot be fetched; see that its endpoint answers")]
+    KeysAway {
+        /// The section.
+        section: String,
+    },
     /// An address to bind is neither an IP address nor a host that is known.
     #[error("{key}: {address:?} is neither an IP address nor a host that is known here")]
     Address {

@@ -4,9 +4,11 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 use touchline_config::{DevelopmentPurpose, Flags, Sources, WrittenKey};
 use touchline_server::{PROBES, ReloadRefusal, Reloaded, Running, Server, ServerHandle, Settings, StartError};
 use touchline_store::OpenError;
@@ -78,8 +80,10 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
         if let Some(ready) = &ready {
             ready.tell(&settings, &running)?;
         }
+        let reloading = Arc::new(Notify::new());
         tokio::select! {
-            () = signals.next(Some(&*running)) => {}
+            () = signals.next(Some(&reloading)) => {}
+            () = reload_when_told(running.handle(), &reloading) => {}
             () = ended(parent.as_ref()) => {}
             () = service_manager::keep_alive(running.handle()) => {}
         }
@@ -205,17 +209,15 @@ impl Signals {
         })
     }
 
-    /// The next signal that asks the process to stop. `server`: is reloaded at SIGHUP; `None` = it stops already.
-    async fn next(&mut self, server: Option<&ServerHandle>) {
+    /// The next signal that asks the process to stop. `reloading`: is notified at SIGHUP; `None` = the server stops
+    /// already.
+    async fn next(&mut self, reloading: Option<&Notify>) {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
-                _ = self.hang_up.recv() => match server {
-                    Some(server) => {
-                        service_manager::reloading().await;
-                        service_manager::ready(&reload(server.clone()).await).await;
-                    }
+                _ = self.hang_up.recv() => match reloading {
+                    Some(reloading) => reloading.notify_one(),
                     None => tracing::info!("SIGHUP: nothing is read again, because the server stops"),
                 },
             }
@@ -223,11 +225,25 @@ impl Signals {
     }
 }
 
+/// Reloads the server as often as it is told to, one time after the other; for ever.
+async fn reload_when_told(server: ServerHandle, told: &Notify) {
+    loop {
+        told.notified().await;
+        service_manager::reloading().await;
+        service_manager::ready(&reload(server.clone()).await).await;
+    }
+}
+
 /// Reads the configuration again and has the server work with it. Returns the outcome in a line.
 async fn reload(server: ServerHandle) -> String {
-    // It reads files and fetches keys.
-    let done = tokio::task::spawn_blocking(move || server.reload()).await;
-    match done.unwrap_or(Err(ReloadRefusal::Stopping)) {
+    let (done, outcome) = tokio::sync::oneshot::channel();
+    // It reads files and fetches keys, and a process that stops does not wait for it.
+    let work = move || drop(done.send(server.reload()));
+    if let Err(error) = std::thread::Builder::new().name("reload".into()).spawn(work) {
+        tracing::error!(%error, "SIGHUP: the system refuses a thread");
+        return format!("reload failed: {error}");
+    }
+    match outcome.await.unwrap_or(Err(ReloadRefusal::Stopping)) {
         Ok(Reloaded { changed, .. }) if changed.is_empty() => {
             tracing::info!("SIGHUP: no key of the configuration has changed");
             "reload: no key has changed".to_owned()

@@ -10,7 +10,7 @@ use super::tree::{ConfigNode, ConfigValue, Location};
 
 /// The tree of a text that is JSON; none when it is a null.
 pub(super) fn tree(text: &str, name: &Arc<str>) -> Option<ConfigNode> {
-    let mut scanner = Scanner { text, at: 0, name };
+    let mut scanner = Scanner { text, at: 0, name, seen: 0, line: 1, column: 1 };
     scanner.value(Location::File(Arc::clone(name), None))
 }
 
@@ -19,6 +19,10 @@ struct Scanner<'a> {
     /// Bytes that are read.
     at: usize,
     name: &'a Arc<str>,
+    /// Bytes whose lines are counted, and the place behind them.
+    seen: usize,
+    line: usize,
+    column: usize,
 }
 
 impl Scanner<'_> {
@@ -31,10 +35,11 @@ impl Scanner<'_> {
 
     fn here(&mut self) -> Location {
         self.peek();
-        let before = &self.text[..self.at];
-        let line = before.matches('\n').count() + 1;
-        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-        Location::File(Arc::clone(self.name), Some((line, column)))
+        for c in self.text[self.seen..self.at].chars() {
+            (self.line, self.column) = if c == '\n' { (self.line + 1, 1) } else { (self.line, self.column + 1) };
+        }
+        self.seen = self.at;
+        Location::File(Arc::clone(self.name), Some((self.line, self.column)))
     }
 
     /// The next value. `place`: that of its key, if it has one.

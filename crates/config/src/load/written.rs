@@ -1,6 +1,8 @@
 //! Which keys were written, with which value, and where: for people who ask where a value comes from, and to tell what
 //! differs between two readings.
 
+use std::collections::BTreeSet;
+
 use touchline_engine::setting::{Key, ValueKind};
 
 use super::environment::needs_secrets;
@@ -39,15 +41,12 @@ impl WrittenKey {
 /// The keys whose values differ between two readings, in the order of their paths. It does not matter where a value was
 /// written, so one that moved from the file into the environment does not differ.
 pub fn changed_keys(before: &[WrittenKey], after: &[WrittenKey]) -> Vec<String> {
-    let differs = |one: &&WrittenKey, others: &[WrittenKey]| {
-        !others.iter().any(|other| other.path == one.path && other.value == one.value)
+    let values = |keys: &[WrittenKey]| -> BTreeSet<(String, String)> {
+        keys.iter().map(|key| (key.path.clone(), key.value.clone())).collect()
     };
-    let gone = before.iter().filter(|key| differs(key, after));
-    let new = after.iter().filter(|key| differs(key, before));
-    let mut paths: Vec<String> = gone.chain(new).map(|key| key.path.clone()).collect();
-    paths.sort_unstable();
-    paths.dedup();
-    paths
+    let differing: BTreeSet<String> =
+        values(before).symmetric_difference(&values(after)).map(|key| key.0.clone()).collect();
+    differing.into_iter().collect()
 }
 
 /// All keys of a tree, in the order of their paths.

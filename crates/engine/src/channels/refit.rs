@@ -38,9 +38,15 @@ impl Channels {
         let Some(channel) = table.get_mut(name) else { return };
         channel.has_changes = !options.allowed_delta_types.is_empty();
         if let (Some(log), true) = (&mut channel.log, options.has_history()) {
-            let retention = options.retention();
+            let (before, retention) = (log.retention, options.retention());
             log.retention = retention;
             log.retention.meta_ttl_ms = meta_ttl_ms.unwrap_or(retention.meta_ttl_ms);
+            log.ring.refit(retention.size, (before.ttl_ms, retention.ttl_ms), now_ms);
+            if log.expiry_ms > now_ms + EXPIRY_STEP_MS {
+                // The check that was scheduled finds another time, and does nothing.
+                log.expiry_ms = 0;
+                log.schedule_expiry(name, now_ms + EXPIRY_STEP_MS, expiries);
+            }
             return;
         }
         // Behind a log that has ended no delta has a base.

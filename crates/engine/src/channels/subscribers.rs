@@ -24,20 +24,20 @@ impl Channels {
 
     /// Notes from now on which channels get their first subscriber and lose their last.
     pub fn noting_held(mut self) -> Self {
-        self.note_held();
+        self.note_held(|_| false);
         self
     }
 
-    /// The same for channels that are in use: those with subscribers count as such that have just got the first.
-    pub fn note_held(&mut self) {
-        if self.held.is_some() {
-            return;
-        }
-        let mut held = HeldChanges::default();
+    /// The same for channels that are in use: those with subscribers count as such that have just got the first, unless
+    /// they were noted before. `was_noted`: whether that is so of a channel.
+    pub fn note_held(&mut self, was_noted: impl Fn(&str) -> bool) {
+        let is_new = self.held.is_none();
+        let held = self.held.get_or_insert_default();
         for channel in self.table.values().filter(|channel| channel.subscribers.iter().any(|n| *n > 0)) {
-            held.note(StateKey::Channel(channel.name.clone()), true);
+            if is_new || !was_noted(&channel.name) {
+                held.note_found(StateKey::Channel(channel.name.clone()));
+            }
         }
-        self.held = Some(held);
     }
 
     /// Channels that have got their first subscriber or lost their last; `None` = they are not noted.

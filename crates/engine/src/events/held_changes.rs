@@ -18,6 +18,11 @@ impl HeldChanges {
         }
     }
 
+    /// Notes that a key is held whose changes were passed over so far.
+    pub fn note_found(&mut self, key: StateKey) {
+        self.0.entry(key).or_insert(true);
+    }
+
     /// Takes one change; `None` = there is none.
     pub fn take(&mut self) -> Option<(StateKey, bool)> {
         self.0.pop_first()

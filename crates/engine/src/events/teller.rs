@@ -266,6 +266,20 @@ impl StateTeller {
         self.life
     }
 
+    /// What is held, as far as it was told and this node is the one that tells of it: as it was told.
+    pub fn states(&self, now_ms: u64) -> impl Iterator<Item = StateChange> {
+        let told = self.keys.iter().filter(|(text, key)| key.told % 2 == 1 && self.is_reporter(text));
+        told.filter_map(move |(text, key)| {
+            Some(StateChange {
+                key: StateKey::parse(text)?,
+                generation: key.told,
+                reason: Reason::Normal.as_str(),
+                empty_since_ms: None,
+                time_ms: now_ms,
+            })
+        })
+    }
+
     /// Whether another node that tells is in sight.
     pub fn sees(&self, node: &str) -> bool {
         self.nodes.contains(node)

@@ -71,6 +71,17 @@ impl HistoryRing {
         }
     }
 
+    /// Keeps publications for another time from their arrival on, and at most `size` of them.
+    pub(crate) fn refit(&mut self, size: usize, (ttl_before_ms, ttl_ms): (u64, u64), now_ms: u64) {
+        for kept in &mut self.kept {
+            kept.expires_ms = kept.expires_ms.saturating_sub(ttl_before_ms).saturating_add(ttl_ms);
+        }
+        self.trim(now_ms);
+        while self.kept.len() > size.max(1) {
+            self.drop_oldest();
+        }
+    }
+
     fn drop_oldest(&mut self) {
         if let Some(oldest) = self.kept.pop_front() {
             self.floor = oldest.publication.offset;

@@ -40,6 +40,28 @@ fn a_log_in_memory_begins_and_ends_where_it_is() {
 }
 
 #[test]
+fn what_is_too_old_or_too_much_goes_at_once() {
+    let mut world = World::alone(history());
+    let epoch = EPOCHS[0];
+    for data in 1..=4 {
+        world.submit(publish(data));
+        world.now_ms += 1_000;
+    }
+    change(&mut world, ChannelOptions { history_size: 3, ..history() }, true);
+    assert_eq!(world.submit(read(None)), [format!("history [2, 3, 4] at 4 of {epoch}")]);
+    let short = ChannelOptions { history_ttl: Duration::from_millis(2_500), ..history() };
+    change(&mut world, short.clone(), true);
+    assert_eq!(world.submit(read(None)), [format!("history [3, 4] at 4 of {epoch}")]);
+    world.now_ms += 2_000;
+    world.channels.expire(world.now_ms);
+    assert_eq!(world.submit(read(None)), [format!("history [] at 4 of {epoch}")]);
+    change(&mut world, history(), true);
+    world.submit(publish(5));
+    world.now_ms += 59_000;
+    assert_eq!(world.submit(read(None)), [format!("history [5] at 5 of {epoch}")], "it is longer again");
+}
+
+#[test]
 fn what_nobody_subscribes_to_goes_with_its_log() {
     let mut world = World::alone(history());
     assert_eq!(world.submit(publish(7)).len(), 1);

@@ -28,6 +28,11 @@ impl OperationError {
         OperationError { detail: Some(detail.into()), ..Error::CONFIGURATION_REFUSED.into() }
     }
 
+    /// 111, with what is under way.
+    pub(crate) fn under_way(detail: String) -> Self {
+        OperationError { detail: Some(detail.into()), ..Error::TOO_MANY_REQUESTS.into() }
+    }
+
     /// 103, because the key of the caller may not do it.
     pub(crate) fn denied(why: Denied, operation: &'static str) -> Self {
         OperationError { error: Error::PERMISSION_DENIED, field: None, denied: Some((why, operation)), detail: None }

@@ -19,7 +19,7 @@ pub(crate) struct AccessControl {
 }
 
 impl AccessControl {
-    /// Reads all keys of these settings; keys at an endpoint are not fetched yet.
+    /// Reads all keys of these settings; keys at an endpoint are not fetched yet, unless `before` has them.
     ///
     /// # Errors
     /// When a key cannot be used.
@@ -27,10 +27,11 @@ impl AccessControl {
         client: &ClientSettings,
         (http_api, grpc_api): (&HttpApiSettings, &GrpcApiSettings),
         find: FindOperations,
+        before: Option<&AccessControl>,
     ) -> Result<Self, StartError> {
-        let mut key_sets = KeySets::default();
+        let mut key_sets = KeySets::after(before.map(|before| &before.key_sets));
         let verifier = TokenVerifier::new(client, &mut key_sets)?;
         let api = ApiAccess::new(http_api, find, &mut key_sets)?.with_grpc(grpc_api);
-        Ok(AccessControl { verifier, api, key_sets })
+        Ok(AccessControl { verifier, api, key_sets: key_sets.complete() })
     }
 }

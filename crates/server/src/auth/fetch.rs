@@ -35,7 +35,8 @@ pub(crate) struct KeyFetcher {
 }
 
 impl KeyFetcher {
-    /// Starts the thread, and waits until each set was fetched once, or could not be. None = there is none to fetch.
+    /// Starts the thread, and waits until each set that has no keys was fetched once, or could not be. `None` = there
+    /// is none to fetch.
     ///
     /// # Errors
     /// When the system refuses a thread.
@@ -54,7 +55,8 @@ impl KeyFetcher {
             runtime.block_on(async {
                 let mut tasks = JoinSet::new();
                 for set in sets {
-                    tasks.spawn(follow(set, first.clone()));
+                    let first = (!set.was_fetched()).then(|| first.clone());
+                    tasks.spawn(follow(set, first));
                 }
                 drop(first);
                 let _ = stopped.await;
@@ -97,8 +99,7 @@ pub(crate) fn fetch_once(sets: &KeySets) -> io::Result<Vec<(String, String)>> {
 }
 
 /// Keeps a set up to date. `first` is dropped after the first fetch.
-async fn follow(set: Arc<KeySet>, first: mpsc::Sender<()>) {
-    let mut first = Some(first);
+async fn follow(set: Arc<KeySet>, mut first: Option<mpsc::Sender<()>>) {
     let mut log = FetchLog::default();
     loop {
         let began = tokio::time::Instant::now();

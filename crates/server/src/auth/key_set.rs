@@ -103,6 +103,11 @@ impl Doubts {
 }
 
 impl KeySet {
+    /// Whether a fetch has ever succeeded.
+    pub(crate) fn was_fetched(&self) -> bool {
+        self.fetched.read().unwrap_or_else(PoisonError::into_inner).began.is_some()
+    }
+
     /// What the set says of a `kid`; None = nobody can tell, because no fetch has succeeded for too long.
     pub(super) fn find<'k>(&self, kid: &'k str) -> Option<Found<'k>> {
         self.find_at(kid, Instant::now())
@@ -165,12 +170,27 @@ pub(super) struct EndpointRow<'a> {
 
 /// All sets of a node. What names the same address in the same way shares one.
 #[derive(Default)]
-pub(crate) struct KeySets(Vec<Arc<KeySet>>);
+pub(crate) struct KeySets {
+    sets: Vec<Arc<KeySet>>,
+    /// Those of the settings before, with their keys.
+    before: Vec<Arc<KeySet>>,
+}
 
 impl KeySets {
+    /// No sets. One that is added is taken from those of `before` if these have it.
+    pub(super) fn after(before: Option<&KeySets>) -> Self {
+        KeySets { sets: Vec::new(), before: before.map_or_else(Vec::new, |before| before.sets.clone()) }
+    }
+
+    /// All have been added: those of before that were not are let go.
+    pub(super) fn complete(mut self) -> Self {
+        self.before = Vec::new();
+        self
+    }
+
     /// The sets.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<KeySet>> {
-        self.0.iter()
+        self.sets.iter()
     }
 
     /// The set at an address.
@@ -183,8 +203,14 @@ impl KeySets {
             name: row.name,
             reason,
         })?;
-        if let Some(known) = self.0.iter().find(|set| set.uri == uri && set.tls == *row.tls) {
+        let is_same = |set: &&Arc<KeySet>| set.uri == uri && set.tls == *row.tls;
+        if let Some(known) = self.sets.iter().find(is_same) {
             return Ok(Arc::clone(known));
+        }
+        if let Some(known) = self.before.iter().filter(|set| set.section == row.section).find(is_same) {
+            let known = Arc::clone(known);
+            self.sets.push(Arc::clone(&known));
+            return Ok(known);
         }
         let set = Arc::new(KeySet {
             section: row.section.to_owned(),
@@ -198,7 +224,7 @@ impl KeySets {
             is_followed: AtomicBool::new(false),
             wanted: Notify::new(),
         });
-        self.0.push(Arc::clone(&set));
+        self.sets.push(Arc::clone(&set));
         Ok(set)
     }
 }

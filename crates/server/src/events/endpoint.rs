@@ -156,6 +156,16 @@ impl EventEndpoint {
         kind == EventKind::StateReset || self.kinds.has(kind) && namespace.is_none_or(is_of)
     }
 
+    /// Whether it is told of something that another one is not.
+    pub(super) fn asks_for_more_than(&self, other: &EventEndpoint) -> bool {
+        let has_more_namespaces = match (&self.namespaces, &other.namespaces) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(all), Some(others)) => all.iter().any(|name| !others.contains(name)),
+        };
+        has_more_namespaces || self.kinds.union(other.kinds) != other.kinds
+    }
+
     /// The address, for logs.
     pub(super) fn shown_address(&self) -> String {
         match &self.target {

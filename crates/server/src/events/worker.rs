@@ -328,7 +328,7 @@ impl EventWorker {
         }
     }
 
-    fn push(&mut self, work: &EndpointAtWork, event: WrittenEvent) {
+    pub(super) fn push(&mut self, work: &EndpointAtWork, event: WrittenEvent) {
         let Some(queue) = work.source.queue() else { return };
         if let Some(EventLoss { events, since_ms }) = queue.push(event) {
             work.figures().dropped[DropReason::QueueFull as usize].add(events);

@@ -196,6 +196,21 @@ pub(crate) struct EventWants {
 }
 
 impl EventWants {
+    /// These and others. What was asked for once is noted until the node stops: what is not noted for a while cannot be
+    /// told later.
+    pub(crate) fn with(&self, others: &EventWants) -> EventWants {
+        let is_first = self.kinds == EventKinds::default();
+        EventWants {
+            kinds: self.kinds.union(others.kinds),
+            told: self.told.union(others.told),
+            namespaces: match (&self.namespaces, &others.namespaces) {
+                (_, namespaces) if is_first => namespaces.clone(),
+                (before, now) if before == now => now.clone(),
+                _ => None,
+            },
+        }
+    }
+
     /// Whether some endpoint is told of channels of this namespace.
     pub(crate) fn has_namespace(&self, namespace: &str) -> bool {
         self.namespaces.as_ref().is_none_or(|all| all.iter().any(|name| **name == *namespace))

@@ -21,8 +21,11 @@ impl Shard {
             let namespaces = &generation.session.namespaces;
             self.channels.set_namespaces(Arc::clone(namespaces), self.now_ms);
             self.reactions.set_namespaces(Arc::clone(namespaces));
-            if generation.wants.kinds.has_channel_state() {
-                self.channels.note_held();
+            let (wanted, wants) = (&self.generation.wants, &generation.wants);
+            if wants.kinds.has_channel_state() && (wanted.kinds != wants.kinds || wanted.namespaces != wants.namespaces)
+            {
+                let was_noted = |channel: &str| wanted.has_namespace(namespaces.namespace_of(channel));
+                self.channels.note_held(was_noted);
             }
             if generation.wants.kinds.has_user_state() {
                 self.users.note_held(&self.connections);

@@ -54,7 +54,7 @@ impl Operation for ReloadOperation {
         std::thread::Builder::new().name("reload".into()).spawn(work).map_err(|_| Error::INTERNAL)?;
         match outcome.await.unwrap_or(Err(ReloadRefusal::Stopping)) {
             Ok(Reloaded { generation, changed }) => Ok(ReloadReply { generation, changed }),
-            Err(ReloadRefusal::UnderWay) => Err(Error::TOO_MANY_REQUESTS.into()),
+            Err(refusal @ ReloadRefusal::UnderWay) => Err(OperationError::under_way(refusal.to_string())),
             Err(ReloadRefusal::Stopping | ReloadRefusal::NoSource) => Err(Error::INTERNAL.into()),
             Err(refusal) => Err(OperationError::of_configuration(refusal.to_string())),
         }
