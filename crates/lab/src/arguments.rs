@@ -219,10 +219,10 @@ pub(crate) struct Fanout {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Idle {
     /// Connections, each with one subscription.
-    #[arg(long, value_name = "COUNT", default_value_t = 18_000)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 18_000)]
     pub(crate) connections: usize,
     /// How long their CPU is measured, seconds; pings come every 25.
-    #[arg(long, default_value_t = 50)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 50)]
     pub(crate) seconds: u64,
 }
 
@@ -241,16 +241,16 @@ pub(crate) struct OpeningOptions {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct BansOptions {
     /// Connections of each round, on each of the two servers.
-    #[arg(long, value_name = "COUNT", default_value_t = 4_000)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 4_000)]
     pub(crate) connections: usize,
     /// Rounds that count; the servers take turns.
-    #[arg(long, value_name = "COUNT", default_value_t = 8)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 8)]
     pub(crate) rounds: usize,
     /// Revoked tokens.
-    #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 100_000)]
     pub(crate) tokens: usize,
     /// Blocked users.
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 10_000)]
     pub(crate) users: usize,
 }
 
@@ -258,10 +258,10 @@ pub(crate) struct BansOptions {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PublishOptions {
     /// HTTP connections that publish, one request at a time each.
-    #[arg(long, value_name = "COUNT", default_value_t = 16)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 16)]
     pub(crate) connections: usize,
     /// For how long.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 4)]
     pub(crate) seconds: u64,
 }
 
@@ -272,13 +272,13 @@ pub(crate) struct GrpcOptions {
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) bare: PathBuf,
     /// Calls of each round, on each of the two servers.
-    #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), default_value_t = 100_000)]
     pub(crate) calls: u64,
     /// Calls at a time, over one connection.
-    #[arg(long, value_name = "COUNT", default_value_t = 64)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 64)]
     pub(crate) concurrency: usize,
     /// Rounds; the servers take turns.
-    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 5)]
     pub(crate) rounds: usize,
 }
 
@@ -286,10 +286,10 @@ pub(crate) struct GrpcOptions {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Durable {
     /// HTTP connections that publish, one request at a time each.
-    #[arg(long, value_name = "COUNT", default_value_t = 64)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 64)]
     pub(crate) connections: usize,
     /// For how long, each time.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 4)]
     pub(crate) seconds: u64,
 }
 
@@ -312,7 +312,7 @@ pub(crate) struct Slow {
     #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "5,10,20,50,100")]
     pub(crate) one_in: Vec<u64>,
     /// How long each is measured.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 1)]
     pub(crate) seconds: u64,
 }
 
@@ -320,13 +320,13 @@ pub(crate) struct Slow {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Noisy {
     /// Its neighbours: subscribers of one channel.
-    #[arg(long, value_name = "COUNT", default_value_t = 500)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 500)]
     pub(crate) connections: usize,
     /// Publications that they get, a second.
     #[arg(long, value_name = "PER_SECOND", value_parser = rate, default_value_t = 50.0)]
     pub(crate) rate: f64,
     /// For how long, each time.
-    #[arg(long, default_value_t = 6)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 6)]
     pub(crate) seconds: u64,
 }
 
@@ -334,7 +334,7 @@ pub(crate) struct Noisy {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Statistics {
     /// Subscribers of one channel, which gets ten publications a second.
-    #[arg(long, value_name = "COUNT", default_value_t = 5_000)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 5_000)]
     pub(crate) connections: usize,
     /// Events that clients report, a second.
     #[arg(long, value_name = "PER_SECOND", default_value_t = 55_000)]
@@ -348,19 +348,19 @@ pub(crate) struct Statistics {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct EventsOptions {
     /// Subscribers of the fan-out.
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 10_000)]
     pub(crate) subscribers: usize,
     /// Publications of each fan-out, ten a second.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 100)]
     pub(crate) messages: usize,
     /// Clients that connect and leave in a second beside it.
-    #[arg(long, value_name = "COUNT", default_value_t = 2_000)]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), default_value_t = 2_000)]
     pub(crate) rate: u64,
     /// Pairs of fan-outs, with events and without.
-    #[arg(long, value_name = "COUNT", default_value_t = 4)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 4)]
     pub(crate) pairs: usize,
     /// Seconds for which events are made as fast as they can be.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 5)]
     pub(crate) seconds: u64,
     /// Only how many durable events arrive, by a PostgreSQL of its own.
     #[arg(long)]
@@ -371,19 +371,19 @@ pub(crate) struct EventsOptions {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ReactionsOptions {
     /// Clients that react, and watch the totals.
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 10_000)]
     pub(crate) senders: usize,
     /// Reactions a second, of all of them.
-    #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), default_value_t = 100_000)]
     pub(crate) rate: u64,
     /// Seconds for which they react.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 5)]
     pub(crate) seconds: u64,
     /// Pairs of a bare loop and a server.
-    #[arg(long, value_name = "COUNT", default_value_t = 4)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 4)]
     pub(crate) pairs: usize,
     /// Subscribers of the fan-out. With the crowd they stay below the 20,000 open files of a process.
-    #[arg(long, value_name = "COUNT", default_value_t = 9_000)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 9_000)]
     pub(crate) subscribers: usize,
     /// Publications of each fan-out, ten a second.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 100)]
@@ -394,10 +394,10 @@ pub(crate) struct ReactionsOptions {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Walkie {
     /// Listeners of the room.
-    #[arg(long, value_name = "COUNT", default_value_t = 500)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 500)]
     pub(crate) listeners: usize,
     /// For how long one speaks, 50 frames a second.
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 20)]
     pub(crate) seconds: u64,
 }
 
@@ -431,10 +431,10 @@ pub(crate) enum HookFigure {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Reopen {
     /// Publications in it.
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000_000)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 10_000_000)]
     pub(crate) publications: usize,
     /// Channels that they are spread over.
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 10_000)]
     pub(crate) channels: usize,
 }
 
@@ -442,10 +442,10 @@ pub(crate) struct Reopen {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Recovery {
     /// Clients.
-    #[arg(long, value_name = "COUNT", default_value_t = 5_000)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 5_000)]
     pub(crate) connections: usize,
     /// Publications that each of them has missed.
-    #[arg(long, value_name = "COUNT", default_value_t = 50)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 50)]
     pub(crate) publications: usize,
 }
 
@@ -464,7 +464,7 @@ pub(crate) struct Registry {
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=16))]
     pub(crate) nodes: u32,
     /// Clients that register one name each on WebSocket.
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 10_000)]
     pub(crate) connections: usize,
     /// The source of Syn 3: a folder with its `src`. The steps are run on it too, in turn, with the Erlang on the path.
     #[arg(long, value_name = "FOLDER")]
@@ -475,10 +475,10 @@ pub(crate) struct Registry {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Restart {
     /// Its clients.
-    #[arg(long, value_name = "COUNT", default_value_t = 15_000)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 15_000)]
     pub(crate) connections: usize,
     /// Publications on another node while it is dead.
-    #[arg(long, value_name = "COUNT", default_value_t = 50)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 50)]
     pub(crate) publications: usize,
 }
 
@@ -486,7 +486,7 @@ pub(crate) struct Restart {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ChannelsOptions {
     /// Channels.
-    #[arg(long, value_name = "COUNT", default_value_t = 50_000)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 50_000)]
     pub(crate) channels: usize,
     /// Of those, how many get a publication.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 5_000)]
@@ -497,7 +497,7 @@ pub(crate) struct ChannelsOptions {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Across {
     /// Subscribers of each server.
-    #[arg(long, value_name = "COUNT", default_value_t = 5_000)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 5_000)]
     pub(crate) connections: usize,
     /// Publications, of one channel.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 60)]
@@ -514,16 +514,16 @@ pub(crate) struct Who {
     #[arg(long, value_name = "COUNT", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub(crate) nodes: u16,
     /// Connections of all servers together.
-    #[arg(long, value_name = "COUNT", default_value_t = 90_000)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 90_000)]
     pub(crate) connections: usize,
     /// Pages of each kind that are timed.
-    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 100)]
     pub(crate) pages: usize,
     /// Pages a second beside a fan-out.
     #[arg(long, value_name = "PER_SECOND", value_parser = rate, default_value_t = 1.0)]
     pub(crate) pages_per_second: f64,
     /// Pairs of fan-outs.
-    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 3)]
     pub(crate) rounds: usize,
     /// Publications of a fan-out.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 50)]

@@ -103,7 +103,7 @@ pub(crate) fn hammer(load: &HttpLoad, at_once: usize, requests: u64) -> Result<H
     crowd.run(|crowd| {
         while left > 0 && crowd.open < at_once {
             crowd.open(Instant::now())?;
-            left = left.saturating_sub(u64::from(load.calls));
+            left = left.saturating_sub(u64::from(load.calls.max(1)));
         }
         Ok((left > 0).then(|| Instant::now() + LOOK))
     })
@@ -253,7 +253,7 @@ impl LoadClient {
             self.rest.clear();
             outcome.replies += 1;
             outcome.times.record(self.due.elapsed().as_micros() as u64);
-            self.left -= 1;
+            self.left = self.left.saturating_sub(1);
             if self.left == 0 {
                 return Ok(false);
             }

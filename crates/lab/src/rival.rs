@@ -4,9 +4,10 @@ use std::io::{BufRead as _, BufReader, Lines};
 use std::net::SocketAddr;
 use std::process::{ChildStdout, Command, Stdio};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use crate::process::ChildProcess;
+use crate::stat::listens;
 
 /// A program that runs. It ends when this is dropped.
 pub(crate) struct Rival {
@@ -47,6 +48,11 @@ impl Rival {
     /// When it prints something else.
     pub(crate) fn address(&mut self) -> Result<SocketAddr> {
         let line = self.line()?;
-        line.trim().parse().with_context(|| format!("a program does not print its address but {line:?}"))
+        let address: SocketAddr =
+            line.trim().parse().with_context(|| format!("a program does not print its address but {line:?}"))?;
+        if !listens(self.pid(), address.port()) {
+            bail!("the program that was started does not listen at {address} itself: a shell can `exec` the server");
+        }
+        Ok(address)
     }
 }

@@ -19,6 +19,7 @@ use crate::process::ChildProcess;
 use crate::publisher::PublishClient;
 use crate::reaction_parts::OPTIONS;
 use crate::socket::LabStream;
+use crate::stat::listens;
 use crate::transport::ClientTransport;
 use crate::wire::Dialect;
 use crate::workers::Plan;
@@ -330,6 +331,13 @@ impl ServerUnderTest {
 
     fn launch(options: &Options, setup: &Setup<'_>) -> Result<Self> {
         if let (Some(address), Some(pid)) = (options.server, options.pid) {
+            if !listens(pid, address.port()) {
+                bail!(
+                    "--pid {pid}: this process does not listen at port {}; a shell that has started the server is \
+                     another process",
+                    address.port()
+                );
+            }
             return Ok(ServerUnderTest {
                 address,
                 api: PublishClient {

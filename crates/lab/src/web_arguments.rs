@@ -1,10 +1,12 @@
 //! Arguments of the scenarios that are about HTTP, and about programs beside them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+
+use crate::numbers::at_least_one;
 
 /// A program beside Touchline, by a name of its own.
 #[derive(Debug, Clone)]
@@ -22,6 +24,23 @@ impl FromStr for NamedProgram {
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
         words.first().context("has no command")?;
         Ok(NamedProgram { name: name.to_owned(), words })
+    }
+}
+
+impl NamedProgram {
+    /// Whether the program is there, before minutes are spent on what stands beside it.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub(crate) fn find(&self) -> Result<()> {
+        let program = self.words.first().map_or("", String::as_str);
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let is_there = if program.contains('/') {
+            Path::new(program).is_file()
+        } else {
+            std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+        };
+        is_there.then_some(()).with_context(|| format!("--rival {}: there is no program {program}", self.name))
     }
 }
 
@@ -45,13 +64,13 @@ pub(crate) struct HttpOptions {
     )]
     pub(crate) rates: Vec<u32>,
     /// Connections of a step; at least as many as come in two seconds.
-    #[arg(long, value_name = "COUNT", default_value_t = 5_000)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 5_000)]
     pub(crate) connections: usize,
     /// Requests of each connection of the sweep.
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) calls: u32,
     /// Requests of the closed loop.
-    #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), default_value_t = 100_000)]
     pub(crate) requests: u64,
     /// Connections of the closed loop at a time.
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -65,7 +84,7 @@ pub(crate) struct HttpOptions {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AssetsOptions {
     /// Requests of each kind.
-    #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), default_value_t = 100_000)]
     pub(crate) requests: u64,
     /// Connections at a time.
     #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -76,13 +95,13 @@ pub(crate) struct AssetsOptions {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct WaitingOptions {
     /// Clients that call.
-    #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 1_000)]
     pub(crate) callers: usize,
     /// Calls of each, all at the same time.
-    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 100)]
     pub(crate) calls: usize,
     /// Seconds after which a call is answered.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3_600), default_value_t = 10)]
     pub(crate) delay: u64,
     /// A program beside it that lets as many wait: those of crates/lab/rivals/waiting.
     #[arg(long = "rival", value_name = "NAME=COMMAND")]

@@ -16,8 +16,8 @@ use crate::wire;
 
 const SCENARIO: &str = "assets";
 const GZIP: &str = "Accept-Encoding: gzip\r\n";
-/// The asset that is asked for, as the page names it.
-const ASSET: &str = "fan.js";
+/// The asset that is asked for, as the page names it: one that is large enough to be compressed.
+const ASSET: &str = "style.css";
 const WARM_UP: u64 = 5_000;
 
 /// One run, on one server.
@@ -27,12 +27,21 @@ pub(super) fn assets(assets: &AssetsOptions, options: &Options, results: &mut Re
     }
     let server = ServerUnderTest::start_with_pages(options)?;
     let address = server.address;
-    let page = answer(address, "/", "")?;
+    let page = answer(address, "/", "", "200")?;
     let path = asset_of(&page).context("the page names no asset with a hash")?;
-    let tag = header(&answer(address, &path, GZIP)?, "etag").context("the asset has no tag")?;
+    let compressed = answer(address, &path, GZIP, "200")?;
+    let tag = header(&compressed, "etag").context("the asset has no tag")?;
     let known = format!("{GZIP}If-None-Match: {tag}\r\n");
+    answer(address, &path, &known, "304")?;
+    for (text, is_compressed) in
+        [(&answer(address, "/", GZIP, "200")?, true), (&compressed, true), (&answer(address, &path, "", "200")?, false)]
+    {
+        if header(text, "content-encoding").is_some() != is_compressed {
+            bail!("an answer is not as it should be: {}", text.lines().take(12).collect::<Vec<_>>().join("; "));
+        }
+    }
     let cost = |path: &str, more: &str| {
-        let calls = (assets.requests / u64::from(assets.at_once)) as u32;
+        let calls = (assets.requests / u64::from(assets.at_once)).max(1) as u32;
         let load = HttpLoad { address, request: request(address, path, None, more), calls };
         hammer(&HttpLoad { calls: 100, ..load.clone() }, assets.at_once as usize, WARM_UP)?;
         let meter = Meter::start(server.pid)?;
@@ -55,13 +64,13 @@ pub(super) fn assets(assets: &AssetsOptions, options: &Options, results: &mut Re
     Ok(())
 }
 
-/// The head and the body of an answer, as text.
-fn answer(address: SocketAddr, path: &str, more: &str) -> Result<String> {
+/// The head and the body of an answer with this status, as text.
+fn answer(address: SocketAddr, path: &str, more: &str, status: &str) -> Result<String> {
     let mut socket = TcpStream::connect(address)?;
     socket.write_all(&request(address, path, None, &format!("{more}Connection: close\r\n")))?;
     let mut bytes = Vec::new();
     socket.read_to_end(&mut bytes)?;
-    if wire::find(&bytes, b"HTTP/1.1 200 ") != Some(0) {
+    if wire::find(&bytes, format!("HTTP/1.1 {status} ").as_bytes()) != Some(0) {
         bail!("{path} was refused: {}", String::from_utf8_lossy(&bytes));
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())

@@ -79,23 +79,45 @@ fn received(server: &ServerUnderTest, transport: ClientTransport, delta: &str, p
     socket.write_all(&wire::text(&format!(
         "{{\"id\":1,\"connect\":{{}}}}\n{{\"id\":2,\"subscribe\":{{\"channel\":\"{CHANNEL}\"{delta}}}}}"
     )))?;
-    while read_some(&mut socket)? > 0 {}
-    publish(&server.api, publications)?;
-    let mut total = 0;
-    loop {
-        match read_some(&mut socket)? {
-            0 => return Ok(total as f64 / publications.len() as f64),
-            length => total += length,
-        }
+    let mut answer = Vec::new();
+    while read_some(&mut socket, &mut answer)? > 0 {}
+    if frames(&answer) == 0 {
+        bail!("the subscriber got no answer");
     }
+    publish(&server.api, publications)?;
+    let mut all = Vec::new();
+    while read_some(&mut socket, &mut all)? > 0 {}
+    if frames(&all) != publications.len() {
+        bail!("{} publications came in {} frames: each should have its own", publications.len(), frames(&all));
+    }
+    Ok(all.len() as f64 / publications.len() as f64)
+}
+
+/// Whole frames of WebSocket with data, as a server sends them.
+fn frames(mut bytes: &[u8]) -> usize {
+    let mut count = 0;
+    while let [first, second, rest @ ..] = bytes {
+        let (length, rest) = match (second & 0x7f, rest) {
+            (126, [a, b, rest @ ..]) => (usize::from(u16::from_be_bytes([*a, *b])), rest),
+            (short @ 0..126, rest) => (usize::from(short), rest),
+            _ => break,
+        };
+        let Some(behind) = rest.get(length..) else { break };
+        count += usize::from(first & 0x0f <= 2);
+        bytes = behind;
+    }
+    count
 }
 
 /// The number of bytes that were read; 0 after silence.
-fn read_some(socket: &mut TcpStream) -> Result<usize> {
+fn read_some(socket: &mut TcpStream, all: &mut Vec<u8>) -> Result<usize> {
     let mut scratch = [0; 64 * 1024];
     match socket.read(&mut scratch) {
         Ok(0) => bail!("the server closed the connection"),
-        Ok(length) => Ok(length),
+        Ok(length) => {
+            all.extend_from_slice(&scratch[..length]);
+            Ok(length)
+        }
         Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => Ok(0),
         Err(error) => Err(error.into()),
     }

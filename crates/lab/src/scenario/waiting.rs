@@ -81,6 +81,9 @@ fn beside(name: &str, words: &[String], count: usize, delay: u64, results: &mut 
     let bytes = resident_bytes(rival.pid())? - before;
     rival.line()?;
     let seconds = began.elapsed().as_secs_f64();
+    if waiting == 0 || seconds < delay as f64 {
+        bail!("{name} has let {waiting} wait, and was done after {seconds:.1} of {delay} s");
+    }
     report(name, &Waited { waiting, bytes, cpu_us: meter.stop()?, late_s: seconds - delay as f64 }, results);
     Ok(())
 }
