@@ -276,8 +276,6 @@ def test_systemd_is_told_at_each_step(machine, deb, newer):
 
 def test_systemd_runs_the_unit(deb):
     with Machine(systemd=True) as machine:
-        # For a binary that does not tell systemd that it is ready.
-        machine.write("/etc/systemd/system/touchline.service.d/exec.conf", "[Service]\nType=exec\nWatchdogSec=0\n")
         machine.run("dpkg", "--install", machine.put(deb))
         machine.wait(HEALTHY)
         key = machine.read(f"{CREDENTIALS}/http_api.key")
@@ -292,6 +290,14 @@ def test_systemd_runs_the_unit(deb):
         assert machine.mode(f"{STATE}/data/primary.db") == "600 touchline:touchline"
         machine.run("curl", "--silent", "http://127.0.0.1:443/")
         assert machine.run("systemctl", "show", "--property=NRestarts", "--value", "touchline") == "0\n"
+        machine.write(CONFIGURATION, configuration + "join_leave = true\n")
+        machine.run("systemctl", "reload", "touchline")
+        status = ["systemctl", "show", "--property=StatusText", "--value", "touchline"]
+        assert machine.run(*status) == "reload: generation 2, changed: channel.namespaces[news].join_leave\n"
+        machine.write(CONFIGURATION, configuration + "nonsense = true\n")
+        machine.try_to("systemctl", "reload", "touchline")
+        assert machine.run(*status).startswith("reload failed: ")
+        machine.write(CONFIGURATION, configuration)
         machine.run("systemctl", "reload", "touchline")
         machine.wait(HEALTHY)
         machine.run("systemctl", "stop", "touchline")

@@ -301,6 +301,9 @@ fn check_paths(node: &Node, doubled: Option<String>) -> Result<(), StartError> {
     if let Some(path) = doubled {
         return refused(&path, "has two handlers");
     }
+    if let Some((path, why)) = node.web.assets.fault() {
+        return refused(path, why);
+    }
     for path in node.web.paths() {
         match path {
             _ if !path.starts_with('/') => return refused(path, "does not begin with /"),

@@ -25,7 +25,11 @@ const KEEP: HeaderValue = HeaderValue::from_static("public, max-age=31536000, im
 
 /// The files of all sites, by the paths of their requests.
 #[derive(Debug, Default)]
-pub(crate) struct Assets(HashMap<String, Asset>);
+pub(crate) struct Assets {
+    files: HashMap<String, Asset>,
+    /// A path that cannot be served as the program wants it, and why.
+    fault: Option<(String, &'static str)>,
+}
 
 /// A file.
 #[derive(Debug)]
@@ -47,34 +51,50 @@ struct Coded {
 impl Assets {
     /// The files of these sites.
     pub(crate) fn of(sites: &[Site]) -> Self {
-        let mut files = HashMap::new();
+        let mut assets = Assets::default();
         for site in sites {
+            let is_folder = site.folder.len() > 2 && site.folder.starts_with('/') && site.folder.ends_with('/');
+            if !is_folder {
+                assets.fault = Some((site.folder.to_owned(), "is no folder of assets, as /app/"));
+                continue;
+            }
             let folder = format!("{}{}/", site.folder, hash_of(&site.assets));
             for file in &site.assets {
                 let body = Bytes::from_static(file.body);
-                files.insert(format!("{folder}{}", file.path), Asset::new(file.content_type, KEEP, body));
+                assets.insert(format!("{folder}{}", file.path), Asset::new(file.content_type, KEEP, body));
             }
             for page in &site.pages {
                 let body = replaced(page.body, site.folder, &folder);
-                files.insert(page.path.to_owned(), Asset::new(page.content_type, ASK, body));
+                assets.insert(page.path.to_owned(), Asset::new(page.content_type, ASK, body));
             }
         }
-        Assets(files)
+        assets
+    }
+
+    fn insert(&mut self, path: String, asset: Asset) {
+        if self.files.insert(path.clone(), asset).is_some() {
+            self.fault = Some((path, "is that of two pages or assets"));
+        }
+    }
+
+    /// A path that cannot be served as the program wants it, and why; `None` = all can.
+    pub(crate) fn fault(&self) -> Option<(&str, &'static str)> {
+        self.fault.as_ref().map(|(path, why)| (path.as_str(), *why))
     }
 
     /// Whether there is a file at this path.
     pub(super) fn has(&self, path: &str) -> bool {
-        self.0.contains_key(path)
+        self.files.contains_key(path)
     }
 
     /// The paths, in any order.
     pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.files.keys().map(String::as_str)
     }
 
     /// The answer to a request for the file at this path; None = there is none.
     pub(crate) fn answer(&self, path: &str, headers: &HeaderMap) -> Option<Response<Full<Bytes>>> {
-        self.0.get(path).map(|asset| asset.answer(headers))
+        self.files.get(path).map(|asset| asset.answer(headers))
     }
 }
 

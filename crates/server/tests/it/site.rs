@@ -180,4 +180,10 @@ fn a_path_that_is_taken_stops_the_start() {
     assert_eq!(refused(twice), Some("the path \"/a\" has two handlers".to_owned()));
     let both = Server::builder(settings()).route("/", echo).site(site(SCRIPT)).build();
     assert_eq!(refused(both), Some("the path \"/\" has a page and a handler".to_owned()));
+    let pages = Server::builder(settings()).site(site(SCRIPT)).site(Site { folder: "/b/", ..site(SCRIPT) }).build();
+    assert_eq!(refused(pages), Some("the path \"/\" is that of two pages or assets".to_owned()));
+    for folder in ["", "/", "app/", "/app"] {
+        let expected = format!("the path {folder:?} is no folder of assets, as /app/");
+        assert_eq!(refused(Server::builder(settings()).site(Site { folder, ..site(SCRIPT) }).build()), Some(expected));
+    }
 }
