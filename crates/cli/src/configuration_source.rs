@@ -28,16 +28,16 @@ impl SettingsSource for ConfigurationSource {
         let is_development = self.sources.development.is_some();
         let read = if is_development { touchline_config::read } else { touchline_config::read_to_serve };
         let reading = read(&self.sources, &PROBES);
-        log_findings(&reading.findings);
+        // Errors are told by whoever has asked for the reload.
+        let (errors, others): (Vec<_>, Vec<_>) =
+            reading.findings.into_iter().partition(|finding| finding.severity == Severity::Error);
+        log_findings(&others);
         match reading.configuration {
             Some(configuration) => {
                 *self.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(configuration.log);
                 Ok(ReadSettings { settings: configuration.settings, written: reading.written })
             }
-            None => {
-                let errors = reading.findings.iter().filter(|finding| finding.severity == Severity::Error);
-                Err(errors.map(ToString::to_string).collect())
-            }
+            None => Err(errors.iter().map(ToString::to_string).collect()),
         }
     }
 

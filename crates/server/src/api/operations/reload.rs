@@ -56,7 +56,10 @@ impl Operation for ReloadOperation {
             Ok(Reloaded { generation, changed }) => Ok(ReloadReply { generation, changed }),
             Err(refusal @ ReloadRefusal::UnderWay) => Err(OperationError::under_way(refusal.to_string())),
             Err(ReloadRefusal::Stopping | ReloadRefusal::NoSource) => Err(Error::INTERNAL.into()),
-            Err(refusal) => Err(OperationError::of_configuration(refusal.to_string())),
+            Err(refusal) => {
+                tracing::error!("POST /api/reload: {refusal}");
+                Err(OperationError::of_configuration(refusal.to_string()))
+            }
         }
     }
 }
