@@ -414,8 +414,8 @@ mod tests {
         let grouped: BTreeSet<&str> =
             operation_groups().flat_map(|(_, operations)| operations.iter().copied()).collect();
         assert_eq!(grouped.difference(&known).count(), 0, "{grouped:?}");
-        // What takes away for good, and what this server does not have, a key gets by name only.
-        assert_eq!(known.difference(&grouped).copied().collect::<Vec<_>>(), ["history_remove", "rpc"]);
+        // What takes away for good, changes the node, or is not there, a key gets by name only.
+        assert_eq!(known.difference(&grouped).copied().collect::<Vec<_>>(), ["history_remove", "reload", "rpc"]);
         assert_eq!(operations_named("publish"), Some(vec!["publish"]));
         assert_eq!(operations_named("@publish"), Some(vec!["publish", "broadcast"]));
         assert_eq!((operations_named("@nothing"), operations_named("batch")), (None, None));
