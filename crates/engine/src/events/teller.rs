@@ -268,7 +268,8 @@ impl StateTeller {
 
     /// What is held, as far as it was told and this node is the one that tells of it: as it was told.
     pub fn states(&self, now_ms: u64) -> impl Iterator<Item = StateChange> {
-        let told = self.keys.iter().filter(|(text, key)| key.told % 2 == 1 && self.is_reporter(text));
+        let is_told = |key: &TellerKey| key.told % 2 == 1 && key.holders > 0;
+        let told = self.keys.iter().filter(move |(text, key)| is_told(key) && self.is_reporter(text));
         told.filter_map(move |(text, key)| {
             Some(StateChange {
                 key: StateKey::parse(text)?,
