@@ -27,6 +27,20 @@ fn the_machine_is_described_without_a_configuration() {
 }
 
 #[test]
+fn a_configuration_of_variables_only_is_checked_too() {
+    let check = |variables: &[(&str, &str)]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_touchline"));
+        command.arg("check").env_clear().envs(variables.iter().copied()).output().expect("the binary runs")
+    };
+    let nothing = check(&[]);
+    assert!(text(&nothing.stderr).contains("which configuration?") && !nothing.status.success());
+    let secret = ("TOUCHLINE_CLIENT_TOKEN_HMAC_SECRET_KEY", "a secret that is long enough to be one");
+    assert!(check(&[secret, ("TOUCHLINE_HTTP_API_KEY", "another long secret")]).status.success());
+    let wrong = check(&[secret, ("TOUCHLINE_HTTP_SERVER_PORT", "eighty")]);
+    assert!(text(&wrong.stdout).contains("TOUCHLINE_HTTP_SERVER_PORT"), "{}", text(&wrong.stdout));
+}
+
+#[test]
 fn health_asks_the_port_that_has_the_probes() {
     let place = Place::new("health", "health.enabled = true\nhttp_server.internal_port = 0\n");
     let server = place.serve();

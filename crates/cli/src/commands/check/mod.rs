@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, bail};
 use touchline_config::{ConfigOutcome, Severity, read_to_serve};
 use touchline_server::{ConnectionTrial, PROBES, try_connections};
 
@@ -19,7 +19,6 @@ use crate::operator_arguments::CheckArguments;
 pub(crate) fn run(arguments: &CheckArguments) -> Result<ExitCode> {
     let mut out = std::io::stdout();
     let sources = sources(arguments.file.as_deref().or(arguments.config.as_deref()), &arguments.keys);
-    let has_configuration = sources.file.is_some() || !arguments.keys.is_empty();
     let is_named = arguments.file.is_some() || arguments.config.is_some() || !arguments.keys.is_empty();
     if arguments.machine {
         write!(out, "{}", advice::report(&advice::advise(&machine::Machine::read())))?;
@@ -27,10 +26,10 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     }
-    if !has_configuration {
-        None::<()>.context("which configuration? Name the file, or set TOUCHLINE_CONFIG")?;
-    }
     let reading = read_to_serve(&sources, &PROBES);
+    if sources.file.is_none() && reading.written.is_empty() {
+        bail!("which configuration? Name the file, or set TOUCHLINE_CONFIG, or a variable for each key");
+    }
     write!(out, "{}", report(&reading))?;
     let Some(configuration) = &reading.configuration else { return Ok(ExitCode::FAILURE) };
     if !arguments.connect {
