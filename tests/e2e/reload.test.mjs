@@ -388,10 +388,17 @@ describe('a reload', () => {
     assert.ok((await publish(b, 'new:1', { n: 3 })).result);
     await until(async () => JSON.stringify((await a.api('history', { channel: 'new:1', limit: 10 })).result.publications.map(({ data }) => data.n)) === '[3]', () => 'the history is shorter');
     await nats.kill();
-    a.configure(of([{ name: 'new', ...open, ...kept }, { name: 'later', ...open, ...kept }]));
+    const told = await receiver();
+    const events = [{ name: 'crm', endpoint: told.url, types: ['connected'], batch_wait: '0s' }];
+    a.configure({ ...of([{ name: 'new', ...open, ...kept }, { name: 'later', ...open, ...kept }]), events });
     assert.match((await reload(a)).error.message, /histories cannot be made/);
+    await client(a, { token: token({ sub: 'ann' }) }).until('connected');
+    await sleep(300);
+    assert.deepEqual(told.sent, [], 'an endpoint that was refused is told nothing');
     await nats.run();
     await a.until(async () => (await reload(a)).result?.generation > 0);
+    await client(a, { token: token({ sub: 'bob' }) }).until('connected');
+    await told.has('client.connected', undefined, ({ data }) => data.user === 'bob');
   });
 });
 

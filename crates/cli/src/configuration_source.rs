@@ -28,7 +28,7 @@ impl SettingsSource for ConfigurationSource {
         let is_development = self.sources.development.is_some();
         let read = if is_development { touchline_config::read } else { touchline_config::read_to_serve };
         let reading = read(&self.sources, &PROBES);
-        // Errors are told by whoever has asked for the reload.
+        // The caller of the reload tells the errors.
         let (errors, others): (Vec<_>, Vec<_>) =
             reading.findings.into_iter().partition(|finding| finding.severity == Severity::Error);
         log_findings(&others);

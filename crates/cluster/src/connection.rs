@@ -168,7 +168,7 @@ pub(crate) struct ConnectedNode {
     nodes_with_other_facts: Vec<Arc<str>>,
     /// Nodes in sight that have another configuration than this one.
     nodes_with_other_configuration: Vec<Arc<str>>,
-    /// Other streams were asked for, and whoever waits until they are open.
+    /// Called when the streams that were set last are open; `None` = nobody waits.
     new_streams: Option<OnStreamsSet>,
 }
 

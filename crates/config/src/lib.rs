@@ -54,6 +54,7 @@ mod networks;
 mod pem;
 mod probes;
 mod redact;
+mod regular_file;
 mod schema;
 mod settings;
 mod table_name;
@@ -65,7 +66,7 @@ pub use check::events::{EVENT_ENDPOINTS_MAX, event_faults, signing_key};
 pub use check::hook_headers::header_faults;
 pub use configuration::Configuration;
 pub use finding::{Finding, Severity};
-pub use live::{digest, takes_restart};
+pub use live::{digest, lies_in, takes_restart};
 pub use load::tree::Location;
 pub use load::{
     ConfigErrors, ConfigOutcome, DevelopmentPurpose, DevelopmentSecrets, Flags, Sources, WrittenKey, changed_keys,
@@ -76,6 +77,7 @@ pub use networks::{BadNetwork, Networks};
 pub use pem::{inline_pem, is_inline_pem};
 pub use probes::Probes;
 pub use redact::redact;
+pub use regular_file::read_regular_file;
 pub use schema::json_schema;
 pub use settings::{
     ApiJwksSettings, ApiKeySettings, AutocertSettings, ClientAuth, ClientUser, ClusterSettings, ConsumerSettings,

@@ -99,7 +99,7 @@ const OF_NODE: &[&str] = &[
 ];
 
 /// Whether a path is a section, a key or a list, or lies in it.
-fn lies_in(path: &str, section: &str) -> bool {
+pub fn lies_in(path: &str, section: &str) -> bool {
     path.strip_prefix(section).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 

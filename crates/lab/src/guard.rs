@@ -1,5 +1,5 @@
 //! A process that waits for the end of the lab, however it comes: it ends what the lab has started and still runs, and
-//! removes the files that are left. It is no member of the lab's process group, so a signal from a terminal does not
+//! removes the files that are left. It is not in the lab's process group, so a signal from a terminal does not
 //! reach it.
 
 use std::io::{BufRead as _, Write as _};

@@ -10,9 +10,9 @@ const COUNT_MAX: usize = 1_000_000_000;
 /// A rate a second; 0 stands for as fast as possible where that is said.
 ///
 /// # Errors
-/// When it is no number, negative, or out of range.
+/// When it is not a number, negative, or out of range.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
-    let rate: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    let rate: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
     if rate == 0.0 || (RATE_MIN..=RATE_MAX).contains(&rate) {
         return Ok(rate.abs());
     }
@@ -22,9 +22,9 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
 /// A count above zero.
 ///
 /// # Errors
-/// When it is no number, or out of range.
+/// When it is not a number, or out of range.
 pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
-    let count: usize = text.parse().map_err(|_| "it is no whole number".to_owned())?;
+    let count: usize = text.parse().map_err(|_| "it is not a whole number".to_owned())?;
     if (1..=COUNT_MAX).contains(&count) { Ok(count) } else { Err(format!("expected a number from 1 to {COUNT_MAX}")) }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use touchline_cluster::StreamSettings;
-use touchline_config::{Settings, WrittenKey, changed_keys, takes_restart};
+use touchline_config::{Settings, WrittenKey, changed_keys, lies_in, takes_restart};
 use touchline_engine::ShardId;
 
 use crate::api::operations_named;
@@ -55,6 +55,7 @@ pub(crate) struct ReplacedThreads {
 /// The thread that tells what happens, and what takes other endpoints for it.
 pub(crate) struct RunningTeller {
     pub(crate) thread: JoinHandle<()>,
+    /// One message for each reload, of at most `EVENT_ENDPOINTS_MAX` endpoints.
     endpoints: UnboundedSender<Vec<EventEndpoint>>,
 }
 
@@ -132,9 +133,6 @@ struct Exchange<'r> {
 impl Exchange<'_> {
     /// Whether keys of these sections differ.
     fn has_changed(&self, sections: &[&str]) -> bool {
-        let lies_in = |key: &String, section: &&str| {
-            key.strip_prefix(*section).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-        };
         self.changed.iter().any(|key| sections.iter().any(|section| lies_in(key, section)))
     }
 
@@ -160,6 +158,11 @@ impl Exchange<'_> {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
             (before, now) => before.is_none() && now.is_none(),
         };
+        self.grow_streams(&generation.settings)?;
+        if *node.draining.borrow() {
+            return Err(ReloadRefusal::Stopping);
+        }
+        // Threads come last: one that has begun cannot be taken back. Only the system can refuse them.
         let worker = worker.map(|worker| hooks::start(Arc::clone(node), worker)).transpose();
         let worker = worker.map_err(|source| faulty(&[of_system(source)]))?;
         let teller = teller.map(|MadeTeller { mailbox, start, endpoints }| {
@@ -168,10 +171,6 @@ impl Exchange<'_> {
             RunningTeller::start(node, start, endpoints)
         });
         let teller = teller.transpose().map_err(|fault| faulty(&[fault]))?;
-        self.grow_streams(&generation.settings)?;
-        if *node.draining.borrow() {
-            return Err(ReloadRefusal::Stopping);
-        }
         let generation = Arc::new(generation);
         self.hand_over(&generation)?;
         self.shrink_streams(&generation.settings);
@@ -191,7 +190,8 @@ impl Exchange<'_> {
         } else if let (Some(teller), true) = (&threads.teller, self.has_changed(&["events"])) {
             let _ = teller.endpoints.send(told);
         }
-        self.exchange_consumers(threads, consumers)
+        self.exchange_consumers(threads, consumers);
+        Ok(())
     }
 
     /// The endpoints of events, and the thread that tells them if there is none yet. Its mailbox takes what the next
@@ -322,8 +322,8 @@ impl Exchange<'_> {
         &self,
         mut threads: MutexGuard<'_, ReplacedThreads>,
         consumers: Option<Vec<consumers::PreparedConsumer>>,
-    ) -> Result<(), ReloadRefusal> {
-        let Some(consumers) = consumers else { return Ok(()) };
+    ) {
+        let Some(consumers) = consumers else { return };
         if let Some(mut before) = threads.consumers.take() {
             before.stop(Instant::now() + CONSUMERS_PATIENCE);
         }
@@ -332,7 +332,6 @@ impl Exchange<'_> {
             // The rest of the generation is in use.
             Err(error) => tracing::error!(%error, "the consumers were not started anew: a restart is needed"),
         }
-        Ok(())
     }
 }
 

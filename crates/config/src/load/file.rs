@@ -1,8 +1,6 @@
 //! Reads a configuration file. What it holds is not judged here, only its syntax.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,6 +11,7 @@ use super::json;
 use super::tree::{ConfigNode, ConfigValue, Location};
 use super::yaml;
 use crate::finding::Finding;
+use crate::regular_file::read_regular_text;
 
 /// Largest configuration file, bytes.
 const CONFIG_FILE_MAX: u64 = 4 * 1024 * 1024;
@@ -22,7 +21,7 @@ pub(crate) fn read(path: &Path, findings: &mut Vec<Finding>) -> ConfigNode {
     let name: Arc<str> = path.to_string_lossy().into();
     let whole = Location::File(name.clone(), None);
     let empty = ConfigNode::empty_table(whole.clone());
-    let text = match text_of(path) {
+    let text = match read_regular_text(path, CONFIG_FILE_MAX) {
         Ok(text) => text,
         Err(error) => {
             findings.push(Finding::error(format!("cannot be read: {error}"), Some(&whole)));
@@ -40,22 +39,6 @@ pub(crate) fn read(path: &Path, findings: &mut Vec<Finding>) -> ConfigNode {
         findings.push(finding);
         empty
     })
-}
-
-/// The text of a file.
-///
-/// # Errors
-/// When it cannot be read, is no regular file (to open a pipe may take for ever), or is too large.
-fn text_of(path: &Path) -> io::Result<String> {
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    let mut text = String::new();
-    File::open(path)?.take(CONFIG_FILE_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > CONFIG_FILE_MAX {
-        return Err(io::Error::other(format!("it has more than {CONFIG_FILE_MAX} bytes")));
-    }
-    Ok(text)
 }
 
 fn from_json(text: &str, name: &Arc<str>) -> Result<ConfigNode, Finding> {

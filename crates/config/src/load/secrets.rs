@@ -1,8 +1,7 @@
 //! Secrets that are in files of their own: a key with `_file` behind it holds the path of a file with the value, and a
 //! file of systemd's directory of credentials is the value of the key that it is called by.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +12,7 @@ use crate::finding::Finding;
 use crate::item_path::item_path;
 use crate::keys::{KEYS, Key, LISTS, is_section};
 use crate::nearest::nearest;
+use crate::regular_file::read_regular_text;
 
 /// The end of a key that holds the path of a file with the value.
 const FILE: &str = "_file";
@@ -111,16 +111,9 @@ fn apply_one(table: &mut ConfigNode, key: &Key, shown: &str, credential: Option<
 /// The text of a file, without the end of its last line.
 ///
 /// # Errors
-/// When it cannot be read, is no regular file (to open a pipe may take for ever), is empty, too large or not text.
+/// When it cannot be read, is not a regular file, is empty, too large or not text.
 fn read(path: &Path) -> io::Result<String> {
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    let mut text = String::new();
-    File::open(path)?.take(SECRET_FILE_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > SECRET_FILE_MAX {
-        return Err(io::Error::other(format!("it has more than {SECRET_FILE_MAX} bytes")));
-    }
+    let text = read_regular_text(path, SECRET_FILE_MAX)?;
     let secret = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
     if secret.trim().is_empty() {
         return Err(io::Error::other("it is empty"));

@@ -1,11 +1,9 @@
 //! Settings that stand for PEM: the text itself, its base64, or the path of a file. The value may be a secret in any of
 //! these forms, so an error never contains it, except for what looks like a path.
 
-use std::fs;
-use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use touchline_config::inline_pem;
+use touchline_config::{inline_pem, read_regular_file};
 
 use super::error::TlsError;
 
@@ -25,27 +23,11 @@ pub(super) fn read(key: &str, value: &str) -> Result<Vec<u8>, TlsError> {
         Some(text) => Ok(text),
         None => {
             let unreadable = |source| TlsError::File { key: key.to_owned(), path: shown(value), source };
-            let bytes = bytes_of(value).map_err(unreadable)?;
+            let bytes = read_regular_file(Path::new(value), PEM_FILE_MAX).map_err(unreadable)?;
             // What is in a file may be packed as what is written in its place may be.
             Ok(std::str::from_utf8(&bytes).ok().and_then(inline_pem).unwrap_or(bytes))
         }
     }
-}
-
-/// The bytes of a file.
-///
-/// # Errors
-/// When it cannot be read, is no regular file (to open a pipe may take for ever), or is too large.
-fn bytes_of(path: &str) -> io::Result<Vec<u8>> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    fs::File::open(path)?.take(PEM_FILE_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > PEM_FILE_MAX {
-        return Err(io::Error::other(format!("it has more than {PEM_FILE_MAX} bytes")));
-    }
-    Ok(bytes)
 }
 
 /// The text that the value of a setting stands for; none of an empty one.

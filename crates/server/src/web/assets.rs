@@ -55,7 +55,7 @@ impl Assets {
         for site in sites {
             let is_folder = site.folder.len() > 2 && site.folder.starts_with('/') && site.folder.ends_with('/');
             if !is_folder {
-                assets.fault = Some((site.folder.to_owned(), "is no folder of assets, as /app/"));
+                assets.fault = Some((site.folder.to_owned(), "is not a folder for assets, such as /app/"));
                 continue;
             }
             let folder = format!("{}{}/", site.folder, hash_of(&site.assets));

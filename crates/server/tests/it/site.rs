@@ -183,7 +183,7 @@ fn a_path_that_is_taken_stops_the_start() {
     let pages = Server::builder(settings()).site(site(SCRIPT)).site(Site { folder: "/b/", ..site(SCRIPT) }).build();
     assert_eq!(refused(pages), Some("the path \"/\" is that of two pages or assets".to_owned()));
     for folder in ["", "/", "app/", "/app"] {
-        let expected = format!("the path {folder:?} is no folder of assets, as /app/");
+        let expected = format!("the path {folder:?} is not a folder for assets, such as /app/");
         assert_eq!(refused(Server::builder(settings()).site(Site { folder, ..site(SCRIPT) }).build()), Some(expected));
     }
 }
