@@ -54,6 +54,7 @@ export function config(port, change = {}, address = '127.0.0.1') {
     ...(change.store && { store: change.store }),
     ...(change.events && { events: change.events }),
     ...(change.consumers && { consumers: change.consumers }),
+    ...(change.opentelemetry && { opentelemetry: change.opentelemetry }),
     health: { enabled: true },
     prometheus: { enabled: true },
     log: { level: 'warn' },

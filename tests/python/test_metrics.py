@@ -17,9 +17,12 @@ def test_the_parser_of_prometheus_reads_the_metrics(server, accept, parse):
     assert len(names) == len(set(names)), "each family comes once"
     assert all(family.documentation for family in families), "each says what it means"
     histograms = [family for family in families if family.type == "histogram"]
-    assert {family.name for family in histograms} == {"touchline_publish_seconds", "touchline_delivery_seconds"}
+    assert {family.name for family in histograms} == {"touchline_api_seconds", "touchline_delivery_seconds", "touchline_recovered_publications"}
     for family in histograms:
-        buckets = [sample for sample in family.samples if sample.name.endswith("_bucket")]
-        count = next(sample for sample in family.samples if sample.name.endswith("_count"))
-        assert (buckets[-1].labels["le"], buckets[-1].value) == ("+Inf", count.value)
-    assert next(family for family in histograms if "publish" in family.name).samples[-1].value >= 1
+        of_label = lambda sample: sample.labels.get("method", "")
+        counts = {of_label(sample): sample.value for sample in family.samples if sample.name.endswith("_count")}
+        ends = {of_label(sample): sample.value for sample in family.samples if sample.labels.get("le") == "+Inf"}
+        assert ends == counts
+    api = next(family for family in histograms if family.name == "touchline_api_seconds")
+    assert any(sample.labels.get("method") == "publish" and sample.value >= 1 for sample in api.samples)
+    assert {"process_cpu_seconds", "process_resident_memory_bytes", "touchline_build_info"} <= {name.removesuffix("_total") for name in names}

@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use async_nats::connection::State;
 use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 use bytes::Bytes;
 use tokio::sync::Notify;
-use tokio::sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
+use tokio::sync::mpsc::{Sender, UnboundedSender, channel, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
 use touchline_protocol::fact::{FactChange, FactsEvent};
 use touchline_protocol::stream::{ChannelName, NamespaceName, Offset};
@@ -20,6 +20,7 @@ use crate::errors::{FactError, StreamError};
 use crate::events::{ClusterEvent, ClusterEventSink};
 use crate::fact_bucket::FactBucket;
 use crate::gather::gather;
+use crate::handle::LinkParts;
 use crate::hello::Hello;
 use crate::history::Streams;
 use crate::link_log::LinkLog;
@@ -57,7 +58,7 @@ const BATCH: usize = 512;
 pub(crate) async fn run(
     settings: JoinOptions,
     (servers, options): (Vec<ServerAddr>, ConnectOptions),
-    (mut outgoing, message_max): (UnboundedReceiver<ClusterCommand>, Arc<AtomicUsize>),
+    LinkParts { mut outgoing, message_max, traffic }: LinkParts,
     events: ClusterEventSink,
 ) {
     warn_of_losses(&settings);
@@ -70,6 +71,7 @@ pub(crate) async fn run(
         Ok(client) => client,
         Err(error) => return tracing::error!(%error, "the cluster could not be joined"),
     };
+    let _ = traffic.set(client.statistics());
     let (echo_sender, mut echoes) = unbounded_channel();
     let (signal_sender, mut signals) = channel(SIGNALS_MAX);
     let mut ticks = tokio::time::interval(TICK_INTERVAL);

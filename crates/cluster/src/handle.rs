@@ -1,10 +1,11 @@
 //! The handle that sends to the other nodes.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
+use async_nats::Statistics;
 use bytes::Bytes;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use touchline_protocol::fact::FactChange;
 use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset, RunId};
 
@@ -20,6 +21,30 @@ pub struct Cluster {
     pub(crate) outgoing: UnboundedSender<ClusterCommand>,
     /// The size limit of one message, bytes.
     pub(crate) message_max: Arc<AtomicUsize>,
+    /// What the client of NATS counts; empty until it has been made.
+    pub(crate) traffic: Arc<OnceLock<Arc<Statistics>>>,
+}
+
+/// What the thread of the link shares with the handle.
+pub(crate) struct LinkParts {
+    pub(crate) outgoing: UnboundedReceiver<ClusterCommand>,
+    pub(crate) message_max: Arc<AtomicUsize>,
+    pub(crate) traffic: Arc<OnceLock<Arc<Statistics>>>,
+}
+
+/// What has gone over the link to NATS since the node started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinkTraffic {
+    /// Messages received.
+    pub received: u64,
+    /// Bytes of their subjects, header fields and payloads.
+    pub received_bytes: u64,
+    /// Messages sent.
+    pub sent: u64,
+    /// Bytes of their subjects, header fields and payloads.
+    pub sent_bytes: u64,
+    /// Times that a connection was made: the first one, and each after one was lost.
+    pub connects: u64,
 }
 
 impl Cluster {
@@ -31,6 +56,18 @@ impl Cluster {
     /// before the first one, and another number perhaps after each reconnect. Larger ones are not sent.
     pub fn message_max(&self) -> usize {
         self.message_max.load(Relaxed)
+    }
+
+    /// What has gone over the link since the node started.
+    pub fn traffic(&self) -> LinkTraffic {
+        let Some(counted) = self.traffic.get() else { return LinkTraffic::default() };
+        LinkTraffic {
+            received: counted.in_messages.load(Relaxed),
+            received_bytes: counted.in_bytes.load(Relaxed),
+            sent: counted.out_messages.load(Relaxed),
+            sent_bytes: counted.out_bytes.load(Relaxed),
+            connects: counted.connects.load(Relaxed),
+        }
     }
 
     /// Sends a message to the replica of a scope on one node; none = on all other nodes.

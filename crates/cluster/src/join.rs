@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use async_nats::{ConnectOptions, ServerAddr};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 
-use crate::command::ClusterCommand;
 use crate::errors::JoinError;
 use crate::events::{ClusterEvent, ClusterEventSink};
-use crate::handle::Cluster;
+use crate::handle::{Cluster, LinkParts};
 use crate::settings::JoinOptions;
 use crate::{connection, options};
 
@@ -20,8 +19,7 @@ const MESSAGE_SIZE_DEFAULT: usize = 1_024 * 1_024;
 pub struct Joining {
     settings: JoinOptions,
     options: (Vec<ServerAddr>, ConnectOptions),
-    outgoing: UnboundedReceiver<ClusterCommand>,
-    message_max: Arc<AtomicUsize>,
+    link: LinkParts,
 }
 
 /// Checks whether a node could join with these settings, without connecting to NATS.
@@ -40,9 +38,10 @@ pub fn join(settings: JoinOptions) -> Result<(Cluster, Joining), JoinError> {
     let options = options::options(&settings)?;
     let (sender, outgoing) = unbounded_channel();
     let message_max = Arc::new(AtomicUsize::new(MESSAGE_SIZE_DEFAULT));
+    let traffic = Arc::default();
     Ok((
-        Cluster { outgoing: sender, message_max: Arc::clone(&message_max) },
-        Joining { settings, options, outgoing, message_max },
+        Cluster { outgoing: sender, message_max: Arc::clone(&message_max), traffic: Arc::clone(&traffic) },
+        Joining { settings, options, link: LinkParts { outgoing, message_max, traffic } },
     ))
 }
 
@@ -58,9 +57,9 @@ impl Joining {
     /// What is generic is compiled in each crate that calls it: this is not.
     fn spawn(self, incoming: ClusterEventSink) -> Result<(), JoinError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let Joining { settings, options, outgoing, message_max } = self;
+        let Joining { settings, options, link } = self;
         std::thread::Builder::new().name("cluster".into()).spawn(move || {
-            runtime.block_on(connection::run(settings, options, (outgoing, message_max), incoming));
+            runtime.block_on(connection::run(settings, options, link, incoming));
         })?;
         Ok(())
     }

@@ -82,7 +82,7 @@ mod watch;
 pub use command::{IsEnough, OnFactChanged, OnGathered, OnPurged, OnStreamAppended, OnStreamsSet};
 pub use errors::{FactError, JoinError, StreamError};
 pub use events::ClusterEvent;
-pub use handle::Cluster;
+pub use handle::{Cluster, LinkTraffic};
 pub use join::{Joining, check, join};
 pub use settings::{JoinOptions, StreamSettings};
 pub use telling::{OnMessagesTold, OutsideMessage};

@@ -83,9 +83,10 @@ pub use settings::{
     ApiJwksSettings, ApiKeySettings, AutocertSettings, ClientAuth, ClientUser, ClusterSettings, ConsumerSettings,
     ConsumerSources, ConsumerType, EmulationSettings, EndpointSettings, EventsSettings, GrpcApiSettings,
     HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings, JetStreamSettings, LogSettings,
-    NamedApiKey, NamedConsumer, NamedEvents, NodeSettings, OutboxSettings, PrimarySettings, PublicationDataSettings,
-    RegistrySettings, SecuritySettings, Settings, ShutdownSettings, StatsSettings, StoreSettings, TcpSettings,
-    TlsSettings, UniWebSocketSettings, UserStatusSettings, WebSocketSettings, WhenCutOff, resolve,
+    NamedApiKey, NamedConsumer, NamedEvents, NodeSettings, OpenTelemetrySettings, OutboxSettings, PrimarySettings,
+    PublicationDataSettings, RegistrySettings, SecuritySettings, Settings, ShutdownSettings, StatsSettings,
+    StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, UserStatusSettings, WebSocketSettings, WhenCutOff,
+    resolve,
 };
 pub use table_name::{BadTableName, TableName};
 pub use touchline_engine::hook::ClientTlsSettings;

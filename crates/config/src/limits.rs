@@ -295,7 +295,10 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("engine/src/directory/parse.rs", "PAGE_MAX", "Entries in a page of `names` or `groups`", "a cursor to the rest"),
     fixed("engine/src/tracker.rs", "NAME_MAX", "Bytes of a reported event's name", "error 107"),
     fixed("engine/src/channels/cache.rs", "BEHIND_GAP_MAX", "Publications that wait behind a gap in a cluster", "unsubscribe 2500: it recovers"),
+    fixed("server/src/traces/export.rs", "ANSWER_MAX", "The answer of a collector of traces, bytes", "the spans of the batch are lost, and the log says so"),
+    fixed("server/src/runtime/session_metrics.rs", "NAMESPACES_MAX", "Namespaces in the metrics of a shard, over all reloads", "nothing: what happens in further ones counts as `other`"),
     fixed("server/src/runtime/programs.rs", "PROGRAMS_MAX", "Names of client programs in the metrics of a shard", "nothing: it counts as `other`"),
+    fixed("server/src/runtime/session_metrics.rs", "NAMESPACES_MAX", "Namespaces in the metrics of a shard, over all reloads", "nothing: what happens in further ones counts as `other`"),
     fixed("server/src/runtime/programs.rs", "NAME_MAX", "Bytes of such a name", "nothing: it is cut"),
     fixed("server/src/api/request_id.rs", "REQUEST_ID_LEN_MAX", "Bytes of the `X-Request-ID` of a caller", "nothing: the answer has another id"),
     fixed("server/src/api/malformed.rs", "TOLD_MAX", "Bytes of a malformed request that its refusal repeats", "nothing: the text is cut"),
@@ -326,6 +329,7 @@ pub(crate) const FIXED: &[Fixed] = &[
 /// Constants that are called as limits are, and bound no input: (file, name).
 pub(crate) const NO_FIXED: &[(&str, &str)] = &[
     ("engine/src/session/refusal.rs", "CHANNEL_SHOWN_MAX"),
+    ("server/src/runtime/operation_metrics.rs", "OPERATIONS_MAX"),
     ("engine/src/reactions/agreement.rs", "PATIENCE_MAX"),
     ("engine/src/reactions/agreement.rs", "DOUBTS_MAX"),
     ("engine/src/reactions/link.rs", "RECORDS_SIZE_MAX"),

@@ -157,7 +157,6 @@ pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
     with("debug", LeftOut("the server has no pprof pages")),
     with("dev", LeftOut("`touchline serve --dev` is something else")),
     left_out("init"),
-    left_out("opentelemetry"),
     left_out("graphite"),
     with("usage_stats", Ignored),
     left_out("pid_file"),

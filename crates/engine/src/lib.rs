@@ -94,7 +94,8 @@ pub use claims::{ConnectionClaims, SubscriptionClaims, TokenError, Verifier};
 pub use field_names::field_names;
 pub use hub::Hub;
 pub use namespace::{
-    ChannelOptions, ChannelSettings, Namespace, Namespaces, REGISTRY_NAMESPACE, RecoveryMode, SlowConsumer,
+    ChannelOptions, ChannelSettings, Namespace, NamespaceIndex, Namespaces, REGISTRY_NAMESPACE, RecoveryMode,
+    SlowConsumer,
 };
 pub use request::{ChannelRequest, ConnectionId, Delivery, Response, ShardId};
 pub use session::{Context, Effects, RefusalReport, Session};

@@ -221,7 +221,7 @@ fn verdict_of(mut effects: Effects) -> StepVerdict {
     if let Some(why) = effects.disconnect {
         return StepVerdict::disconnect(why, cause);
     }
-    let Some(code) = effects.errors.first().copied() else { return StepVerdict::Allowed };
+    let Some(code) = effects.errors().next() else { return StepVerdict::Allowed };
     // What a permitted request of the registry finds out has no cause: nobody else is here.
     if code == Error::NOT_REGISTERED.code && cause.is_none() {
         return StepVerdict::Allowed;

@@ -151,6 +151,7 @@ impl Server {
             web: Web { assets: Assets::of(&program.sites), routes: program.routes },
         };
         let node = begin(Node::new(newest, clock, id, handles), program.doubled)?;
+        let _ = node.tls.set(tls.all());
         open_databases(&node, primary.as_ref(), store::stats_opening(&generation.settings)?.as_ref())?;
         Ok(Server {
             node,

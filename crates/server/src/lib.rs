@@ -93,6 +93,7 @@ mod server;
 mod shard;
 mod start_error;
 mod tls;
+mod traces;
 mod transport;
 mod trial;
 mod web;

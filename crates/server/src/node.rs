@@ -44,6 +44,7 @@ use crate::runtime::reply_to::ReplyTo;
 use crate::runtime::seen_users::SeenUsers;
 use crate::runtime::shard_handle::ShardHandle;
 use crate::runtime::signer::HmacSigner;
+use crate::tls::Tls;
 use crate::web::Web;
 
 /// The handles of a node's threads, and what its ports need.
@@ -96,6 +97,8 @@ pub(crate) struct Node {
     pub(crate) paced: Arc<AtomicUsize>,
     /// The mailbox of the thread that tells what happens; empty = nothing is told.
     pub(crate) events: OnceLock<EventMailbox>,
+    /// The TLS of the ports that speak it; empty until they are bound.
+    pub(crate) tls: OnceLock<Vec<Arc<Tls>>>,
     /// The mailbox of the thread that keeps the totals of reactions.
     pub(crate) reactions: ReactionMailbox,
     /// The pages and the routes of the program around the server.
@@ -160,6 +163,7 @@ impl Node {
             registry,
             registry_metrics: Mutex::default(),
             events: events.map_or_else(OnceLock::new, OnceLock::from),
+            tls: OnceLock::new(),
             reactions,
             web,
             cluster,

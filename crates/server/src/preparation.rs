@@ -113,6 +113,8 @@ pub(crate) fn prepare(settings: &Settings) -> Result<Ports, Vec<StartError>> {
     faults.extend(ApiAccess::new(&settings.http_api, operations_named, &mut key_sets).err());
     #[cfg(not(feature = "grpc"))]
     faults.extend(settings.grpc_api.enabled.then_some(StartError::NoGrpc { key: "grpc_api.enabled" }));
+    #[cfg(not(feature = "otel"))]
+    faults.extend(settings.opentelemetry.enabled.then_some(StartError::NoTraces));
     faults.extend(tls::check(settings).into_iter().map(StartError::Tls));
     databases(settings, &mut faults);
     if settings.cluster.is_on() {

@@ -1,5 +1,6 @@
 //! Carries a reload out: reads the settings anew, makes the next generation, and has the shards exchange theirs for it.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -91,6 +92,19 @@ impl Reloader {
     /// # Errors
     /// Why nothing was changed.
     pub(crate) fn reload(&self) -> Result<Reloaded, ReloadRefusal> {
+        let outcome = self.run();
+        if let Some(node) = self.node.upgrade() {
+            let counts = &node.newest.reloads;
+            match &outcome {
+                Ok(reloaded) if !reloaded.changed.is_empty() => drop(counts.succeeded.fetch_add(1, Relaxed)),
+                Ok(_) | Err(ReloadRefusal::UnderWay | ReloadRefusal::Stopping) => {}
+                Err(_) => drop(counts.failed.fetch_add(1, Relaxed)),
+            }
+        }
+        outcome
+    }
+
+    fn run(&self) -> Result<Reloaded, ReloadRefusal> {
         let mut written = match self.written.try_lock() {
             Ok(written) => written,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

@@ -38,6 +38,7 @@ use crate::shard::services::Services;
 use crate::shard::state::Shard;
 use crate::start_error::StartError;
 use crate::tls::{PendingRenewal, PortsTls};
+use crate::traces::{self, TraceExport};
 
 /// Tasks that a shard's thread runs before it polls its sockets again.
 const TASKS_PER_LOOK: u32 = 31;
@@ -132,8 +133,9 @@ impl Server {
             addresses,
             fetcher,
         } = self;
-        let started = actor::start(Arc::clone(&node), directory, registry_messages);
-        let registry_actor = started.map_err(|source| StartError::System { what: "a thread", source })?;
+        let traces = traces::start(&node.newest.get().settings.opentelemetry, &node.id)?;
+        let no_thread = |source| StartError::System { what: "a thread", source };
+        let registry_actor = actor::start(Arc::clone(&node), directory, registry_messages).map_err(no_thread)?;
         if let Some(joining) = joining {
             // The node owns the cluster, so the cluster must not own the node.
             let node = Arc::downgrade(&node);
@@ -144,10 +146,10 @@ impl Server {
             })?;
         }
         let worker = worker.map(|worker| hooks::start(Arc::clone(&node), worker)).transpose();
-        let worker = worker.map_err(|source| StartError::System { what: "a thread", source })?;
+        let worker = worker.map_err(no_thread)?;
         let teller = teller.map(|(start, endpoints)| RunningTeller::start(&node, start, endpoints)).transpose()?;
         let reactions = reactions::start(Arc::clone(&node), reactions_start);
-        let reactions = reactions.map_err(|source| StartError::System { what: "a thread", source })?;
+        let reactions = reactions.map_err(no_thread)?;
         let mut threads = Vec::with_capacity(shards.len());
         for (id, parts) in shards.into_iter().enumerate() {
             let node = Arc::clone(&node);
@@ -157,10 +159,10 @@ impl Server {
                     tracing::error!(shard = id, %error, "a shard could not run");
                 }
             });
-            threads.push(started.map_err(|source| StartError::System { what: "a thread", source })?);
+            threads.push(started.map_err(no_thread)?);
         }
         if let Some(renewal) = renewal {
-            renewal.start().map_err(|source| StartError::System { what: "a thread", source })?;
+            renewal.start().map_err(no_thread)?;
         }
         let consumers = RunningConsumers::start(&node, consumers)?;
         let replaced = Arc::new(Mutex::new(ReplacedThreads { worker, fetcher, teller, consumers }));
@@ -178,6 +180,7 @@ impl Server {
             replaced,
             reactions: Some(reactions),
             addresses,
+            traces,
         })
     }
 }
@@ -193,6 +196,8 @@ pub struct Running {
     /// The thread that keeps the totals of reactions.
     reactions: Option<JoinHandle<()>>,
     addresses: Addresses,
+    /// None = traces are off.
+    traces: Option<TraceExport>,
 }
 
 impl Running {
@@ -285,6 +290,9 @@ impl Running {
         }
         if let Some(stats) = self.node.stats() {
             stats.close();
+        }
+        if let Some(traces) = self.traces.take() {
+            traces.stop();
         }
     }
 }

@@ -168,6 +168,16 @@ pub enum StartError {
         /// The key.
         key: &'static str,
     },
+    /// Traces are switched on, which this program can't send.
+    #[cfg(not(feature = "otel"))]
+    #[error(
+        "opentelemetry.enabled: this program was built without the feature `otel`: build it with, or switch it off"
+    )]
+    NoTraces,
+    /// Traces are switched on, and a variable of the environment can't be used.
+    #[cfg(feature = "otel")]
+    #[error("opentelemetry.enabled: {0}")]
+    Traces(String),
     /// The system refused threads, sockets or random numbers.
     #[error("the system refused {what}")]
     System {

@@ -166,7 +166,8 @@ pub(crate) fn track_limits(stats: &StatsSettings) -> TrackLimits {
 
 /// Why a session has refused something; None = it has not.
 fn refusal_of(mut effects: Effects) -> Option<RefusalReport> {
-    let code = effects.disconnect.map(|why| why.code.into()).or(effects.errors.first().copied())?;
+    let told = effects.errors().next();
+    let code = effects.disconnect.map(|why| why.code.into()).or(told)?;
     let unknown = || RefusalReport { code, cause: "the server would not say why", channel: "".into() };
     Some(effects.refusals.pop().map_or_else(unknown, |why| RefusalReport { code, ..why }))
 }

@@ -112,7 +112,7 @@ pub use description::{ChannelDescription, OnSearched, Search, SearchResult};
 pub use errors::OpenError;
 pub use events::StoreEvent;
 pub use inbox::{ExpiredMessage, InboxMessage, OnQueued};
-pub use metrics::StoreMetrics;
+pub use metrics::{CommitTimes, StoreMetrics};
 pub use panics::Panicked;
 pub use postgres::PostgresError;
 pub use primary::Store;

@@ -8,21 +8,54 @@ use std::time::Duration;
 /// Different causes that are logged in one outage.
 const CAUSES_MAX: usize = 8;
 
+/// Upper bounds of the buckets in which commits are counted by the time that they took, microseconds.
+const COMMIT_BOUNDS_US: [u64; 12] =
+    [250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 10_000_000];
+
+/// A histogram of the times of commits.
+#[derive(Debug, Default)]
+pub struct CommitTimes {
+    buckets: [AtomicU64; COMMIT_BOUNDS_US.len() + 1],
+    sum_us: AtomicU64,
+}
+
+impl CommitTimes {
+    fn observe(&self, took: Duration) {
+        let us = took.as_micros() as u64;
+        self.buckets[COMMIT_BOUNDS_US.partition_point(|bound| *bound < us)].fetch_add(1, Relaxed);
+        self.sum_us.fetch_add(us, Relaxed);
+    }
+
+    /// How many commits there were.
+    pub(crate) fn count(&self) -> u64 {
+        self.buckets.iter().map(|count| count.load(Relaxed)).sum()
+    }
+
+    /// The upper bound of each bucket, seconds, and the commits in it; the last one has no bound.
+    pub fn buckets(&self) -> Vec<(f64, u64)> {
+        let bounds = COMMIT_BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
+        bounds.zip(self.buckets.iter().map(|count| count.load(Relaxed))).collect()
+    }
+
+    /// Time spent in all commits, seconds.
+    pub fn sum_s(&self) -> f64 {
+        self.sum_us.load(Relaxed) as f64 / 1e6
+    }
+}
+
 /// Counters of a store.
 #[derive(Debug, Default)]
 pub struct StoreMetrics {
     /// Publications written.
     pub stored: AtomicU64,
-    /// Commits that were tried.
-    pub commits: AtomicU64,
     /// Commits that failed.
     pub failures: AtomicU64,
     /// Publications refused because the queue was full.
     pub refused: AtomicU64,
     /// Publications that wait for a commit.
     pub waiting: AtomicU64,
-    /// Time spent in commits, microseconds.
-    pub commit_us: AtomicU64,
+    /// How long commits took, whatever came of them.
+    pub commit_times: CommitTimes,
     /// Histories read.
     pub loads: AtomicU64,
     /// Reads that wait or are under way.
@@ -58,8 +91,7 @@ impl StoreMetrics {
     /// Counts a batch that was tried, whatever its result: the publications in it, and how long it took.
     pub(crate) fn count(&self, appends: u64, took: Duration) {
         self.waiting.fetch_sub(appends, Relaxed);
-        self.commits.fetch_add(1, Relaxed);
-        self.commit_us.fetch_add(took.as_micros() as u64, Relaxed);
+        self.commit_times.observe(took);
     }
 
     /// Notes that a write succeeded.

@@ -26,6 +26,7 @@ const FLOORS: &[&str] = &[
     "start_error",
     "auth",
     "runtime",
+    "traces",
     "web",
     "node",
     "backend",

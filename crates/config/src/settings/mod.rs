@@ -7,6 +7,7 @@ mod consumers;
 mod events;
 mod http;
 mod node;
+mod opentelemetry;
 mod process;
 mod security;
 mod store;
@@ -26,6 +27,7 @@ pub use self::http::{
     NamedApiKey,
 };
 pub use self::node::Settings;
+pub use self::opentelemetry::OpenTelemetrySettings;
 pub use self::process::{LogSettings, NodeSettings, RegistrySettings, ShutdownSettings};
 pub use self::security::{SecuritySettings, WhenCutOff};
 pub use self::store::{PrimarySettings, StatsSettings, StoreSettings};

@@ -10,6 +10,7 @@ use super::cluster::ClusterSettings;
 use super::consumers::NamedConsumer;
 use super::events::NamedEvents;
 use super::http::{EndpointSettings, GrpcApiSettings, HttpApiSettings, HttpServerSettings};
+use super::opentelemetry::OpenTelemetrySettings;
 use super::process::{NodeSettings, RegistrySettings, ShutdownSettings};
 use super::security::SecuritySettings;
 use super::store::StoreSettings;
@@ -91,6 +92,8 @@ settings! {
             enabled: "`GET /metrics` is served. `--dev` sets it.";
             handler_prefix: "Path of the metrics.";
         };
+        /// Traces.
+        section opentelemetry: OpenTelemetrySettings = OpenTelemetrySettings::default();
     }
 }
 

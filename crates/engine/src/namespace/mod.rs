@@ -27,6 +27,22 @@ pub const REGISTRY_NAMESPACE: &str = "registry";
 /// `channel.private_prefix` and `channel.namespace_boundary`, which the configuration may change.
 pub(crate) const WATCH_CHANNEL_PREFIX: &str = "$registry:";
 
+/// What metrics call the channels without a namespace.
+pub(crate) const WITHOUT_NAMESPACE: &str = "without";
+/// What metrics call the namespaces that are not configured.
+pub(crate) const OTHER_NAMESPACE: &str = "other";
+
+/// The number of a namespace among those of one configuration ([`Namespaces::names`]).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NamespaceIndex(usize);
+
+impl NamespaceIndex {
+    /// The number, from 0.
+    pub fn get(self) -> usize {
+        self.0
+    }
+}
+
 /// The namespaces of a running node: finds the options of a channel.
 #[derive(Debug)]
 pub struct Namespaces {
@@ -84,6 +100,20 @@ impl Namespaces {
             Some((namespace, _)) => namespace,
             _ => "",
         }
+    }
+
+    /// The number of a channel's namespace among [`Namespaces::names`].
+    pub fn index_of(&self, channel: &str) -> NamespaceIndex {
+        let namespace = self.namespace_of(channel);
+        let index = if namespace.is_empty() { Some(0) } else { self.by_name.get(namespace).map(|index| index + 1) };
+        NamespaceIndex(index.unwrap_or(self.settings.namespaces.len() + 1))
+    }
+
+    /// What metrics call the namespaces, in the order of their numbers: [`WITHOUT_NAMESPACE`], the configured ones
+    /// with that of the registry, and [`OTHER_NAMESPACE`] for all that there are not.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let configured = self.settings.namespaces.iter().map(|namespace| namespace.name.as_str());
+        [WITHOUT_NAMESPACE].into_iter().chain(configured).chain([OTHER_NAMESPACE])
     }
 
     /// Whether only a subscription token opens this channel.

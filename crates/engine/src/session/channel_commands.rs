@@ -7,6 +7,7 @@ use touchline_protocol::publication::Content;
 use touchline_protocol::{Disconnect, Error};
 
 use super::context::Context;
+use super::counts::CommandMethod;
 use super::rules::ChannelAction;
 use super::state::Session;
 use super::ticket::{ReplyKind, Ticket};
@@ -28,7 +29,7 @@ impl Session {
             Ok((data, None)) => {
                 let content = self.content_of(channel, data, context);
                 let publish = Publish { content, ..Publish::default() };
-                let ticket = Ticket::Reply { command, weight: Weight::Small };
+                let ticket = Ticket::Reply { command, method: CommandMethod::Publish, weight: Weight::Small };
                 self.request(channel.into(), ticket, ChannelRequest::Publish(Box::new(publish)), context);
             }
             Err(error) => context.effects.refuse(command, error),
@@ -101,7 +102,7 @@ impl Session {
         };
         self.request(
             channel.into(),
-            Ticket::Reply { command, weight },
+            Ticket::Reply { command, method: CommandMethod::History, weight },
             ChannelRequest::History(Box::new(history)),
             context,
         );

@@ -10,6 +10,7 @@ use touchline_protocol::message::Encoding;
 use touchline_protocol::stream::ChannelName;
 
 use super::context::{Context, SessionSettings};
+use super::counts::SessionCount;
 use super::flow::Deferred;
 use super::hook_state::HookState;
 use super::limits::Toll;
@@ -85,6 +86,7 @@ impl Session {
                 self.note_mistake(input, context);
                 return Executed::all(count + 1, input);
             };
+            context.begin_command(&command);
             let toll = match &node.limits {
                 Some(limits) if !std::mem::take(&mut is_paid) => {
                     let last_byte = (input.len() - commands.rest().len()).saturating_sub(1);
@@ -96,6 +98,7 @@ impl Session {
                 return Executed { count, used: input.len() - before.len(), is_paid: true };
             }
             count += 1;
+            context.effects.counts.push(SessionCount::Command(context.effects.method));
             self.note_command();
             if toll == Toll::Paid {
                 self.command(command, &before[..before.len() - commands.rest().len()], context);
@@ -112,6 +115,7 @@ impl Session {
         if self.rare.is_some() && self.waits_for_hook(&command, input) {
             return;
         }
+        context.begin_command(&command);
         let Command { id, operation } = command;
         match operation {
             Some(CommandKind::Connect(request)) => self.connect(id, request, context),
@@ -136,6 +140,7 @@ impl Session {
     /// Handles the reply of a home or of the directory.
     pub fn handle_reply(&mut self, ticket: Ticket, response: Response, context: &mut Context<'_>) {
         self.flow.end(ticket);
+        context.effects.method = ticket.method();
         let response = if ticket.is_large() && context.room.is_scarce { response.without_contents() } else { response };
         match ticket {
             Ticket::Reply { command, .. } => channel_commands::reply(command, response, context),

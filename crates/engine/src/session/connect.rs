@@ -11,6 +11,7 @@ use touchline_protocol::{Disconnect, Error, data};
 
 use super::context::Context;
 use super::counted::CountedUser;
+use super::counts::SubscribeOutcome;
 use super::heartbeat::Heartbeat;
 use super::refusal::{BINARY_CHANNEL, NO_NAMESPACE, TOKEN_EXPIRED};
 use super::registry;
@@ -407,6 +408,7 @@ impl Session {
         let mut result = Vec::new();
         let name = match self.activate(serial, &response, context) {
             Some(index) => {
+                context.effects.count_subscribe(SubscribeOutcome::Accepted);
                 let subscription = &self.subscriptions[index];
                 if let Response::Subscribed(subscribed) = response {
                     let subscribed = subscription.filtered(subscribed);

@@ -5,9 +5,11 @@ use touchline_protocol::Disconnect;
 use touchline_protocol::message::Messages;
 use touchline_protocol::stream::ChannelName;
 
+use super::counts::{CommandMethod, SessionCount, SubscribeOutcome};
 use super::ticket::Ticket;
 use crate::directory::{DirectoryRequest, Requester};
 use crate::hook::HookCall;
+use crate::namespace::NamespaceIndex;
 use crate::request::ChannelRequest;
 
 /// The effects of a session that its shard carries out. Reused from call to call.
@@ -38,14 +40,33 @@ pub struct Effects {
     pub disconnect: Option<Disconnect>,
     /// Name and version of the client's program, once the client has sent them; for metrics.
     pub program: Option<(Box<str>, Box<str>)>,
-    /// Numbers of the errors that were sent to the client; for metrics.
-    pub errors: Vec<u32>,
+    /// What the session has done; for metrics.
+    pub counts: Vec<SessionCount>,
+    /// The method of the command that the session deals with.
+    pub(super) method: CommandMethod,
+    /// The namespace of the channel to which the session subscribes its client.
+    pub(super) namespace: NamespaceIndex,
     /// How many of these errors are the client's own doing, and count for its rate of errors.
     pub(super) client_errors: u32,
     /// Causes of the client's refusals; for the log.
     pub refusals: Vec<RefusalReport>,
     /// The client gets the cause, too.
     pub(super) tells_cause: bool,
+}
+
+impl Effects {
+    /// The numbers of the errors that the client was told.
+    pub fn errors(&self) -> impl Iterator<Item = u32> {
+        self.counts.iter().filter_map(|count| match count {
+            SessionCount::Error { code, .. } => Some(*code),
+            _ => None,
+        })
+    }
+
+    /// Counts what has become of a subscribe to the channel at hand.
+    pub(super) fn count_subscribe(&mut self, outcome: SubscribeOutcome) {
+        self.counts.push(SessionCount::Subscribe { namespace: self.namespace, outcome });
+    }
 }
 
 /// A subscription that has begun or ended.

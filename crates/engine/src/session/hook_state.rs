@@ -10,6 +10,7 @@ use bytes::Bytes;
 use touchline_protocol::command::SubscribeCommand;
 use touchline_protocol::filter::FilterNode;
 
+use super::counts::CommandMethod;
 use crate::caps::Capabilities;
 use crate::duration::millis;
 use crate::hook::{EmulatedHeaders, HookRequest};
@@ -113,6 +114,21 @@ pub(super) enum WaitingAction {
     SubRefresh,
     /// Nothing: the client does not want it any more. It counts until the backend has answered.
     Abandoned,
+}
+
+impl WaitingAction {
+    /// The method of the command that the backend is asked about.
+    pub(super) fn method(&self) -> CommandMethod {
+        match self {
+            WaitingAction::Connect { .. } | WaitingAction::SubscribeAtConnect { .. } => CommandMethod::Connect,
+            WaitingAction::Refresh => CommandMethod::Refresh,
+            WaitingAction::Subscribe { .. } => CommandMethod::Subscribe,
+            WaitingAction::Publish { .. } => CommandMethod::Publish,
+            WaitingAction::Rpc { .. } => CommandMethod::Rpc,
+            WaitingAction::SubRefresh => CommandMethod::SubRefresh,
+            WaitingAction::Abandoned => CommandMethod::None,
+        }
+    }
 }
 
 impl HookWait {

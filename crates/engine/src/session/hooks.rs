@@ -15,6 +15,7 @@ use touchline_protocol::{Disconnect, Error};
 
 use super::connect::ClientAdmission;
 use super::context::Context;
+use super::counts::CommandMethod;
 use super::hook_refusal::{BUSY, NO_ANSWER, UNDECIDED, refuse_command};
 use super::hook_state::{HeldCommand, HookState, HookWait, HookWish, WaitingAction};
 use super::registry;
@@ -218,6 +219,7 @@ impl Session {
         if action.is_command() {
             self.flow.release();
         }
+        context.effects.method = action.method();
         match action {
             WaitingAction::Connect { command, subs } => self.connect_answered(command, subs, outcome, context),
             WaitingAction::Refresh => self.refresh_answered(outcome, context),
@@ -449,7 +451,7 @@ impl Session {
             version: answer.version,
             version_epoch: answer.version_epoch,
         };
-        let ticket = Ticket::Reply { command, weight: Weight::Small };
+        let ticket = Ticket::Reply { command, method: CommandMethod::Publish, weight: Weight::Small };
         self.request(channel.into(), ticket, ChannelRequest::Publish(Box::new(publish)), context);
     }
 

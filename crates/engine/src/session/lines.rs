@@ -3,6 +3,7 @@
 use touchline_protocol::{Disconnect, Error};
 
 use super::context::Context;
+use super::counts::CommandMethod;
 use super::state::Session;
 use super::transport::TransportMode;
 
@@ -30,6 +31,7 @@ impl Session {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
         self.mistakes = self.mistakes.saturating_add(1);
+        context.effects.method = CommandMethod::None;
         context.effects.refuse(0, Error::NOT_A_COMMAND);
         let is_page = !self.is_connected() && is_request_line(input);
         if is_page || self.mistakes >= MISTAKES_MAX {

@@ -11,6 +11,7 @@ mod commands;
 mod connect;
 mod context;
 mod counted;
+mod counts;
 mod described;
 mod effects;
 mod explain;
@@ -45,6 +46,7 @@ use touchline_protocol::message::Push;
 
 pub use context::{Context, HookNeeds, SessionSettings, SessionSigner};
 pub use counted::UserCounter;
+pub use counts::{CommandMethod, SessionCount, SubscribeOutcome};
 pub use effects::{Effects, Outbound, RefusalReport, SubscriptionChange, SubscriptionEnd};
 pub use explain::{ExplainedAction, ExplainedStep, StepVerdict};
 pub use explain_facts::StepFact;

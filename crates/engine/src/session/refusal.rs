@@ -3,11 +3,13 @@
 
 use std::borrow::Cow;
 
+use touchline_protocol::command::{Command, CommandKind};
 use touchline_protocol::message::Reply;
 use touchline_protocol::websocket::CLOSE_REASON_MAX;
 use touchline_protocol::{Disconnect, Error};
 
 use super::context::Context;
+use super::counts::{CommandMethod, SessionCount, SubscribeOutcome};
 use super::effects::{Effects, RefusalReport};
 use crate::namespace::ChannelOptions;
 
@@ -65,7 +67,11 @@ impl Effects {
     pub(super) fn note_error(&mut self, code: u32, is_temporary: bool) {
         let is_over = code == Error::TOKEN_EXPIRED.code || code == Error::EXPIRED.code;
         self.client_errors += u32::from(!is_temporary && !is_over);
-        self.errors.push(code);
+        self.counts.push(SessionCount::Error { method: self.method, code });
+        if self.method == CommandMethod::Subscribe {
+            let is_over = is_temporary || is_over;
+            self.count_subscribe(if is_over { SubscribeOutcome::Failed } else { SubscribeOutcome::Refused });
+        }
     }
 
     /// Gives the noted cause the number of an error that the client does not get.
@@ -98,6 +104,19 @@ impl<'a> Context<'a> {
         node.namespaces.resolve(channel).inspect_err(|error| {
             self.because(if *error == Error::UNKNOWN_CHANNEL { NO_NAMESPACE } else { BAD_CHANNEL }, channel)
         })
+    }
+
+    /// What is counted from now on is about this command.
+    pub(super) fn begin_command(&mut self, command: &Command<'_>) {
+        self.effects.method = CommandMethod::of(command);
+        if let Some(CommandKind::Subscribe(request)) = &command.operation {
+            self.name_subscribe(&request.channel);
+        }
+    }
+
+    /// What is counted from now on is about a subscribe to this channel.
+    pub(super) fn name_subscribe(&mut self, channel: &str) {
+        self.effects.namespace = self.node.namespaces.index_of(channel);
     }
 
     /// Notes the cause of the refusal that follows.

@@ -6,6 +6,7 @@ use touchline_protocol::stream::StreamPosition;
 use touchline_protocol::{Disconnect, Error, Unsubscribe};
 
 use super::context::Context;
+use super::counts::SubscribeOutcome;
 use super::refusal::ENDED_BY_SERVER;
 use super::state::{Phase, Session};
 use super::subscribe::Grant;
@@ -72,6 +73,7 @@ impl Session {
     pub(super) fn subscribed_by_server(&mut self, serial: u32, response: Response, context: &mut Context<'_>) {
         let Some(index) = self.activate(serial, &response, context) else { return };
         let Response::Subscribed(subscribed) = response else { return };
+        context.effects.count_subscribe(SubscribeOutcome::Accepted);
         let subscription = &self.subscriptions[index];
         let position = if subscription.is_positioned { subscribed.position } else { StreamPosition::default() };
         let result = SubscribeResult {

@@ -9,6 +9,7 @@ use touchline_protocol::message::{Push, Reply, SubscribeResult};
 use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
 
 use super::context::Context;
+use super::counts::{SessionCount, SubscribeOutcome};
 use super::effects::{SubscriptionChange, SubscriptionEnd};
 use super::permission::{Opening, Permit};
 use super::refusal::{
@@ -99,6 +100,7 @@ impl Session {
         answer: SubscribeAnswer,
         context: &mut Context<'_>,
     ) {
+        context.name_subscribe(&request.channel);
         match self.grant_of_hook(request, answer, context) {
             Ok(grant) => self.subscribe_with(command, request, grant, context),
             Err(why) => refuse(command, why, context),
@@ -340,11 +342,17 @@ impl Session {
     /// index; `None` = it has ended meanwhile, or the home refused it.
     pub(super) fn activate(&mut self, serial: u32, response: &Response, context: &mut Context<'_>) -> Option<usize> {
         let index = self.subscriptions.iter().position(|s| s.serial == serial)?;
+        let namespaces = &context.node.namespaces;
+        context.effects.namespace = namespaces.index_of(context.hub.name(self.subscriptions[index].channel));
         let Response::Subscribed(subscribed) = response else {
             let subscription = self.subscriptions.swap_remove(index);
             context.hub.release(subscription.channel);
             return None;
         };
+        if let Some(recovered) = &subscribed.recovered {
+            let (namespace, publications) = (context.effects.namespace, recovered.as_ref().map(Vec::len));
+            context.effects.counts.push(SessionCount::Recovery { namespace, publications });
+        }
         let subscription = &mut self.subscriptions[index];
         debug_assert!(subscription.membership.is_none(), "a home replies once");
         // The client's last publication is the base of the next delta, unless a later one has expired.
@@ -411,6 +419,7 @@ impl Session {
         let now_s = context.now_s();
         let subscription = &mut self.subscriptions[index];
         let subscribed = subscription.filtered(subscribed);
+        context.effects.count_subscribe(SubscribeOutcome::Accepted);
         context.effects.messages.reply(command, &Reply::Subscribe(subscription.result(&subscribed, now_s)));
         subscription.recover_offset = None;
         if let Some(why) = lost {
@@ -425,6 +434,7 @@ impl Session {
         // The last word of the client counts: it does not want the subscription that the backend is asked about.
         self.cancel_subscribe(channel, TAKEN_BACK, context);
         if let Some(index) = self.find(channel, context.hub) {
+            context.effects.counts.push(SessionCount::Unsubscribe(0));
             self.remove(index, context);
         }
         context.effects.messages.reply(command, &Reply::Unsubscribe);
@@ -449,6 +459,7 @@ impl Session {
     pub(super) fn end(&mut self, index: usize, why: Unsubscribe, context: &mut Context<'_>) {
         let name = context.hub.name(self.subscriptions[index].channel).clone();
         self.take_out(index, why.code, context);
+        context.effects.counts.push(SessionCount::Unsubscribe(why.code));
         context.effects.messages.push(&name, &Push::Unsubscribe(why));
     }
 
@@ -489,7 +500,10 @@ fn refuse(command: u32, why: SubscribeRefusal, context: &mut Context<'_>) {
     match why {
         SubscribeRefusal::Error(error) => context.effects.refuse(command, error),
         SubscribeRefusal::Banned => context.effects.refuse(command, Error::PERMISSION_DENIED),
-        SubscribeRefusal::Disconnect(why) => context.disconnect(why),
+        SubscribeRefusal::Disconnect(why) => {
+            context.effects.count_subscribe(SubscribeOutcome::Refused);
+            context.disconnect(why);
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tickets: what the reply to a session's request is for.
 
+use super::counts::CommandMethod;
 use super::weight::Weight;
 
 /// What a home's or the directory's reply is for.
@@ -9,6 +10,8 @@ pub enum Ticket {
     Reply {
         /// The command.
         command: u32,
+        /// Its method.
+        method: CommandMethod,
         /// The size that the reply may have.
         weight: Weight,
     },
@@ -62,6 +65,19 @@ impl Ticket {
                 Some(weight)
             }
             Ticket::Registrations | Ticket::Connect { .. } | Ticket::Server { .. } => None,
+        }
+    }
+
+    /// The method of the command that the reply is for.
+    pub(super) fn method(self) -> CommandMethod {
+        match self {
+            Ticket::Reply { method, .. } => method,
+            Ticket::Directory { kind: ReplyKind::Rpc, .. } => CommandMethod::Rpc,
+            Ticket::Directory { kind: ReplyKind::Presence, .. } => CommandMethod::Presence,
+            Ticket::Directory { kind: ReplyKind::PresenceStats, .. } => CommandMethod::PresenceStats,
+            Ticket::Subscribe { .. } => CommandMethod::Subscribe,
+            Ticket::Registrations | Ticket::Connect { .. } => CommandMethod::Connect,
+            Ticket::Server { .. } => CommandMethod::None,
         }
     }
 

@@ -406,9 +406,9 @@ impl Story {
         };
         let errors = lines.iter().filter(|line| line.contains(r#""error":{"code":"#)).count();
         assert!(
-            person.body != Encoding::Json || errors == effects.errors.len(),
+            person.body != Encoding::Json || errors == effects.errors().count(),
             "metrics count the errors: {:?}, {lines:?}",
-            effects.errors
+            effects.errors().collect::<Vec<_>>()
         );
         person.received.extend(lines);
         person.received.extend(effects.released.iter().map(|frame| received(frame, epochs)));

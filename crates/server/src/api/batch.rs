@@ -15,9 +15,10 @@ use super::malformed::MalformedRequest;
 use super::operation::{OperationError, yield_sometimes};
 use super::params::object;
 use super::reply::ApiReply;
-use super::table::{Call, numbered};
+use super::table::{Call, numbered, place_of};
 use crate::auth::ApiRights;
 use crate::node::Node;
+use crate::runtime::operation_metrics::NO_OPERATION;
 
 /// Operations in one request.
 pub(super) const COMMANDS_MAX: usize = 10_000;
@@ -65,13 +66,13 @@ pub(super) async fn batch(
         }
         let mut object = ObjectWriter::open(&mut reply.body);
         let Some((method, call)) = call else {
-            refuse(node, &mut object, Error::BAD_REQUEST);
+            refuse(node, "", &mut object, Error::BAD_REQUEST);
             object.close();
             continue;
         };
         let refusal = match time.admit(method) {
             Ok(()) => time.measure(node, method, call.run(node, rights, &mut object, method)).await,
-            Err(error) => Some(refuse(node, &mut object, error)),
+            Err(error) => Some(refuse(node, method, &mut object, error)),
         };
         object.close();
         reply.note(method, refusal);
@@ -83,13 +84,13 @@ pub(super) async fn batch(
 
 /// Refuses a request with more commands than [`COMMANDS_MAX`].
 fn too_many(node: &Node) -> ApiReply {
-    node.metrics_here().count_error(Error::BAD_REQUEST.code);
+    node.metrics_here().operations.count_error(NO_OPERATION, Error::BAD_REQUEST.code);
     ApiReply::of_refusal(OperationError::bad("commands"))
 }
 
 /// Refuses one command, which is not run.
-fn refuse(node: &Node, object: &mut ObjectWriter<'_>, error: Error) -> OperationError {
-    node.metrics_here().count_error(error.code);
+fn refuse(node: &Node, method: &str, object: &mut ObjectWriter<'_>, error: Error) -> OperationError {
+    node.metrics_here().operations.count_error(place_of(method), error.code);
     ErrorJson::from(error).write(object.key("error"));
     error.into()
 }
@@ -154,9 +155,9 @@ pub(super) async fn lines(
         object.number("id", line.id.into());
         let refusal = match (call, time.admit(&method)) {
             (Ok(call), Ok(())) => time.measure(node, &method, call.run(node, rights, &mut object, "result")).await,
-            (Ok(_), Err(error)) => Some(refuse(node, &mut object, error)),
+            (Ok(_), Err(error)) => Some(refuse(node, &method, &mut object, error)),
             (Err(_), _) => {
-                refuse(node, &mut object, Error::BAD_REQUEST);
+                refuse(node, &method, &mut object, Error::BAD_REQUEST);
                 None
             }
         };

@@ -10,13 +10,15 @@ use touchline_protocol::Error;
 use super::callers::{CallerRefusal, by_token, log_refused_operation};
 use super::documents::Document;
 use super::operation::OperationError;
-use super::operations::publish::is_publish;
 use super::reply::{ApiReply, ErrorMode};
 use super::request_id::{X_REQUEST_ID, request_id};
 use super::serve::serve;
+use super::table::{BATCH, place_of};
 use super::version::{ApiForm, UNNAMED, VERSIONS, negotiate};
 use crate::auth::ApiCaller;
 use crate::runtime::generation::Generation;
+use crate::runtime::operation_metrics::NO_OPERATION;
+use crate::traces::{Span, TracedPart, within};
 use crate::transport::http::Origin;
 use crate::transport::http::body::RequestBody;
 use crate::transport::http::respond::{self, HttpResponse};
@@ -99,7 +101,6 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
     if generation.settings.http_api.disabled {
         return respond::not_found();
     }
-    let started_us = node.clock.elapsed_us();
     let uri = std::mem::take(request.uri_mut());
     let sent = SentFields::of(request.headers());
     let mut asked = ApiQuestion { mode: sent.mode(), form: UNNAMED, id: request_id(sent.request_id) };
@@ -124,6 +125,9 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
     if let Some(document) = document {
         return asked.respond(StatusCode::OK, document.text(asked.form.version));
     }
+    let mut span = Span::of_request(TracedPart::Api, || span_name(method), request.headers());
+    span.note("touchline.caller", || caller.name.clone());
+    span.note("touchline.request_id", || asked.id().to_owned());
     let (body, _budget) = match request.into_body().read(generation.settings.http_api.body_size_limit).await {
         Ok(read) => read,
         Err(status) => {
@@ -131,14 +135,15 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
             return asked.turn_away(status, Error::BAD_REQUEST, why);
         }
     };
-    let reply = serve(node, &caller.rights, method, &body, asked.form.version).await.unwrap_or_else(|malformed| {
-        node.metrics_here().count_error(Error::BAD_REQUEST.code);
+    let serving = serve(node, &caller.rights, method, &body, asked.form.version);
+    let reply = within(&span, serving).await.unwrap_or_else(|malformed| {
+        node.metrics_here().operations.count_error(place_of(method), Error::BAD_REQUEST.code);
         let refusal = OperationError { field: malformed.field, ..Error::BAD_REQUEST.into() };
         ApiReply::turned_away(refusal, malformed.to_string())
     });
-    if is_publish(method) {
-        let latency = &node.shards[usize::from(origin.shard)].metrics.publish_latency;
-        latency.observe_us(node.clock.elapsed_us().saturating_sub(started_us));
+    if let Some(refusal) = &reply.refusal {
+        span.note("touchline.error.code", || refusal.error.code.to_string());
+        span.fail(|| refusal.error.to_string());
     }
     let of_path = reply.refusal.iter().filter(|_| reply.refused.is_empty()).map(|refusal| (method, refusal));
     let of_batch = reply.refused.iter().map(|(operation, refusal)| (operation.as_str(), refusal));
@@ -146,6 +151,12 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
         log_refused_operation(node, origin.remote, caller, asked.id(), operation, refusal);
     }
     asked.answer(reply)
+}
+
+/// The name of the span of a request: its operation. A path that names none has a name that it does not choose.
+fn span_name(method: &str) -> String {
+    let is_known = method.is_empty() || method == BATCH || place_of(method) != NO_OPERATION;
+    format!("api {}", if is_known { if method.is_empty() { BATCH } else { method } } else { "unknown" })
 }
 
 /// The answer to a request whose HTTP method the path does not have.
@@ -235,5 +246,6 @@ fn refuse_caller(origin: &Origin, headers: &HeaderMap, asked: &ApiQuestion, refu
         }
     };
     origin.node.log_refused_request(origin.remote, headers, status, cause, asked.id());
+    origin.node.metrics_here().operations.count_error(NO_OPERATION, error.code);
     asked.turn_away(status, error, detail)
 }

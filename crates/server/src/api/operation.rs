@@ -95,6 +95,12 @@ pub(crate) trait Operation {
     }
 }
 
+/// The place of an operation in the table, which gives it.
+pub(crate) trait Placed {
+    /// The place, from 0.
+    const PLACE: usize;
+}
+
 /// Publishes, or operations of a batch, between two pauses.
 const IN_A_ROW: usize = 16;
 

@@ -25,38 +25,42 @@ pub(super) fn health(node: &Node) -> HttpResponse {
     if *node.draining.borrow() {
         return respond::draining();
     }
+    match unready(node) {
+        Some(why) => respond::text(StatusCode::SERVICE_UNAVAILABLE, why),
+        None => respond::body(StatusCode::OK, JSON, serde_json::Value::Object(information(node)).to_string()),
+    }
+}
+
+/// Whether the node can serve.
+pub(super) fn is_ready(node: &Node) -> bool {
+    !*node.draining.borrow() && unready(node).is_none()
+}
+
+/// Why a node that does not drain cannot serve; None = it can.
+fn unready(node: &Node) -> Option<String> {
     if let Some(why) = node.version_conflict() {
-        return respond::text(StatusCode::SERVICE_UNAVAILABLE, format!("no part of the cluster: {why}\n"));
+        return Some(format!("no part of the cluster: {why}\n"));
     }
     if node.cluster.is_some() && !node.is_linked.load(Relaxed) {
-        let text = match node.stream_fault() {
+        return Some(match node.stream_fault() {
             fault if fault.is_empty() => {
                 "cut off from NATS: clients are served, other nodes can't be reached\n".to_owned()
             }
             fault => format!("JetStream can't be used: {fault}\n"),
-        };
-        return respond::text(StatusCode::SERVICE_UNAVAILABLE, text);
+        });
     }
     if node.is_unsettled() {
-        return respond::text(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the registry's entries of other nodes are on their way\n",
-        );
+        return Some("the registry's entries of other nodes are on their way\n".to_owned());
     }
     if let Some(refusal) = node.generation().session.bans.holds_back() {
         let text = match refusal {
             BanRefusal::CutOff => "cut off from the bans: nobody is let in (security.when_cut_off)\n",
             _ => "the bans have not been loaded yet: nobody is let in\n",
         };
-        return respond::text(StatusCode::SERVICE_UNAVAILABLE, text);
+        return Some(text.to_owned());
     }
-    if node.store().is_some_and(|store| !store.metrics().is_healthy()) {
-        return respond::text(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the primary database fails: durable channels can't be published to\n",
-        );
-    }
-    respond::body(StatusCode::OK, JSON, serde_json::Value::Object(information(node)).to_string())
+    let fails = node.store().is_some_and(|store| !store.metrics().is_healthy());
+    fails.then(|| "the primary database fails: durable channels can't be published to\n".to_owned())
 }
 
 /// What is wrong with a node that can serve all the same.

@@ -5,27 +5,31 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
+use touchline_cluster::LinkTraffic;
 use touchline_engine::directory::ScopeMetrics;
 use touchline_engine::hook::HookKind;
-use touchline_protocol::{Disconnect, Error};
 use touchline_registry::Counters;
 
 use super::metrics_text::text_format;
+use super::readiness::is_ready;
+use super::table::names_by_place;
 use crate::auth::KeySets;
 use crate::node::Node;
 use crate::runtime::ban_metrics::BanCollector;
 use crate::runtime::consumer_metrics::{ConsumerCollector, ConsumerMetrics};
+use crate::runtime::database_metrics::{StatsCollector, StoreCollector};
 use crate::runtime::event_metrics::{EventCollector, EventMetrics};
 use crate::runtime::hook_metrics::{CallOutcome, HookCollector, HookMetrics};
 use crate::runtime::key_metrics::{CallerCollector, KeySetCollector, KeySetFigures};
 use crate::runtime::limit_metrics::{LimitCollector, LimitMetrics, TableSizes};
-use crate::runtime::metrics::{
-    ClusterStatus, NodeCollector, RegistryCollector, ShardMetrics, StatsCollector, StoreCollector,
-};
+use crate::runtime::metrics::{NodeCollector, ShardMetrics};
+use crate::runtime::node_metrics::{NodeFigures, NodeFiguresCollector, ProcessCollector};
+use crate::runtime::process::ProcessFigures;
 use crate::runtime::reaction_mailbox::ReactionCollector;
 use crate::runtime::registry_mailbox::RegistryMetrics;
+use crate::runtime::registry_metrics::{ClusterStatus, RegistryCollector};
 use crate::runtime::seen_users::{SeenCollector, SeenUsers};
 
 /// The parts of a node that have metrics.
@@ -50,24 +54,21 @@ pub(super) struct Scrape {
     consumers: ConsumerCollector,
     /// None = it is not kept when users were connected last.
     seen: Option<SeenCollector>,
-    http_buffered_bytes: usize,
-    /// Commands with a rate that are under way.
-    paced_commands: usize,
-    configuration_generation: u64,
-    /// Nodes that have another configuration than this one.
-    configuration_differing: usize,
+    node: NodeFigures,
+    process: ProcessFigures,
 }
 
 impl Scrape {
     /// The parts of a node.
     pub(super) fn of(node: &Node) -> Self {
-        let link = node
-            .cluster
-            .as_ref()
-            .map(|_| ClusterStatus { is_up: node.is_linked.load(Relaxed), peers: node.peers.load(Relaxed) });
+        let link = node.cluster.as_ref().map(|cluster| ClusterStatus {
+            is_up: node.is_linked.load(Relaxed),
+            peers: node.peers.load(Relaxed),
+            traffic: cluster.traffic(),
+        });
         Scrape {
             registry: RegistryCollector { metrics: node.registry_metrics(), link },
-            shards: node.collector(),
+            shards: node.collector().naming(names_by_place()),
             store: node.store().map(|store| StoreCollector(Arc::clone(store.metrics()))),
             stats: node.stats().map(|stats| StatsCollector(Arc::clone(stats.metrics()))),
             hooks: node
@@ -93,19 +94,25 @@ impl Scrape {
             }),
             consumers: ConsumerCollector(node.generation().consumers.clone()),
             seen: node.seen.as_deref().map(SeenCollector::of),
-            http_buffered_bytes: node.shards.iter().map(|shard| shard.http_buffered()).sum(),
-            paced_commands: node.paced.load(Relaxed),
-            configuration_generation: node.generation().number,
-            configuration_differing: node.others_with_other_configuration().len(),
+            node: NodeFigures {
+                is_ready: is_ready(node),
+                is_draining: *node.draining.borrow(),
+                http_buffered_bytes: node.shards.iter().map(|shard| shard.http_buffered()).sum(),
+                buffer_max: node.buffer_slice.saturating_mul(node.shards.len()),
+                paced_commands: node.paced.load(Relaxed),
+                configuration_generation: node.generation().number,
+                configuration_differing: node.others_with_other_configuration().len(),
+                certificates: node.tls.get().into_iter().flatten().filter_map(|tls| tls.expiry()).collect(),
+                reloads: (node.newest.reloads.succeeded.load(Relaxed), node.newest.reloads.failed.load(Relaxed)),
+            },
+            process: ProcessFigures::read(),
         }
     }
 
     /// Parts of which each metric has a value.
     fn with_all() -> Self {
         let shard = ShardMetrics::default();
-        shard.count_error(Error::INTERNAL.code);
-        shard.count_disconnect(Disconnect::SHUTDOWN.code);
-        shard.programs.enter("program", "1");
+        shard.count_all();
         let hooks = HookMetrics::of(vec!["backend".to_owned()]);
         hooks.count(HookKind::Connect, CallOutcome::Answered);
         let limits = LimitMetrics::default();
@@ -114,9 +121,9 @@ impl Scrape {
         Scrape {
             registry: RegistryCollector {
                 metrics: Arc::new(RegistryMetrics { scopes: vec![scope], calls_waiting: 0 }),
-                link: Some(ClusterStatus { is_up: true, peers: 0 }),
+                link: Some(ClusterStatus { is_up: true, peers: 0, traffic: LinkTraffic::default() }),
             },
-            shards: NodeCollector::of([Arc::new(shard)].iter()),
+            shards: NodeCollector::of([Arc::new(shard)].iter()).naming(names_by_place()),
             store: Some(StoreCollector(Arc::default())),
             stats: Some(StatsCollector(Arc::default())),
             hooks: Some(HookCollector { metrics: Arc::new(hooks), outstanding: 0 }),
@@ -128,10 +135,8 @@ impl Scrape {
             limits: Some(LimitCollector { metrics: Arc::new(limits), sizes: TableSizes::default() }),
             consumers: ConsumerCollector(vec![Arc::new(ConsumerMetrics::new("shop"))]),
             seen: Some(SeenCollector::of(&SeenUsers::new(true))),
-            http_buffered_bytes: 0,
-            paced_commands: 0,
-            configuration_generation: 1,
-            configuration_differing: 0,
+            node: NodeFigures { certificates: vec![("http_server.tls", 0)], ..NodeFigures::default() },
+            process: ProcessFigures::default(),
         }
     }
 
@@ -170,16 +175,13 @@ impl Scrape {
         if let Some(seen) = self.seen {
             registry.register_collector(Box::new(seen));
         }
-        let buffered = ConstGauge::new(self.http_buffered_bytes as i64);
-        registry.register("http_buffered_bytes", "Bytes held for requests and streams of HTTP", buffered);
-        let paced = ConstGauge::new(self.paced_commands as i64);
-        registry.register("commands_paced", "Commands with a rate that are under way, 16 at most", paced);
-        let help = "The configuration that the node works with: 1 is that of its start, and each reload adds 1";
-        registry.register("config_generation", help, ConstGauge::new(self.configuration_generation as i64));
-        let help = "Nodes of the cluster that have another configuration than this one";
-        registry.register("config_differing_nodes", help, ConstGauge::new(self.configuration_differing as i64));
+        registry.register_collector(Box::new(NodeFiguresCollector(self.node)));
+        let mut unprefixed = Registry::default();
+        unprefixed.register_collector(Box::new(ProcessCollector(self.process)));
         let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry)?;
+        encode_registry(&mut text, &registry)?;
+        encode_registry(&mut text, &unprefixed)?;
+        encode_eof(&mut text)?;
         Ok(text)
     }
 }
@@ -236,11 +238,11 @@ mod tests {
             metrics.contains(&MetricDescription { name: name.to_owned(), kind: kind.to_owned(), labels })
         };
         assert!(described("touchline_connections", "gauge", &[]));
-        assert!(described("touchline_errors_total", "counter", &["code"]));
+        assert!(described("touchline_errors_total", "counter", &["method", "code"]));
         assert!(described("touchline_client_connections", "gauge", &["client_name", "client_version"]));
         assert!(described("touchline_registry_names", "gauge", &["scope"]));
-        assert!(described("touchline_publish_seconds", "histogram", &[]));
-        assert!(described("touchline_store_commits_total", "counter", &[]));
+        assert!(described("touchline_api_seconds", "histogram", &["method"]));
+        assert!(described("touchline_store_commit_seconds", "histogram", &[]));
         assert!(described("touchline_stats_healthy", "gauge", &[]));
         assert!(described("touchline_cluster_linked", "gauge", &[]));
         assert!(described("touchline_bans", "gauge", &["kind"]));

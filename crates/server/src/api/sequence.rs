@@ -15,6 +15,7 @@ use super::table::Call;
 use super::version::NEWEST;
 use crate::auth::ApiRights;
 use crate::node::Node;
+use crate::traces::{Span, TracedPart, within};
 
 /// An operation, and its fields as a JSON object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub(crate) struct OperationCall {
     pub(crate) operation: &'static str,
     /// Its fields.
     pub(crate) params: Bytes,
+    /// The `traceparent` of what asks for it; None = it names none.
+    pub(crate) parent: Option<Box<str>>,
 }
 
 /// Why an operation was not carried out, or not everywhere.
@@ -58,7 +61,19 @@ pub(crate) async fn run_in_order(
     results
 }
 
-async fn run_one(node: &Node, OperationCall { operation, params }: &OperationCall) -> Result<(), CallFailure> {
+async fn run_one(node: &Node, asked: &OperationCall) -> Result<(), CallFailure> {
+    let OperationCall { operation, params, parent } = asked;
+    let mut span = Span::begin(TracedPart::Consuming, || format!("consume {operation}"), parent.as_deref());
+    let outcome = within(&span, run_traced(node, operation, params)).await;
+    match &outcome {
+        Ok(()) => {}
+        Err(CallFailure::Temporary(error)) => span.fail(|| error.to_string()),
+        Err(CallFailure::Final(why)) => span.fail(|| why.clone()),
+    }
+    outcome
+}
+
+async fn run_traced(node: &Node, operation: &str, params: &[u8]) -> Result<(), CallFailure> {
     let call = Call::read(operation, params, NEWEST.number).map_err(malformed)?;
     let mut answer = Vec::with_capacity(64);
     let mut writer = ObjectWriter::open(&mut answer);
@@ -66,7 +81,7 @@ async fn run_one(node: &Node, OperationCall { operation, params }: &OperationCal
     writer.close();
     match refusal {
         Some(refusal) => Err(refused(refusal)),
-        None if *operation == BroadcastOperation::NAME => of_channels(&answer),
+        None if operation == BroadcastOperation::NAME => of_channels(&answer),
         None => Ok(()),
     }
 }

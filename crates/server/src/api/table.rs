@@ -12,7 +12,7 @@ use super::json::{ErrorJson, WriteJson};
 #[cfg(test)]
 use super::later::LaterInfoOperation;
 use super::malformed::MalformedRequest;
-use super::operation::{Operation, OperationError};
+use super::operation::{Operation, OperationError, Placed};
 use super::operations::bans::{
     BlockUserOperation, InvalidateUserTokensOperation, RevokeTokenOperation, UnblockUserOperation,
 };
@@ -47,6 +47,7 @@ use super::params::object;
 use super::version::NEWEST;
 use crate::auth::ApiRights;
 use crate::node::Node;
+use crate::runtime::operation_metrics::NO_OPERATION;
 
 /// The name of the request that takes many operations: `POST /api/batch`. It is no operation itself: it can't stand in
 /// another one, and its answer has no `result`.
@@ -97,11 +98,21 @@ fn permitted<O: Operation>(rights: &ApiRights, request: &O::Request<'_>) -> Resu
     rights.check(O::NAME, O::channels(request)).map_err(|why| OperationError::denied(why, O::NAME))
 }
 
-/// Writes why an operation was refused as the member `error` of an object, and counts it.
-fn refuse(node: &Node, object: &mut ObjectWriter<'_>, refusal: OperationError) -> OperationError {
-    node.metrics_here().count_error(refusal.error.code);
+/// Writes why an operation was refused as the member `error` of an object, and counts it. `place`: of the operation.
+fn refuse(node: &Node, place: usize, object: &mut ObjectWriter<'_>, refusal: OperationError) -> OperationError {
+    node.metrics_here().operations.count_error(place, refusal.error.code);
     ErrorJson::from(refusal.clone()).write(object.key("error"));
     refusal
+}
+
+/// The place of the operation with this name among the metrics; [`NO_OPERATION`] if there is none.
+pub(super) fn place_of(operation: &str) -> usize {
+    TABLE.iter().position(|row| row.description.name == operation).unwrap_or(NO_OPERATION)
+}
+
+/// The names of all operations by their places.
+pub(super) fn names_by_place() -> Vec<&'static str> {
+    TABLE.iter().map(|row| row.description.name).collect()
 }
 
 /// Runs an operation that concerns the asked node alone, for a request that has not come as JSON. An error is counted.
@@ -109,12 +120,13 @@ fn refuse(node: &Node, object: &mut ObjectWriter<'_>, refusal: OperationError) -
 /// # Errors
 /// What the caller may not do, and the errors of the operation.
 #[cfg(feature = "grpc")]
-pub(super) async fn run_alone<'a, O: Operation>(
+pub(super) async fn run_alone<'a, O: Operation + Placed>(
     node: &'a Node,
     rights: &ApiRights,
     request: Result<O::Request<'a>, OperationError>,
 ) -> Result<O::Reply, OperationError> {
     const { assert!(matches!(O::SCOPE, OperationScope::AnyNode)) };
+    let began_us = node.clock.elapsed_us();
     let outcome = match request {
         Ok(request) => match permitted::<O>(rights, &request) {
             Ok(()) => O::run(node, request).await.inspect_err(declared::<O>),
@@ -122,7 +134,9 @@ pub(super) async fn run_alone<'a, O: Operation>(
         },
         Err(refusal) => Err(refusal),
     };
-    outcome.inspect_err(|refusal| node.metrics_here().count_error(refusal.error.code))
+    let metrics = &node.metrics_here().operations;
+    metrics.observe_us(O::PLACE, node.clock.elapsed_us().saturating_sub(began_us));
+    outcome.inspect_err(|refusal| metrics.count_error(O::PLACE, refusal.error.code))
 }
 
 /// Waits for an operation. `direct`: its future is part of the request's; `boxed`: it has a place of its own, so that
@@ -149,6 +163,17 @@ macro_rules! operations {
         }
 
         static TABLE: &[OperationRow] = &[$($(#[$only])? row::<$operation>()),*];
+        const _: () = assert!(TABLE.len() < NO_OPERATION);
+
+        /// The places of the operations in the table.
+        #[expect(clippy::enum_variant_names, reason = "they are the names of the operations")]
+        enum OperationPlace {
+            $($(#[$only])? $operation,)*
+        }
+
+        $($(#[$only])? impl Placed for $operation {
+            const PLACE: usize = OperationPlace::$operation as usize;
+        })*
 
         impl<'a> Call<'a> {
             /// Reads the parameters of an operation in a version of the server API. An unknown operation is read too:
@@ -178,17 +203,21 @@ macro_rules! operations {
                 object: &mut ObjectWriter<'_>,
                 key: &str,
             ) -> Option<OperationError> {
-                let outcome = match self.request {
+                let began_us = node.clock.elapsed_us();
+                let (place, outcome) = match self.request {
                     $($(#[$only])? CallRequest::$operation(request) => {
+                        let place = $operation::PLACE;
                         if let Err(refusal) = permitted::<$operation>(rights, &request) {
-                            return Some(refuse(node, object, refusal));
+                            return Some(refuse(node, place, object, refusal));
                         }
                         let run = run_everywhere::<$operation>(node, request, self.params, object, key);
-                        wait!($wait run).inspect_err(declared::<$operation>)
+                        (place, wait!($wait run).inspect_err(declared::<$operation>))
                     })*
-                    CallRequest::Unknown => Err(Error::METHOD_NOT_FOUND.into()),
+                    CallRequest::Unknown => (NO_OPERATION, Err(Error::METHOD_NOT_FOUND.into())),
                 };
-                Some(refuse(node, object, outcome.err()?))
+                let took_us = node.clock.elapsed_us().saturating_sub(began_us);
+                node.metrics_here().operations.observe_us(place, took_us);
+                Some(refuse(node, place, object, outcome.err()?))
             }
 
             /// Runs the operation on this node alone. Its result becomes the member `key` of an object; an error

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use touchline_config::PublicationDataSettings;
 
 use crate::api::OperationCall;
+use crate::traces::TRACEPARENT;
 
 /// The methods that are carried out, which are those of Centrifugo.
 const METHODS: [&str; 7] = [PUBLISH, BROADCAST, "subscribe", "unsubscribe", "disconnect", "history_remove", "refresh"];
@@ -39,6 +40,8 @@ pub(super) struct AskedCall {
     scope: CommandScope,
     /// The connections that it is for, as one text.
     targets: String,
+    /// The `traceparent` of the message.
+    parent: Option<Box<str>>,
 }
 
 /// Whether an operation has an idempotency key.
@@ -86,13 +89,13 @@ impl AskedCall {
 
     /// The operation with this idempotency key, unless it has its own or takes none.
     pub(super) fn with_key(self, key: impl FnOnce() -> String) -> OperationCall {
-        let AskedCall { operation, params, key: state, .. } = self;
+        let AskedCall { operation, params, key: state, parent, .. } = self;
         let keyed = match state {
             KeyState::Set => None,
             KeyState::Absent => std::str::from_utf8(&params).ok().map(|object| with_key_before(object, &key())),
             KeyState::Empty => with_key_in_place(&params, &key()).ok(),
         };
-        OperationCall { operation, params: keyed.unwrap_or(params) }
+        OperationCall { operation, params: keyed.unwrap_or(params), parent }
     }
 }
 
@@ -115,6 +118,15 @@ pub(super) enum AskedCommand {
 }
 
 impl AskedCommand {
+    /// The same as a part of what the header field `traceparent` names, if there is one.
+    pub(super) fn traced_by(mut self, headers: &[(String, String)]) -> AskedCommand {
+        if let AskedCommand::Publish { call, .. } | AskedCommand::Other(call) = &mut self {
+            let parent = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(TRACEPARENT));
+            call.parent = parent.map(|(_, value)| value.as_str().into());
+        }
+        self
+    }
+
     /// Reads a method and its payload.
     pub(super) fn read(method: &str, payload: &str) -> AskedCommand {
         let Some(operation) = METHODS.into_iter().find(|known| *known == method) else {
@@ -195,7 +207,8 @@ impl AskedCommand {
             fields.users.and_then(|list| serde_json::from_str(list.get()).ok()).unwrap_or_default();
         users.extend(Some(text_of(fields.user)).filter(|user| !user.is_empty()));
         let targets = format!("{:?}", (users, text_of(fields.client), text_of(fields.session)));
-        let call = AskedCall { operation, params: Bytes::from(payload.into_owned()), key, scope, targets };
+        let call =
+            AskedCall { operation, params: Bytes::from(payload.into_owned()), key, scope, targets, parent: None };
         Ok(if operation == PUBLISH { AskedCommand::Publish { channel, call } } else { AskedCommand::Other(call) })
     }
 
@@ -237,7 +250,7 @@ impl AskedCommand {
         let params = Bytes::from(format!("{{\"data\":{{\"$b64\":\"{data}\"}},{}", &rest.to_string()[1..]));
         let key = if key.is_some() { KeyState::Set } else { KeyState::Absent };
         let scope = CommandScope::Channels(channels.iter().map(|channel| (*channel).to_owned()).collect());
-        let call = |operation| AskedCall { operation, params, key, scope, targets: String::new() };
+        let call = |operation| AskedCall { operation, params, key, scope, targets: String::new(), parent: None };
         match channels.as_slice() {
             [channel] => AskedCommand::Publish { channel: (*channel).to_owned(), call: call(PUBLISH) },
             _ => AskedCommand::Other(call(BROADCAST)),

@@ -77,7 +77,7 @@ impl StreamCommands {
         {
             let (state, now) = (self.state(), Instant::now());
             for message in &messages {
-                let mut command = self.asked(message);
+                let mut command = self.asked(message).traced_by(&message.headers);
                 changes.push(CommandChanges::of(&command));
                 resting.push(state.retried.rests(message.sequence, now));
                 if message.deliveries > 1

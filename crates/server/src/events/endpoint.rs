@@ -15,6 +15,7 @@ use super::signature::BatchSigner;
 use crate::outbound::{HttpClient, discard, shown_address};
 use crate::runtime::event_mailbox::EventWants;
 use crate::start_error::StartError;
+use crate::traces::Span;
 
 /// Bytes of an answer that are read, so that its connection can be used again.
 const ANSWER_READ_MAX: usize = 65_536;
@@ -201,10 +202,11 @@ impl HttpTarget {
     }
 
     /// Sends a batch. Returns the answer, and what is wrong with it for the log.
-    pub(super) async fn send(&self, batch: &SentBatch, now_ms: u64) -> (EndpointReply, Option<String>) {
-        let Some(request) = self.request(batch, now_ms) else {
+    pub(super) async fn send(&self, batch: &SentBatch, span: &Span, now_ms: u64) -> (EndpointReply, Option<String>) {
+        let Some(mut request) = self.request(batch, now_ms) else {
             return (EndpointReply::Nothing, Some("the request can't be written".to_owned()));
         };
+        span.hand_to(request.headers_mut());
         let answer = match tokio::time::timeout(self.timeout, self.client.begin(request)).await {
             Err(_) => return (EndpointReply::Nothing, Some(format!("no answer within {:?}", self.timeout))),
             Ok(Err(error)) => return (EndpointReply::Nothing, Some(error.to_string())),

@@ -19,6 +19,7 @@ use super::signature::batch_id;
 use super::source::{BatchSource, DeadEvents};
 use crate::node::Node;
 use crate::runtime::event_metrics::{EndpointFigures, EventMetrics};
+use crate::traces::{Span, TracedPart};
 
 /// The media type of an event by itself.
 const MESSAGE_TYPE: &str = "application/cloudevents+json";
@@ -222,10 +223,16 @@ async fn deliver(work: &EndpointAtWork, lane: usize, mut delivery: BatchDelivery
 
 async fn send(work: &EndpointAtWork, batch: &SentBatch, events: &[WrittenEvent]) -> (EndpointReply, Option<String>) {
     let endpoint = work.endpoint();
-    match &endpoint.target {
-        EventTarget::Http(http) => http.send(batch, work.node.clock.now_ms()).await,
+    let mut span = Span::begin(TracedPart::Events, || format!("events {}", work.name), None);
+    span.note("touchline.events", || events.len().to_string());
+    let (reply, fault) = match &endpoint.target {
+        EventTarget::Http(http) => http.send(batch, &span, work.node.clock.now_ms()).await,
         EventTarget::Nats(subject) => publish(work, (subject, endpoint.options.timeout), events).await,
+    };
+    if let Some(fault) = &fault {
+        span.fail(|| fault.clone());
     }
+    (reply, fault)
 }
 
 /// Sends events as messages of NATS, each by itself (CloudEvents, structured mode).

@@ -26,6 +26,7 @@ use crate::proto::centrifugo_proxy::{
     RpcResponse, SubRefreshRequest, SubRefreshResponse, SubscribeRequest, SubscribeResponse,
 };
 use crate::runtime::hook_mailbox::HookJob;
+use crate::traces::Span;
 
 /// The path of a method.
 macro_rules! path {
@@ -71,16 +72,17 @@ fn failed(path: &str, GrpcError { code, text }: GrpcError) -> Asked {
     }
 }
 
-/// Asks a backend over gRPC. The time limit is the caller's.
+/// Asks a backend over gRPC. The time limit is the caller's; so is the span.
 pub(super) async fn ask(
     endpoint: &Endpoint,
     backend: &GrpcBackend,
-    job: &HookJob,
+    (job, span): (&HookJob, &Span),
     caps: &CapsCache,
     answer_max: usize,
 ) -> Asked {
     let kind = job.call.request.kind();
-    let metadata = headers(endpoint, &backend.metadata, job);
+    let mut metadata = headers(endpoint, &backend.metadata, job);
+    span.hand_to(&mut metadata);
     let caller = HookCaller { backend, endpoint, metadata, kind, caps, answer_max };
     question(caller, endpoint, job).await
 }

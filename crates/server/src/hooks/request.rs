@@ -17,6 +17,7 @@ use touchline_protocol::notation::bytes_of;
 
 use super::endpoint::{Endpoint, HttpBackend};
 use crate::runtime::hook_mailbox::HookJob;
+use crate::traces::Span;
 
 /// What has become of a question.
 pub(super) struct Asked {
@@ -41,11 +42,11 @@ impl Asked {
     }
 }
 
-/// Asks a backend over HTTP. The time limit is the caller's.
+/// Asks a backend over HTTP. The time limit is the caller's; so is the span.
 pub(super) async fn ask(
     endpoint: &Endpoint,
     backend: &HttpBackend,
-    job: &HookJob,
+    (job, span): (&HookJob, &Span),
     caps: &CapsCache,
     answer_max: usize,
 ) -> Asked {
@@ -54,6 +55,7 @@ pub(super) async fn ask(
     *request.uri_mut() = backend.uri.clone();
     let mut headers = headers(endpoint, &backend.static_headers, job);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    span.hand_to(&mut headers);
     *request.headers_mut() = headers;
     let answer = match backend.client.send(request, answer_max).await {
         Ok(answer) => answer,

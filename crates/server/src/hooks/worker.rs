@@ -30,6 +30,7 @@ use crate::node::Node;
 use crate::runtime::hook_mailbox::{Asker, HookJob, HookMailbox, HookMessage, NameConflict};
 use crate::runtime::hook_metrics::CallOutcome;
 use crate::runtime::registry_mailbox::RegistryMessage;
+use crate::traces::{Span, TRACEPARENT, TracedPart};
 
 /// Messages that are taken before answers are looked at again.
 const MESSAGES: usize = 256;
@@ -542,23 +543,31 @@ impl HookWorker {
 /// Asks a backend, within its time limit.
 async fn ask_in_time(endpoints: Arc<Endpoints>, endpoint: usize, job: Box<HookJob>, answer_max: usize) -> Asked {
     let (endpoint, caps) = (&endpoints.all[endpoint], &endpoints.caps);
+    let kind = job.call.request.kind();
+    let parent = forwarded(endpoint, &job).find(|(name, _)| name.as_str() == TRACEPARENT);
+    let parent = parent.and_then(|(_, value)| value.to_str().ok());
+    let mut span = Span::begin(TracedPart::Hooks, || format!("hook {}", kind.name()), parent);
+    span.note("touchline.hook", || endpoint.name.clone());
     let answer = async {
         match &endpoint.backend {
-            Backend::Http(backend) => ask(endpoint, backend, &job, caps, answer_max).await,
+            Backend::Http(backend) => ask(endpoint, backend, (&job, &span), caps, answer_max).await,
             #[cfg(feature = "grpc")]
-            Backend::Grpc(backend) => grpc_request::ask(endpoint, backend, &job, caps, answer_max).await,
+            Backend::Grpc(backend) => grpc_request::ask(endpoint, backend, (&job, &span), caps, answer_max).await,
             Backend::Handler(handler) => {
                 let HookJob { client, transport, protocol, call, .. } = *job;
                 let client = HookClient { id: client_text(client), transport, protocol };
-                let kind = call.request.kind();
                 Asked::read(kind, handler.answer(client, call).await.json().as_bytes(), caps)
             }
         }
     };
-    match tokio::time::timeout(endpoint.timeout, answer).await {
+    let asked = match tokio::time::timeout(endpoint.timeout, answer).await {
         Ok(asked) => asked,
         Err(_) => Asked::failed(format!("no answer within {:?}", endpoint.timeout), true),
+    };
+    if let Some(fault) = &asked.fault {
+        span.fail(|| fault.clone());
     }
+    asked
 }
 
 /// The question of a subscribe, without its user.

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::rc::Rc;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use touchline_config::Settings;
@@ -82,27 +83,40 @@ pub(crate) fn set_generation_here(generation: &Arc<Generation>) {
 }
 
 /// The newest generation of a node.
-pub(crate) struct NewestGeneration(RwLock<Arc<Generation>>);
+pub(crate) struct NewestGeneration {
+    newest: RwLock<Arc<Generation>>,
+    /// The reloads so far.
+    pub(crate) reloads: ReloadCounts,
+}
+
+/// How many reloads there were; those that found nothing changed, or another one under way, are not counted.
+#[derive(Debug, Default)]
+pub(crate) struct ReloadCounts {
+    /// Those that have changed the configuration.
+    pub(crate) succeeded: AtomicU64,
+    /// Those that have changed nothing, because the configuration has a fault or a change takes a restart.
+    pub(crate) failed: AtomicU64,
+}
 
 impl NewestGeneration {
     pub(crate) fn new(generation: Arc<Generation>) -> Self {
-        NewestGeneration(RwLock::new(generation))
+        NewestGeneration { newest: RwLock::new(generation), reloads: ReloadCounts::default() }
     }
 
     /// The newest one. Shards may work with the one before it for some milliseconds more.
     pub(crate) fn get(&self) -> Arc<Generation> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.newest.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The newest one, to change it before somebody else has it.
     #[cfg(test)]
     pub(crate) fn get_mut(&mut self) -> Option<&mut Generation> {
-        Arc::get_mut(self.0.get_mut().unwrap_or_else(PoisonError::into_inner))
+        Arc::get_mut(self.newest.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Replaces it.
     pub(crate) fn set(&self, generation: Arc<Generation>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = generation;
+        *self.newest.write().unwrap_or_else(PoisonError::into_inner) = generation;
     }
 
     /// The generation that this thread works with: that of the shard whose own thread this is, else the newest.

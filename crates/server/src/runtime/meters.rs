@@ -71,6 +71,82 @@ impl Latency {
         self.buckets[BOUNDS_US.partition_point(|bound| *bound < us)].add(1);
         self.sum_us.add(us);
     }
+
+    /// Counts one latency, microseconds, where several threads may count at a time.
+    pub(crate) fn observe_shared_us(&self, us: u64) {
+        self.buckets[BOUNDS_US.partition_point(|bound| *bound < us)].add_shared(1);
+        self.sum_us.add_shared(us);
+    }
+}
+
+/// Upper bounds of the buckets of numbers of things.
+const BOUNDS: [u64; 8] = [0, 1, 3, 10, 30, 100, 1_000, 10_000];
+
+/// A histogram of numbers of things, with one writer.
+#[derive(Debug, Default)]
+pub(crate) struct Amounts {
+    buckets: [Counter; BOUNDS.len() + 1],
+    sum: Counter,
+}
+
+impl Amounts {
+    /// Counts one number.
+    pub(crate) fn observe(&self, amount: u64) {
+        self.buckets[BOUNDS.partition_point(|bound| *bound < amount)].add(1);
+        self.sum.add(amount);
+    }
+}
+
+/// A histogram of numbers of things, of all shards.
+pub(super) struct SummedAmounts {
+    buckets: Vec<(f64, u64)>,
+    sum: u64,
+}
+
+impl SummedAmounts {
+    /// The sum of these.
+    pub(super) fn of<'a>(all: impl Iterator<Item = &'a Amounts> + Clone) -> Self {
+        let bounds = BOUNDS.iter().map(|bound| *bound as f64).chain([f64::INFINITY]);
+        let counts = (0..=BOUNDS.len()).map(|i| all.clone().map(|amounts| amounts.buckets[i].get()).sum());
+        let sum = all.clone().map(|amounts| amounts.sum.get()).sum();
+        SummedAmounts { buckets: bounds.zip(counts).collect(), sum }
+    }
+}
+
+impl EncodeMetric for SummedAmounts {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
+        let count = self.buckets.iter().map(|(_, n)| n).sum();
+        encoder.encode_histogram::<NoLabelSet>(self.sum as f64, count, &self.buckets, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
+}
+
+/// The kind of a metric that is one number.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum MetricKind {
+    Counter,
+    Gauge,
+}
+
+impl MetricKind {
+    /// The type, as the encoder calls it.
+    pub(super) fn of(self) -> MetricType {
+        match self {
+            MetricKind::Counter => MetricType::Counter,
+            MetricKind::Gauge => MetricType::Gauge,
+        }
+    }
+
+    /// Encodes one value.
+    pub(super) fn encode(self, value: u64, encoder: MetricEncoder<'_>) -> std::fmt::Result {
+        match self {
+            MetricKind::Counter => ConstCounter::new(value).encode(encoder),
+            MetricKind::Gauge => ConstGauge::new(value as i64).encode(encoder),
+        }
+    }
 }
 
 /// Encodes a counter without labels; both formats add `_total` to its name.
@@ -90,10 +166,10 @@ pub(super) fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str,
     metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
 }
 
-/// A latency histogram of all shards: the count of each bucket by its upper bound (seconds), and the sum.
+/// A latency histogram, of all shards for example: the count of each bucket by its upper bound, and the sum, seconds.
 pub(super) struct SummedLatency {
-    buckets: Vec<(f64, u64)>,
-    sum_us: u64,
+    pub(super) buckets: Vec<(f64, u64)>,
+    pub(super) sum_s: f64,
 }
 
 impl SummedLatency {
@@ -101,15 +177,19 @@ impl SummedLatency {
     pub(super) fn of<'l>(all: impl Iterator<Item = &'l Latency> + Clone) -> Self {
         let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
         let counts = (0..=BOUNDS_US.len()).map(|i| all.clone().map(|latency| latency.buckets[i].get()).sum());
-        let sum_us = all.clone().map(|latency| latency.sum_us.get()).sum();
-        SummedLatency { buckets: bounds.zip(counts).collect(), sum_us }
+        let sum_us: u64 = all.clone().map(|latency| latency.sum_us.get()).sum();
+        SummedLatency { buckets: bounds.zip(counts).collect(), sum_s: sum_us as f64 / 1e6 }
+    }
+
+    /// How many latencies were counted.
+    pub(super) fn count(&self) -> u64 {
+        self.buckets.iter().map(|(_, n)| n).sum()
     }
 }
 
 impl EncodeMetric for SummedLatency {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
-        let count = self.buckets.iter().map(|(_, n)| n).sum();
-        encoder.encode_histogram::<NoLabelSet>(self.sum_us as f64 / 1e6, count, &self.buckets, None)
+        encoder.encode_histogram::<NoLabelSet>(self.sum_s, self.count(), &self.buckets, None)
     }
 
     fn metric_type(&self) -> MetricType {

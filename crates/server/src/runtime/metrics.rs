@@ -1,30 +1,29 @@
 //! The metrics. Each shard has metrics of its own, which only the thread that runs it writes; a scrape sums them.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use std::sync::Arc;
-
-use touchline_engine::directory::ScopeMetrics;
-use touchline_store::stats::StatsMetrics;
-
+use super::code_counts::{CodeCounts, CodeKind, encode_codes};
+use super::meters::{Counter, Gauge, Latency, MetricKind, SummedLatency, counter, gauge};
+use super::operation_metrics::{OperationMetrics, encode_operations};
+use super::programs::Programs;
+use super::session_metrics::{SessionMetrics, encode_sessions};
 use crate::net::transport::Transport;
-use crate::runtime::meters::{Counter, Gauge, Latency, SummedLatency, counter, gauge};
-use crate::runtime::programs::Programs;
-use crate::runtime::registry_mailbox::RegistryMetrics;
 
-/// The first codes of the ranges of errors that are counted each: 100–119 and 4000–4019.
-const ERROR_RANGES: [u32; 2] = [100, 4_000];
-/// The first codes of the ranges of disconnects that are counted each: 3000–3019, 3500–3519 and 4000–4019.
-const DISCONNECT_RANGES: [u32; 3] = [3_000, 3_500, 4_000];
-/// Codes in each of these ranges.
-const RANGE_SIZE: u32 = 20;
+/// What is counted of the connections of one transport.
+#[derive(Debug, Default)]
+pub(crate) struct TransportCounts {
+    pub(crate) open: Gauge,
+    pub(crate) connects: Counter,
+    pub(crate) messages_received: Counter,
+    pub(crate) received_bytes: Counter,
+    pub(crate) written_bytes: Counter,
+}
 
 macro_rules! shard_metrics {
     ($($kind:ident $name:ident: $help:literal;)*) => {
@@ -34,14 +33,13 @@ macro_rules! shard_metrics {
             $(#[doc = $help] pub(crate) $name: $kind,)*
             /// Open connections by program.
             pub(crate) programs: Programs,
-            /// Open connections by transport.
-            pub(crate) transports: [Gauge; Transport::ALL.len()],
-            /// Errors sent to clients, by range and code.
-            errors: [[Counter; RANGE_SIZE as usize]; ERROR_RANGES.len()],
-            /// Disconnects by the server, by range and code.
-            disconnects: [[Counter; RANGE_SIZE as usize]; DISCONNECT_RANGES.len()],
-            pub(crate) publish_latency: Latency,
+            /// By transport.
+            pub(crate) transports: [TransportCounts; Transport::ALL.len()],
+            /// Connections ended by the server.
+            disconnects: Disconnects,
             pub(crate) delivery_latency: Latency,
+            pub(crate) sessions: SessionMetrics,
+            pub(crate) operations: OperationMetrics,
         }
 
         /// Name, meaning, kind and value of each metric without labels.
@@ -51,27 +49,27 @@ macro_rules! shard_metrics {
     };
 }
 
-#[derive(Clone, Copy)]
-enum MetricKind {
-    Counter,
-    Gauge,
+/// Connections ended by the server, by number.
+#[derive(Debug)]
+struct Disconnects(CodeCounts);
+
+impl Default for Disconnects {
+    fn default() -> Self {
+        Disconnects(CodeCounts::of(CodeKind::Disconnects))
+    }
 }
 
 shard_metrics! {
     Gauge connections: "Open client connections";
     Gauge subscriptions: "Subscriptions of open connections";
     Gauge channels: "Channels held in memory at home on this node";
+    Gauge waiting_connections: "Connections whose sockets are full, so that output waits for them";
     Gauge queued_bytes: "Bytes that wait for connections whose sockets are full";
     Gauge buffered_bytes:
         "Bytes held for single connections: queues, answers, input that waits (limit: node.buffer_max_size)";
     Gauge publications_waiting: "Publications that wait to be delivered";
-    Counter connects: "Connections that were opened";
-    Counter publications: "Publications accepted";
-    Counter deliveries: "Publications, joins and leaves handed to connections";
     Counter publications_dropped: "Publications that slow subscribers missed (slow_consumer = drop_oldest)";
     Counter writes: "Writes to sockets";
-    Counter written_bytes: "Bytes written to sockets";
-    Counter messages_received: "Messages received from clients";
     Counter throttled: "Times that a client had sent more than it may, and was made to wait";
     Counter relieved: "Connections ended because node.buffer_max_size was used up";
     Counter accept_errors: "Connections that could not be accepted, for want of file descriptors most often";
@@ -87,64 +85,102 @@ shard_metrics! {
 }
 
 impl ShardMetrics {
-    /// Counts an error sent to a client. A code outside the ranges is not counted. Any thread may call this.
-    pub(crate) fn count_error(&self, code: u32) {
-        if let Some(count) = of_code(&ERROR_RANGES, &self.errors, code) {
-            count.add_shared(1);
-        }
-    }
-
-    /// Counts a disconnect by the server. A code outside the ranges is not counted.
+    /// Counts a disconnect by the server.
     pub(crate) fn count_disconnect(&self, code: u16) {
-        if let Some(count) = of_code(&DISCONNECT_RANGES, &self.disconnects, code.into()) {
-            count.add(1);
-        }
+        self.disconnects.0.count(code.into());
+    }
+
+    /// The output that waits for a connection has changed from so many bytes to so many.
+    pub(crate) fn requeue(&self, before: usize, now: usize) {
+        self.queued_bytes.replace(before as u64, now as u64);
+        self.waiting_connections.replace(u64::from(before > 0), u64::from(now > 0));
+    }
+
+    /// Counts one of each, so that each metric has a value.
+    pub(crate) fn count_all(&self) {
+        self.count_disconnect(3_001);
+        self.programs.enter("program", "1");
+        self.sessions.count_all();
+        self.operations.observe_us(0, 1);
+        self.operations.count_error(0, 100);
     }
 }
 
-/// The counter of a code; None = the code is in no range.
-fn of_code<'c>(ranges: &[u32], counters: &'c [[Counter; RANGE_SIZE as usize]], code: u32) -> Option<&'c Counter> {
-    ranges.iter().zip(counters).find_map(|(first, counters)| counters.get(code.checked_sub(*first)? as usize))
-}
+type OfTransport = (&'static str, &'static str, MetricKind, fn(&TransportCounts) -> u64);
+
+const OF_TRANSPORT: &[OfTransport] = &[
+    ("transport_connections", "Open client connections by transport", MetricKind::Gauge, |counts| counts.open.get()),
+    ("connects", "Connections that were opened", MetricKind::Counter, |counts| counts.connects.get()),
+    ("messages_received", "Messages received from clients", MetricKind::Counter, |counts| {
+        counts.messages_received.get()
+    }),
+    (
+        "received_bytes",
+        "Bytes of the messages received from clients, without their framing",
+        MetricKind::Counter,
+        |counts| counts.received_bytes.get(),
+    ),
+    ("written_bytes", "Bytes written to sockets", MetricKind::Counter, |counts| counts.written_bytes.get()),
+];
 
 /// Sums the shards' metrics at each scrape.
 #[derive(Debug)]
-pub(crate) struct NodeCollector(Vec<Arc<ShardMetrics>>);
+pub(crate) struct NodeCollector {
+    shards: Vec<Arc<ShardMetrics>>,
+    /// The names of the operations, in the order of their places.
+    operations: Vec<&'static str>,
+}
 
 impl NodeCollector {
     /// The metrics of all shards of a node.
     pub(crate) fn of<'m>(shards: impl Iterator<Item = &'m Arc<ShardMetrics>>) -> Self {
-        NodeCollector(shards.map(Arc::clone).collect())
+        NodeCollector { shards: shards.map(Arc::clone).collect(), operations: Vec::new() }
     }
 
-    /// The counters and gauges that have no labels, by name.
+    /// Operations are shown by these names, in the order of their places.
+    pub(crate) fn naming(mut self, operations: Vec<&'static str>) -> Self {
+        self.operations = operations;
+        self
+    }
+
+    /// The counters and gauges without labels, by name, and the totals of some with labels.
     pub(crate) fn values(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        PLAIN.iter().map(|(name, _, _, pick)| (*name, self.sum(pick)))
+        let (publications, deliveries) = self
+            .shards
+            .iter()
+            .map(|shard| shard.sessions.traffic())
+            .fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        let of_transports = OF_TRANSPORT
+            .iter()
+            .map(|(name, _, _, pick)| (*name, self.sum(|shard| shard.transports.iter().map(pick).sum())));
+        let totals = [("publications", publications), ("deliveries", deliveries)];
+        PLAIN.iter().map(|(name, _, _, pick)| (*name, self.sum(pick))).chain(totals).chain(of_transports)
     }
 
     fn sum(&self, pick: impl Fn(&ShardMetrics) -> u64) -> u64 {
-        self.0.iter().map(|shard| pick(shard)).sum()
+        self.shards.iter().map(|shard| pick(shard)).sum()
     }
 
     fn latency(&self, pick: fn(&ShardMetrics) -> &Latency) -> SummedLatency {
-        SummedLatency::of(self.0.iter().map(|shard| pick(shard)))
+        SummedLatency::of(self.shards.iter().map(|shard| pick(shard)))
     }
 }
 
 impl NodeCollector {
     fn encode_transports(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
-        let help = "Open client connections by transport";
-        let mut family = encoder.encode_descriptor("transport_connections", help, None, MetricType::Gauge)?;
-        for transport in Transport::ALL {
-            let open = ConstGauge::new(self.sum(|m| m.transports[transport as usize].get()) as i64);
-            open.encode(family.encode_family(&[("transport", transport.as_str())])?)?;
+        for (name, help, kind, pick) in OF_TRANSPORT {
+            let mut family = encoder.encode_descriptor(name, help, None, kind.of())?;
+            for transport in Transport::ALL {
+                let sum = self.sum(|m| pick(&m.transports[transport as usize]));
+                kind.encode(sum, family.encode_family(&[("transport", transport.as_str())])?)?;
+            }
         }
         Ok(())
     }
 
     fn encode_programs(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
         let mut programs = BTreeMap::new();
-        self.0.iter().for_each(|shard| shard.programs.add_to(&mut programs));
+        self.shards.iter().for_each(|shard| shard.programs.add_to(&mut programs));
         let help = "Open client connections by the name and version that clients give when they connect";
         let mut family = encoder.encode_descriptor("client_connections", help, None, MetricType::Gauge)?;
         for ((name, version), open) in &programs {
@@ -154,40 +190,10 @@ impl NodeCollector {
         Ok(())
     }
 
-    /// Encodes counters by code, those above 0.
-    fn encode_codes(
-        &self,
-        encoder: &mut DescriptorEncoder<'_>,
-        (name, help): (&str, &str),
-        ranges: &[u32],
-        pick: fn(&ShardMetrics) -> &[[Counter; RANGE_SIZE as usize]],
-    ) -> std::fmt::Result {
-        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (range, first) in ranges.iter().enumerate() {
-            for number in 0..RANGE_SIZE {
-                let count = self.sum(|m| pick(m)[range][number as usize].get());
-                if count > 0 {
-                    let code = (first + number).to_string();
-                    ConstCounter::new(count).encode(family.encode_family(&[("code", code)])?)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn encode_latencies(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
-        type Pick = fn(&ShardMetrics) -> &Latency;
-        let latencies: [(&str, &str, Pick); 2] = [
-            ("publish_seconds", "From a publish request's arrival to its answer", |m| &m.publish_latency),
-            ("delivery_seconds", "From a publication's acceptance to its last write on a shard", |m| {
-                &m.delivery_latency
-            }),
-        ];
-        for (name, help, pick) in latencies {
-            let latency = self.latency(pick);
-            latency.encode(encoder.encode_descriptor(name, help, None, MetricType::Histogram)?)?;
-        }
-        Ok(())
+    fn encode_latency(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
+        let help = "From a publication's acceptance to its last write on a shard";
+        let latency = self.latency(|shard| &shard.delivery_latency);
+        latency.encode(encoder.encode_descriptor("delivery_seconds", help, None, MetricType::Histogram)?)
     }
 }
 
@@ -202,145 +208,12 @@ impl Collector for NodeCollector {
         }
         self.encode_transports(&mut encoder)?;
         self.encode_programs(&mut encoder)?;
-        let errors = ("errors", "Errors told to clients, by number");
-        self.encode_codes(&mut encoder, errors, &ERROR_RANGES, |m| &m.errors)?;
-        let disconnects = ("disconnects", "Connections ended by the server, by number");
-        self.encode_codes(&mut encoder, disconnects, &DISCONNECT_RANGES, |m| &m.disconnects)?;
-        self.encode_latencies(&mut encoder)
-    }
-}
-
-/// The link to the cluster.
-#[derive(Debug)]
-pub(crate) struct ClusterStatus {
-    /// Whether NATS can be reached.
-    pub(crate) is_up: bool,
-    /// The number of other nodes in sight.
-    pub(crate) peers: usize,
-}
-
-/// The registry's metrics, by scope, and those of the link to the cluster.
-#[derive(Debug)]
-pub(crate) struct RegistryCollector {
-    pub(crate) metrics: Arc<RegistryMetrics>,
-    /// None = the node runs alone.
-    pub(crate) link: Option<ClusterStatus>,
-}
-
-type OfScope = (&'static str, &'static str, MetricKind, fn(&ScopeMetrics) -> u64);
-
-const OF_SCOPE: &[OfScope] = &[
-    ("registry_names", "Names with an owner, on all nodes", MetricKind::Gauge, |f| f.names),
-    ("registry_members", "Memberships of groups, on all nodes", MetricKind::Gauge, |f| f.members),
-    (
-        "registry_conflicts_lost",
-        "Names that a connection of this node lost to another node's",
-        MetricKind::Counter,
-        |f| f.counters.conflicts_lost,
-    ),
-    ("registry_gaps", "Times that operations of another node were found missing", MetricKind::Counter, |f| {
-        f.counters.gaps
-    }),
-    ("registry_snapshots_sent", "Snapshots sent to other nodes", MetricKind::Counter, |f| f.counters.snapshots_sent),
-    ("registry_snapshots_installed", "Snapshots of other nodes installed", MetricKind::Counter, |f| {
-        f.counters.snapshots_installed
-    }),
-    ("registry_digests_wrong", "Digests that differed although nothing was missing", MetricKind::Counter, |f| {
-        f.counters.digests_wrong
-    }),
-    ("registry_purges", "Nodes forgotten", MetricKind::Counter, |f| f.counters.purges),
-    ("registry_malformed", "Messages of other nodes that could not be read", MetricKind::Counter, |f| {
-        f.counters.malformed
-    }),
-    ("registry_drifted", "Stamps of clocks that are too far ahead", MetricKind::Counter, |f| f.counters.drifted),
-    ("registry_reincarnations", "Times that this node took a new incarnation", MetricKind::Counter, |f| {
-        f.counters.reincarnations
-    }),
-];
-
-impl Collector for RegistryCollector {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        gauge(&mut encoder, "calls_waiting", "Calls that wait for an answer", self.metrics.calls_waiting as u64)?;
-        if let Some(link) = &self.link {
-            gauge(&mut encoder, "cluster_linked", "1 while NATS can be reached", u64::from(link.is_up))?;
-            gauge(&mut encoder, "cluster_peers", "Other nodes in sight", link.peers as u64)?;
-        }
-        for (name, help, kind, pick) in OF_SCOPE {
-            let metric_type = match kind {
-                MetricKind::Counter => MetricType::Counter,
-                MetricKind::Gauge => MetricType::Gauge,
-            };
-            let mut family = encoder.encode_descriptor(name, help, None, metric_type)?;
-            for of in &self.metrics.scopes {
-                let labels = [("scope", &*of.scope)];
-                match kind {
-                    MetricKind::Counter => ConstCounter::new(pick(of)).encode(family.encode_family(&labels)?)?,
-                    MetricKind::Gauge => ConstGauge::new(pick(of) as i64).encode(family.encode_family(&labels)?)?,
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The metrics of the primary database.
-#[derive(Debug)]
-pub(crate) struct StoreCollector(pub(crate) Arc<touchline_store::StoreMetrics>);
-
-impl Collector for StoreCollector {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        let metrics = &self.0;
-        let counters = [
-            ("store_publications", "Publications stored", &metrics.stored),
-            ("store_commits", "Commits, whatever came of them", &metrics.commits),
-            ("store_failures", "Commits that failed", &metrics.failures),
-            ("store_refused", "Publications refused because too many waited", &metrics.refused),
-            ("store_loads", "Histories read", &metrics.loads),
-            ("store_inbox_messages", "Messages stored for names", &metrics.inbox_messages),
-            (
-                "store_inbox_messages_expired",
-                "Messages that expired before a client took them",
-                &metrics.inbox_messages_expired,
-            ),
-        ];
-        counters
-            .into_iter()
-            .try_for_each(|(name, help, count)| counter(&mut encoder, name, help, count.load(Relaxed)))?;
-        let commit_s = metrics.commit_us.load(Relaxed) as f64 / 1e6;
-        counter(&mut encoder, "store_commit_seconds", "Time spent in commits", commit_s)?;
-        let gauges = [
-            ("store_waiting", "Publications that wait for a commit", metrics.waiting.load(Relaxed)),
-            ("store_reading", "Reads that wait or are under way", metrics.reading.load(Relaxed)),
-            ("store_healthy", "1 while the last write succeeded", u64::from(metrics.is_healthy())),
-        ];
-        gauges.into_iter().try_for_each(|(name, help, value)| gauge(&mut encoder, name, help, value))
-    }
-}
-
-/// The metrics of the statistics database.
-#[derive(Debug)]
-pub(crate) struct StatsCollector(pub(crate) Arc<StatsMetrics>);
-
-impl Collector for StatsCollector {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        let metrics = &self.0;
-        let counters = [
-            ("stats_written", "Rows of statistics written", &metrics.written),
-            (
-                "stats_dropped",
-                "Rows of statistics dropped, because too many waited or the database failed",
-                &metrics.dropped,
-            ),
-            ("stats_failures", "Batches of statistics that failed", &metrics.failures),
-        ];
-        counters
-            .into_iter()
-            .try_for_each(|(name, help, count)| counter(&mut encoder, name, help, count.load(Relaxed)))?;
-        let gauges = [
-            ("stats_waiting", "Rows of statistics that wait to be written", metrics.waiting.load(Relaxed)),
-            ("stats_reading", "Questions to the statistics that wait or are under way", metrics.reading.load(Relaxed)),
-            ("stats_healthy", "1 while the last batch of statistics was written", u64::from(metrics.is_healthy())),
-        ];
-        gauges.into_iter().try_for_each(|(name, help, value)| gauge(&mut encoder, name, help, value))
+        let disconnects = self.shards.iter().map(|shard| &shard.disconnects.0).collect();
+        let about = ("disconnects", "Connections ended by the server, by number");
+        encode_codes(&mut encoder, about, [(None, disconnects)].into_iter())?;
+        encode_sessions(&mut encoder, &self.shards.iter().map(|shard| &shard.sessions).collect::<Vec<_>>())?;
+        let operations: Vec<_> = self.shards.iter().map(|shard| &shard.operations).collect();
+        encode_operations(&mut encoder, &operations, &self.operations)?;
+        self.encode_latency(&mut encoder)
     }
 }

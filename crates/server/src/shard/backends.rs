@@ -55,10 +55,14 @@ impl Shard {
         if self.node.cluster.is_some() && self.is_too_large(channel, request.request()) {
             return self.node.reply(reply_to, Response::Refused(Error::BAD_REQUEST));
         }
+        let bytes = match request.request() {
+            ChannelRequest::Publish(publish) => publish.content.data.len(),
+            _ => 0,
+        };
         match self.channels.submit(channel, request, self.now_ms) {
             Submitted::Done(response) => {
                 if matches!(response, Response::Published(_)) {
-                    self.count_publication(channel);
+                    self.count_publication(channel, bytes);
                 }
                 self.node.reply(reply_to, response);
             }
@@ -75,7 +79,7 @@ impl Shard {
                     node.reply(reply_to, response);
                 };
                 cluster.append(channel.clone(), namespace, payload, key, Box::new(done));
-                self.count_publication(channel);
+                self.count_publication(channel, bytes);
             }
             Submitted::Purge(namespace) => {
                 let Some(cluster) = &self.node.cluster else { return };
@@ -87,7 +91,7 @@ impl Shard {
                 cluster.purge(channel.clone(), namespace, removal, Box::new(done));
             }
             Submitted::Store(publication) => {
-                self.count_publication(channel);
+                self.count_publication(channel, bytes);
                 store::append(&self.node, channel, publication, reply_to);
             }
             Submitted::Remove => store::remove(&self.node, channel, reply_to),

@@ -110,7 +110,7 @@ impl Shard {
         };
         let before = queue.bytes();
         self.metrics.publications_dropped.add(queue.drop_droppable());
-        self.metrics.queued_bytes.subtract((before - queue.bytes()) as u64);
+        self.metrics.requeue(before, queue.bytes());
         self.recharge(slot);
     }
 

@@ -29,7 +29,7 @@ const UNACKNOWLEDGED_MAX: usize = 8 * 1024;
 
 /// Notes an event for every recipient on this shard.
 pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
-    let Shard { hub, connections, users, outbox, metrics, minute_stats, node, generation, id, .. } = shard;
+    let Shard { hub, connections, users, outbox, namespaces, minute_stats, node, generation, id, .. } = shard;
     // The last subscriber may have left while the event was under way.
     let Some(channel) = hub.find(&delivery.channel) else { return };
     let mut expires_us = expiry_us(&delivery.event, &node.clock);
@@ -73,7 +73,11 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     }
     let delivered = notes.delivered;
     outbox.drop_unread_frames();
-    metrics.deliveries.add(delivered);
+    let size = match &delivery.event {
+        ChannelEvent::Publication { publication, .. } => publication.size(),
+        ChannelEvent::Membership(_) | ChannelEvent::Broken => 0,
+    };
+    namespaces.get(generation.session.namespaces.index_of(&delivery.channel)).delivered(delivered, size);
     if let (Some(minute_stats), ChannelEvent::Publication { .. }) = (minute_stats, &delivery.event) {
         minute_stats.delivered(generation.session.namespaces.namespace_of(&delivery.channel), delivered);
     }
@@ -291,7 +295,7 @@ impl Shard {
         {
             // Nothing waited before and nothing waits now: the case of nearly every delivery.
             self.metrics.writes.add(1);
-            self.metrics.written_bytes.add(*bytes as u64);
+            self.metrics.transports[connection.transport as usize].written_bytes.add(*bytes as u64);
             return;
         }
         let mut is_reading = false;
@@ -299,7 +303,9 @@ impl Shard {
             Written::Nothing | Written::Blocked => {}
             Written::All(bytes) => {
                 self.metrics.writes.add(1);
-                self.metrics.written_bytes.add(bytes as u64);
+                if let Some(connection) = self.connections.get(slot) {
+                    self.metrics.transports[connection.transport as usize].written_bytes.add(bytes as u64);
+                }
             }
             Written::Sliced { is_new } => {
                 if is_new {
@@ -308,7 +314,7 @@ impl Shard {
                 is_reading = true;
             }
             Written::Broken => {
-                self.metrics.queued_bytes.subtract(queued_before as u64);
+                self.metrics.requeue(queued_before, 0);
                 if let Some(connection) = self.connections.get_mut(slot) {
                     connection.queue = None;
                 }
@@ -321,7 +327,7 @@ impl Shard {
             self.outbox.dropped += queue.drop_oldest(client.queue_max_size, client.queue_max_entries);
         }
         let queued = connection.queue.as_ref().map_or(0, |queue| queue.bytes());
-        self.metrics.queued_bytes.replace(queued_before as u64, queued as u64);
+        self.metrics.requeue(queued_before, queued);
         if queued > 0 && queued_before == 0 && !connection.transport.mode().answers_pings() {
             // From now on the queue shows whether the peer takes bytes.
             connection.socket.end_when_silent(None);

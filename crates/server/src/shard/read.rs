@@ -325,8 +325,11 @@ impl Shard {
 
     /// Serves a message of a client: one or more commands.
     pub(super) fn receive_commands(&mut self, slot: u32, input: &[u8]) {
-        self.metrics.messages_received.add(1);
-        if !self.connections.get(slot).is_some_and(|c| c.session.is_listening()) {
+        let Some(connection) = self.connections.get(slot) else { return };
+        let counts = &self.metrics.transports[connection.transport as usize];
+        counts.messages_received.add(1);
+        counts.received_bytes.add(input.len() as u64);
+        if !connection.session.is_listening() {
             return;
         }
         let mut commands = 0;
@@ -422,8 +425,8 @@ impl Shard {
 
     /// Performs the effects of a session.
     fn perform(&mut self, slot: u32, kind: OutputKind) {
-        for code in self.effects.errors.drain(..) {
-            self.metrics.count_error(code);
+        for count in self.effects.counts.drain(..) {
+            self.metrics.sessions.count(count, &self.namespaces);
         }
         if !self.effects.refusals.is_empty() {
             self.log_refusals(slot);
@@ -496,7 +499,7 @@ impl Shard {
             if let Some(queue) = &mut connection.queue {
                 let before = queue.bytes();
                 queue.clear_unbegun();
-                self.metrics.queued_bytes.subtract((before - queue.bytes()) as u64);
+                self.metrics.requeue(before, queue.bytes());
             }
         }
         if std::mem::take(&mut connection.is_throttled) || connection.is_held {
@@ -586,11 +589,11 @@ impl Shard {
                 });
             }
             self.outbox.discard(&mut connection.due);
-            self.metrics.queued_bytes.subtract(connection.queue.map_or(0, |queue| queue.bytes()) as u64);
+            self.metrics.requeue(connection.queue.map_or(0, |queue| queue.bytes()), 0);
             self.metrics.buffered_bytes.subtract(u64::from(connection.buffered));
             self.metrics.connections.subtract(1);
             self.metrics.programs.leave(connection.program);
-            self.metrics.transports[connection.transport as usize].subtract(1);
+            self.metrics.transports[connection.transport as usize].open.subtract(1);
         }
     }
 }

@@ -30,6 +30,7 @@ impl Shard {
             if generation.wants.kinds.has_user_state() {
                 self.users.note_held(&self.connections);
             }
+            self.namespaces = self.metrics.sessions.numbered(namespaces);
             self.generation = generation;
             (self.reload.next, self.reload.stepped_us, self.reload.has_left_some) = (Some(0), self.now_us, false);
         }

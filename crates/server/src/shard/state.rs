@@ -39,6 +39,7 @@ use crate::runtime::mailbox::Message;
 use crate::runtime::metrics::ShardMetrics;
 use crate::runtime::random::{self, ClientIdRandom};
 use crate::runtime::registry_mailbox::Probe;
+use crate::runtime::session_metrics::NumberedNamespaces;
 
 /// Messages of the mailbox served in one turn.
 pub(super) const MESSAGES_MAX: usize = 256;
@@ -59,6 +60,8 @@ pub(crate) struct Shard {
     pub(super) generation: Arc<Generation>,
     pub(super) services: Services,
     pub(super) metrics: Arc<ShardMetrics>,
+    /// The counters of the namespaces of the generation.
+    pub(super) namespaces: NumberedNamespaces,
     pub(super) mailbox: UnboundedReceiver<Message>,
     /// Messages taken out of the mailbox that are about to be served.
     pub(super) taken: VecDeque<Message>,
@@ -219,6 +222,7 @@ impl Shard {
         }
         Ok(Shard {
             id,
+            namespaces: node.shards[usize::from(id)].metrics.sessions.numbered(&generation.session.namespaces),
             metrics: Arc::clone(&node.shards[usize::from(id)].metrics),
             mailbox,
             taken: VecDeque::with_capacity(MESSAGES_MAX),
@@ -277,8 +281,9 @@ impl Shard {
     /// Counts a new connection.
     pub(super) fn count_opened(&self, transport: Transport) {
         self.metrics.connections.add(1);
-        self.metrics.connects.add(1);
-        self.metrics.transports[transport as usize].add(1);
+        let counts = &self.metrics.transports[transport as usize];
+        counts.open.add(1);
+        counts.connects.add(1);
     }
 
     /// Runs work that one connection causes. A panic ends that connection only.

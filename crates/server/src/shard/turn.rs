@@ -254,8 +254,9 @@ impl Shard {
         }
     }
 
-    pub(super) fn count_publication(&mut self, channel: &str) {
-        self.metrics.publications.add(1);
+    /// Counts a publication. `bytes`: its data.
+    pub(super) fn count_publication(&mut self, channel: &str, bytes: usize) {
+        self.namespaces.get(self.generation.session.namespaces.index_of(channel)).published(bytes);
         if let Some(minute_stats) = &mut self.minute_stats {
             minute_stats.published(self.generation.session.namespaces.namespace_of(channel));
         }

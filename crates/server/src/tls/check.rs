@@ -2,12 +2,11 @@
 
 use rustls::RootCertStore;
 use touchline_config::{ClusterSettings, Settings, TlsSettings, is_inline_pem};
-use x509_cert::der::Decode;
 
 use super::acme;
 use super::config::{load, verifier};
 use super::error::TlsError;
-use super::files::{authorities, certificates, private_key};
+use super::files::{Validity, authorities, certificates, private_key, validity};
 
 /// Checks the certificates of every port that speaks TLS, and the settings of ACME. Returns all faults.
 pub(crate) fn check(settings: &Settings) -> Vec<TlsError> {
@@ -34,9 +33,6 @@ pub(crate) fn check(settings: &Settings) -> Vec<TlsError> {
     faults
 }
 
-/// The beginning and the end of the time in which all certificates of a chain are valid, Unix seconds.
-pub(crate) type Validity = (u64, u64);
-
 /// The sections with certificates in files that are on, each with the time in which they are valid.
 pub(crate) fn validities(settings: &Settings) -> Vec<(&'static str, Result<Validity, TlsError>)> {
     let http = &settings.http_server;
@@ -51,19 +47,6 @@ pub(crate) fn validities(settings: &Settings) -> Vec<(&'static str, Result<Valid
     let is_checked = |(_, tls, is_on): &(_, &TlsSettings, bool)| *is_on && tls.has_files();
     let checked = sections.into_iter().filter(is_checked);
     checked.map(|(section, tls, _)| (section, validity(section, &tls.cert_pem))).collect()
-}
-
-/// The time in which all certificates of a value are valid.
-fn validity(section: &str, cert_pem: &str) -> Result<Validity, TlsError> {
-    let key = format!("{section}.cert_pem");
-    let chain = certificates(&key, cert_pem)?;
-    let bounds = chain.iter().map(|der| {
-        let validity = x509_cert::Certificate::from_der(der).ok()?.tbs_certificate.validity;
-        Some((validity.not_before.to_unix_duration().as_secs(), validity.not_after.to_unix_duration().as_secs()))
-    });
-    let missing = || TlsError::Content { key, path: None, what: "certificate" };
-    let bounds = bounds.collect::<Option<Vec<_>>>().ok_or_else(missing)?;
-    Ok(bounds.into_iter().fold((0, u64::MAX), |all, one| (all.0.max(one.0), all.1.min(one.1))))
 }
 
 /// Checks the TLS files of the connection to NATS. They must be paths, because they are read at every connect.

@@ -15,7 +15,7 @@ use x509_cert::der::Decode;
 
 use super::acme::Acme;
 use super::error::TlsError;
-use super::files::{authorities, certificates, private_key};
+use super::files::{authorities, certificates, private_key, validity};
 
 /// How often the watcher checks whether the files have changed.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -36,6 +36,9 @@ pub(crate) struct Tls {
 pub(super) struct TlsState {
     settings: Arc<TlsSettings>,
     config: Arc<ServerConfig>,
+    /// When the first certificate of the chain is no longer valid, seconds since the Unix epoch; `None` = it is one of
+    /// ACME, which is renewed.
+    expires_s: Option<u64>,
 }
 
 impl Tls {
@@ -77,6 +80,12 @@ impl Tls {
         self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The section, and when its first certificate is no longer valid, seconds since the Unix epoch. None = ACME
+    /// renews them.
+    pub(crate) fn expiry(&self) -> Option<(&'static str, u64)> {
+        self.state().expires_s.map(|expires_s| (self.section, expires_s))
+    }
+
     /// The TLS configuration of new connections.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner).config)
@@ -103,7 +112,11 @@ impl TlsState {
     ) -> Result<Self, TlsError> {
         let acme = acme.filter(|_| !settings.has_files());
         let config = load(section, settings, acme, protocols).map_err(|error| error.of(section))?;
-        Ok(TlsState { settings: Arc::new(settings.clone()), config })
+        let expires_s = match acme {
+            None => Some(validity(section, &settings.cert_pem)?.1),
+            Some(_) => None,
+        };
+        Ok(TlsState { settings: Arc::new(settings.clone()), config, expires_s })
     }
 
     /// The modification times and sizes of the files; None for each that can't be read.

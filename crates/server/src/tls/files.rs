@@ -3,6 +3,7 @@
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use x509_cert::der::Decode;
 
 use super::error::TlsError;
 use super::pem;
@@ -49,6 +50,25 @@ pub(super) fn private_key(key: &str, value: &str) -> Result<PrivateKeyDer<'stati
 pub(super) fn certificates(key: &str, value: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let all = CertificateDer::pem_slice_iter(&pem::read(key, value)?).collect::<Result<Vec<_>, _>>();
     all.ok().filter(|all| !all.is_empty()).ok_or_else(|| content(key, value, "certificate"))
+}
+
+/// The beginning and the end of the time in which all certificates of a chain are valid, Unix seconds.
+pub(crate) type Validity = (u64, u64);
+
+/// The time in which all certificates of a value are valid.
+///
+/// # Errors
+/// [`TlsError::File`], and [`TlsError::Content`] when one cannot be read.
+pub(super) fn validity(section: &str, cert_pem: &str) -> Result<Validity, TlsError> {
+    let key = format!("{section}.cert_pem");
+    let chain = certificates(&key, cert_pem)?;
+    let bounds = chain.iter().map(|der| {
+        let validity = x509_cert::Certificate::from_der(der).ok()?.tbs_certificate.validity;
+        Some((validity.not_before.to_unix_duration().as_secs(), validity.not_after.to_unix_duration().as_secs()))
+    });
+    let missing = || TlsError::Content { key, path: None, what: "certificate" };
+    let bounds = bounds.collect::<Option<Vec<_>>>().ok_or_else(missing)?;
+    Ok(bounds.into_iter().fold((0, u64::MAX), |all, one| (all.0.max(one.0), all.1.min(one.1))))
 }
 
 fn content(key: &str, value: &str, what: &'static str) -> TlsError {

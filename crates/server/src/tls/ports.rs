@@ -48,6 +48,13 @@ impl PortsTls {
         Ok((PortsTls { http: outer, lines, inner, grpc: grpc.transpose()? }, renewal))
     }
 
+    /// That of each port that has one of its own.
+    pub(crate) fn all(&self) -> Vec<Arc<Tls>> {
+        let is_own = |inner: &&Arc<Tls>| self.http.as_ref().is_none_or(|http| !Arc::ptr_eq(http, inner));
+        let inner = self.inner.as_ref().filter(is_own);
+        [self.http.as_ref(), self.lines.as_ref(), inner, self.grpc.as_ref()].into_iter().flatten().cloned().collect()
+    }
+
     /// What other settings stand for at the ports that speak TLS.
     ///
     /// # Errors

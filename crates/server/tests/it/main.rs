@@ -39,6 +39,7 @@ mod limit_measures;
 mod limits;
 mod lines;
 mod link;
+mod metrics;
 mod named_users;
 mod nats;
 mod operations;

@@ -100,7 +100,8 @@ fn metrics_come_in_the_format_that_is_accepted() {
         let text = ask(headers);
         assert!(text.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{text}");
         assert!(
-            text.contains("# TYPE touchline_publications_total counter\ntouchline_publications_total 1\n"),
+            text.contains("# TYPE touchline_publications_total counter\n")
+                && text.contains("\ntouchline_publications_total{namespace=\"without\"} 1\n"),
             "{text}"
         );
         assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
@@ -108,7 +109,8 @@ fn metrics_come_in_the_format_that_is_accepted() {
     let text = ask("Accept: application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3\r\n");
     assert!(text.contains("content-type: application/openmetrics-text"), "{text}");
     assert!(
-        text.contains("# TYPE touchline_publications counter\ntouchline_publications_total 1\n")
+        text.contains("# TYPE touchline_publications counter\n")
+            && text.contains("\ntouchline_publications_total{namespace=\"without\"} 1\n")
             && text.ends_with("# EOF\n"),
         "{text}"
     );

@@ -144,8 +144,9 @@ impl TestServer {
     /// A counter or gauge of `/metrics`.
     pub(crate) fn metric(&self, name: &str) -> u64 {
         let (_, text) = self.http("GET", "/metrics", "", "");
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.and_then(|value| value.parse().ok()).unwrap_or(0)
+        let of_name = |line: &str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{']));
+        let values = text.lines().filter(|line| of_name(line)).filter_map(|line| line.rsplit_once(' '));
+        values.filter_map(|(_, value)| value.parse::<u64>().ok()).sum()
     }
 
     pub(crate) fn websocket(&self) -> WebSocket {

@@ -43,7 +43,7 @@ impl WalCheckpointer {
         let (mut connection, mut commits) = (None, 0);
         while !self.metrics.is_closed.load(Relaxed) {
             std::thread::sleep(CHECK_INTERVAL);
-            let before = std::mem::replace(&mut commits, self.metrics.commits.load(Relaxed));
+            let before = std::mem::replace(&mut commits, self.metrics.commit_times.count());
             if self.metrics.is_failing() {
                 continue;
             }

@@ -27,11 +27,24 @@ const OTHER_PATHS: &[(&str, &str)] = &[
     ("stats.track", "a method of a session"),
     ("reactions.add", "a method of a session"),
     ("[ab]", "a glob"),
+    ("touchline.caller", "an attribute of a span"),
+    ("touchline.error.code", "an attribute of a span"),
+    ("touchline.events", "an attribute of a span"),
+    ("touchline.hook", "an attribute of a span"),
+    ("touchline.request_id", "an attribute of a span"),
+    ("rpc.method", "an attribute of a span"),
+    ("service.version", "an attribute of spans"),
+    ("service.instance.id", "an attribute of spans"),
+    ("host.name", "an attribute of spans"),
 ];
 
 /// Names with underscores that our sources do not have.
-const OTHER_NAMES: &[(&str, &str)] =
-    &[("full_page_writes", "a setting of PostgreSQL"), ("max_msgs_per_subject", "a setting of JetStream")];
+const OTHER_NAMES: &[(&str, &str)] = &[
+    ("full_page_writes", "a setting of PostgreSQL"),
+    ("max_msgs_per_subject", "a setting of JetStream"),
+    ("parentbased_always_on", "a sampler of OpenTelemetry"),
+    ("process_cpu_seconds_total", "a metric that every program has"),
+];
 
 /// Ends of names of files, which have dots too.
 const FILES: &[&str] = &["html", "js", "json", "md", "mjs", "proto", "py", "rs", "sh", "toml"];

@@ -10,6 +10,7 @@ use super::call::GrpcCall;
 use crate::api::operation::OperationError;
 use crate::api::reply::{ApiReply, ErrorMode};
 use crate::api::serve::serve;
+use crate::api::table::place_of;
 use crate::api::version::V1;
 
 /// Runs an operation whose request and reply are written as JSON: its cost is not that of these.
@@ -29,7 +30,7 @@ where
     };
     let reply = reply.unwrap_or_else(|field| {
         // A field of the type `bytes` holds no JSON, or JSON of another shape.
-        node.metrics_here().count_error(Error::BAD_REQUEST.code);
+        node.metrics_here().operations.count_error(place_of(operation), Error::BAD_REQUEST.code);
         ApiReply::of_refusal(OperationError { field: field.or(Some("bytes")), ..Error::BAD_REQUEST.into() })
     });
     if let Some(refusal) = &reply.refusal {

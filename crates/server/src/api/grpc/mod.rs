@@ -23,6 +23,7 @@ use self::unary::refuse;
 use super::callers::{CallerRefusal, by_token};
 use crate::auth::ApiCaller;
 use crate::runtime::generation::Generation;
+use crate::traces::{Span, TracedPart, within};
 use crate::transport::http::body::RequestBody;
 use crate::transport::http::{Origin, Routed, respond};
 
@@ -64,7 +65,10 @@ async fn call(origin: &Origin, request: Request<RequestBody>) -> Routed {
     };
     pass.settle();
     caller.requests.fetch_add(1, Relaxed);
-    methods::answer(&GrpcCall { origin, caller }, request).await
+    let mut span = Span::of_request(TracedPart::Api, || "grpc".to_owned(), request.headers());
+    span.note("rpc.method", || request.uri().path().to_owned());
+    span.note("touchline.caller", || caller.name.clone());
+    within(&span, methods::answer(&GrpcCall { origin, caller }, request)).await
 }
 
 /// Finds who calls, by the key or the token in `authorization`.

@@ -21,7 +21,6 @@ pub(super) async fn publish(call: GrpcCall<'_>, message: PublishRequest) -> Resu
         return Box::pin(through_json(call, PublishOperation::NAME, message)).await;
     }
     let node = &*call.origin.node;
-    let started_us = node.clock.elapsed_us();
     let PublishRequest { channel, data, b64data, skip_history, tags, idempotency_key, exclude_client, .. } = message;
     let request = Ok(publish::PublishRequest {
         channel,
@@ -38,7 +37,6 @@ pub(super) async fn publish(call: GrpcCall<'_>, message: PublishRequest) -> Resu
         dry_run: false,
     });
     let outcome = run_alone::<PublishOperation>(node, &call.caller.rights, request).await;
-    node.metrics_here().publish_latency.observe_us(node.clock.elapsed_us().saturating_sub(started_us));
     Ok(match outcome {
         Ok(reply) => published(reply),
         Err(refusal) => {

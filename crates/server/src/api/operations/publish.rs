@@ -16,11 +16,12 @@ use touchline_protocol::stream::{Epoch, StreamPosition};
 use super::dry_run::Audience;
 use crate::api::description::OperationScope;
 use crate::api::json::ErrorJson;
-use crate::api::operation::{Operation, OperationError, OtherNodes, yield_sometimes};
+use crate::api::operation::{Operation, OperationError, OtherNodes, Placed as _, yield_sometimes};
 use crate::api::params::{any_json, channel_options, nullable, nullable_fields, plain};
 use crate::auth::NamedChannels;
 use crate::node::Node;
 use crate::runtime::generation::Generation;
+use crate::traces::{TRACEPARENT, handed_on};
 
 /// Channels that one broadcast reaches.
 const CHANNELS_MAX: usize = 10_000;
@@ -258,7 +259,12 @@ impl PublishOperation {
         let options = channel_options(generation, "channel", &request.channel)?;
         let data = GivenData::read(request.data, &request.b64data)?.formatted(options)?;
         let publish = Publish {
-            content: Content { data, tags: request.tags, info: None, expires_ms: expiry(node, request.expires_in) },
+            content: Content {
+                data,
+                tags: traced(request.tags),
+                info: None,
+                expires_ms: expiry(node, request.expires_in),
+            },
             exclusion,
             skip_history: request.skip_history,
             idempotency_key: request.idempotency_key.into(),
@@ -269,9 +275,12 @@ impl PublishOperation {
     }
 }
 
-/// Whether an operation is `publish`, whose time is measured.
-pub(crate) fn is_publish(operation: &str) -> bool {
-    operation == PublishOperation::NAME
+/// The tags of a publication, with what it is a part of, if that is traced and the caller does not say otherwise.
+fn traced(mut tags: Tags) -> Tags {
+    if let Some(parent) = handed_on() {
+        tags.entry(TRACEPARENT.to_owned()).or_insert(parent);
+    }
+    tags
 }
 
 /// What a publication into one channel may be refused with.
@@ -334,11 +343,12 @@ impl Operation for BroadcastOperation {
         check_keys(node, &request.idempotency_key, &request.version_epoch)?;
         let exclusion = exclusion(&request.exclude_client, &request.exclude_user)?;
         let data = GivenData::read(request.data, &request.b64data)?;
+        let tags = traced(request.tags);
         let expires_ms = expiry(node, request.expires_in);
         let mut responses = Vec::with_capacity(request.channels.len());
         for (index, channel) in request.channels.iter().enumerate() {
             let make = |data| Publish {
-                content: Content { data, tags: request.tags.clone(), info: None, expires_ms },
+                content: Content { data, tags: tags.clone(), info: None, expires_ms },
                 exclusion: exclusion.clone(),
                 skip_history: request.skip_history,
                 idempotency_key: request.idempotency_key.as_str().into(),
@@ -354,7 +364,7 @@ impl Operation for BroadcastOperation {
             responses.push(match outcome {
                 Ok(position) => ChannelOutcome::Result(position),
                 Err(refusal) => {
-                    node.metrics_here().count_error(refusal.error.code);
+                    node.metrics_here().operations.count_error(BroadcastOperation::PLACE, refusal.error.code);
                     ChannelOutcome::Error(refusal.into())
                 }
             });

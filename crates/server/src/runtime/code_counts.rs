@@ -1,0 +1,125 @@
+//! Counters by number: of errors, ends of connections and ends of subscriptions.
+
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+
+use super::meters::Counter;
+
+/// Codes in each range that are counted one by one.
+const RANGE_SIZE: u32 = 20;
+/// Counters of three ranges, and one of all other codes.
+const COUNTERS: usize = 3 * RANGE_SIZE as usize + 1;
+
+/// What numbers are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CodeKind {
+    /// Errors: 100–119 and 4000–4019.
+    Errors,
+    /// Ends of connections by the server: 3000–3019, 3500–3519 and 4000–4019.
+    Disconnects,
+    /// Ends of subscriptions: 0, 2000–2019 and 2500–2519.
+    Unsubscribes,
+}
+
+impl CodeKind {
+    /// The first codes of the ranges that are counted one by one.
+    fn first(self) -> &'static [u32] {
+        match self {
+            CodeKind::Errors => &[100, 4_000],
+            CodeKind::Disconnects => &[3_000, 3_500, 4_000],
+            CodeKind::Unsubscribes => &[0, 2_000, 2_500],
+        }
+    }
+
+    fn place(self, code: u32) -> usize {
+        let within = |(range, first): (usize, &u32)| {
+            let offset = code.checked_sub(*first).filter(|offset| *offset < RANGE_SIZE)?;
+            Some(range * RANGE_SIZE as usize + offset as usize)
+        };
+        self.first().iter().enumerate().find_map(within).unwrap_or(COUNTERS - 1)
+    }
+
+    /// The label of a counter.
+    fn label(self, place: usize) -> String {
+        match self.first().get(place / RANGE_SIZE as usize) {
+            Some(first) if place < COUNTERS - 1 => (first + place as u32 % RANGE_SIZE).to_string(),
+            _ => "other".to_owned(),
+        }
+    }
+}
+
+/// Counters by number; codes outside the ranges of their kind are counted together.
+#[derive(Debug)]
+pub(super) struct CodeCounts {
+    kind: CodeKind,
+    counters: [Counter; COUNTERS],
+}
+
+impl CodeCounts {
+    /// Nothing is counted yet.
+    pub(super) fn of(kind: CodeKind) -> Self {
+        CodeCounts { kind, counters: std::array::from_fn(|_| Counter::default()) }
+    }
+
+    /// Counts one. One thread at a time may call this.
+    pub(super) fn count(&self, code: u32) {
+        self.counters[self.kind.place(code)].add(1);
+    }
+
+    /// Counts one. Any thread may call this.
+    pub(super) fn count_shared(&self, code: u32) {
+        self.counters[self.kind.place(code)].add_shared(1);
+    }
+}
+
+/// Encodes the sum of counters by number, those above 0. `labelled`: groups of counters with the value that the label
+/// `method` has for each; None = there is no such label.
+pub(super) fn encode_codes<'c>(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help): (&str, &str),
+    labelled: impl Iterator<Item = (Option<&'static str>, Vec<&'c CodeCounts>)>,
+) -> std::fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (method, all) in labelled {
+        let Some(kind) = all.first().map(|counts| counts.kind) else { continue };
+        for place in 0..COUNTERS {
+            let sum: u64 = all.iter().map(|counts| counts.counters[place].get()).sum();
+            if sum == 0 {
+                continue;
+            }
+            let code = kind.label(place);
+            let sum = ConstCounter::new(sum);
+            match method {
+                Some(method) => sum.encode(family.encode_family(&[("method", method), ("code", &code)])?)?,
+                None => sum.encode(family.encode_family(&[("code", &code)])?)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_counted_where_they_stand() {
+        for (kind, codes) in [
+            (CodeKind::Errors, [100, 119, 4_000, 4_019]),
+            (CodeKind::Disconnects, [3_000, 3_012, 3_500, 4_019]),
+            (CodeKind::Unsubscribes, [0, 2_000, 2_500, 2_501]),
+        ] {
+            for code in codes {
+                assert_eq!(kind.label(kind.place(code)), code.to_string());
+            }
+            for code in [99, 120, 1_999, 2_999, 5_000, u32::MAX] {
+                assert_eq!(kind.label(kind.place(code)), "other", "{code}");
+            }
+        }
+        let counts = CodeCounts::of(CodeKind::Errors);
+        counts.count(103);
+        counts.count_shared(7);
+        assert_eq!(counts.counters.iter().map(Counter::get).sum::<u64>(), 2);
+    }
+}

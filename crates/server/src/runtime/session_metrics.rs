@@ -1,0 +1,245 @@
+//! What sessions have done, by method, number and namespace.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use touchline_engine::session::{CommandMethod, SessionCount, SubscribeOutcome};
+use touchline_engine::{NamespaceIndex, Namespaces};
+
+use super::code_counts::{CodeCounts, CodeKind, encode_codes};
+use super::meters::{Amounts, Counter, SummedAmounts};
+
+/// The most namespaces that are counted one by one since the node started, over all its reloads; further ones count
+/// as `other`.
+const NAMESPACES_MAX: usize = 1_000;
+
+/// What has happened in the channels of one namespace.
+#[derive(Debug, Default)]
+pub(crate) struct NamespaceCounts {
+    publications: Counter,
+    publication_bytes: Counter,
+    deliveries: Counter,
+    delivered_bytes: Counter,
+    subscribes: [Counter; SubscribeOutcome::ALL.len()],
+    recovered: Counter,
+    unrecovered: Counter,
+}
+
+impl NamespaceCounts {
+    /// Counts a publication. `bytes`: its data.
+    pub(crate) fn published(&self, bytes: usize) {
+        self.publications.add(1);
+        self.publication_bytes.add(bytes as u64);
+    }
+
+    /// Counts what was handed to connections. `bytes`: the data of one publication; 0 = it is a join or a leave.
+    pub(crate) fn delivered(&self, deliveries: u64, bytes: usize) {
+        self.deliveries.add(deliveries);
+        self.delivered_bytes.add(deliveries * bytes as u64);
+    }
+}
+
+/// The counters of the namespaces of a shard, in the order of their numbers in one configuration.
+#[derive(Debug, Default)]
+pub(crate) struct NumberedNamespaces(Vec<Arc<NamespaceCounts>>);
+
+impl NumberedNamespaces {
+    /// Those of one namespace.
+    pub(crate) fn get(&self, index: NamespaceIndex) -> &NamespaceCounts {
+        &self.0[index.get()]
+    }
+}
+
+/// What the sessions of one shard have done. One thread at a time counts, any thread reads.
+#[derive(Debug)]
+pub(crate) struct SessionMetrics {
+    commands: [Counter; CommandMethod::ALL.len()],
+    errors: [CodeCounts; CommandMethod::ALL.len()],
+    unsubscribes: CodeCounts,
+    recovered_publications: Amounts,
+    /// By name, since the node started: a namespace that a reload removes keeps what it has counted.
+    namespaces: Mutex<BTreeMap<Box<str>, Arc<NamespaceCounts>>>,
+}
+
+impl Default for SessionMetrics {
+    fn default() -> Self {
+        SessionMetrics {
+            commands: Default::default(),
+            errors: std::array::from_fn(|_| CodeCounts::of(CodeKind::Errors)),
+            unsubscribes: CodeCounts::of(CodeKind::Unsubscribes),
+            recovered_publications: Amounts::default(),
+            namespaces: Mutex::default(),
+        }
+    }
+}
+
+impl SessionMetrics {
+    /// The counters of a configuration's namespaces.
+    pub(crate) fn numbered(&self, namespaces: &Namespaces) -> NumberedNamespaces {
+        let mut known = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let names: Vec<&str> = namespaces.names().collect();
+        let other = names.last().copied().unwrap_or_default();
+        let of_name = |name: &&str| {
+            let is_room = known.len() < NAMESPACES_MAX || known.contains_key(*name);
+            Arc::clone(known.entry((if is_room { *name } else { other }).into()).or_default())
+        };
+        NumberedNamespaces(names.iter().map(of_name).collect())
+    }
+
+    /// Counts something that a session has done.
+    pub(crate) fn count(&self, count: SessionCount, namespaces: &NumberedNamespaces) {
+        match count {
+            SessionCount::Command(method) => self.commands[method as usize].add(1),
+            SessionCount::Error { method, code } => self.errors[method as usize].count(code),
+            SessionCount::Subscribe { namespace, outcome } => {
+                namespaces.get(namespace).subscribes[outcome as usize].add(1);
+            }
+            SessionCount::Recovery { namespace, publications: Some(publications) } => {
+                namespaces.get(namespace).recovered.add(1);
+                self.recovered_publications.observe(publications as u64);
+            }
+            SessionCount::Recovery { namespace, publications: None } => namespaces.get(namespace).unrecovered.add(1),
+            SessionCount::Unsubscribe(code) => self.unsubscribes.count(code),
+        }
+    }
+
+    /// Publications and deliveries, of all namespaces.
+    pub(super) fn traffic(&self) -> (u64, u64) {
+        let namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let sum = |pick: fn(&NamespaceCounts) -> &Counter| namespaces.values().map(|counts| pick(counts).get()).sum();
+        (sum(|counts| &counts.publications), sum(|counts| &counts.deliveries))
+    }
+
+    /// Counts one of each, so that each metric has a value.
+    pub(super) fn count_all(&self) {
+        let namespaces = self.numbered(&Namespaces::new(Default::default()));
+        let namespace = NamespaceIndex::default();
+        self.count(SessionCount::Error { method: CommandMethod::Rpc, code: 100 }, &namespaces);
+        self.count(SessionCount::Recovery { namespace, publications: Some(1) }, &namespaces);
+        self.count(SessionCount::Unsubscribe(0), &namespaces);
+    }
+}
+
+type OfNamespace = (&'static str, &'static str, fn(&NamespaceCounts) -> &Counter);
+
+const OF_NAMESPACE: [OfNamespace; 4] = [
+    ("publications", "Publications accepted", |counts| &counts.publications),
+    ("publication_bytes", "Data of the publications accepted, bytes", |counts| &counts.publication_bytes),
+    ("deliveries", "Publications, joins and leaves handed to connections", |counts| &counts.deliveries),
+    (
+        "delivered_bytes",
+        "Data of the publications handed to connections, bytes, before deltas, compression and framing",
+        |counts| &counts.delivered_bytes,
+    ),
+];
+
+/// Encodes what the sessions of all shards have done.
+pub(super) fn encode_sessions(encoder: &mut DescriptorEncoder<'_>, shards: &[&SessionMetrics]) -> std::fmt::Result {
+    let mut family =
+        encoder.encode_descriptor("commands", "Commands of clients by method", None, MetricType::Counter)?;
+    for method in CommandMethod::ALL {
+        let sum = shards.iter().map(|shard| shard.commands[method as usize].get()).sum();
+        let labels = [("method", method.as_str())];
+        ConstCounter::<u64>::new(sum).encode(family.encode_family(&labels)?)?;
+    }
+    let of_method = |method: CommandMethod| {
+        let all = shards.iter().map(|shard| &shard.errors[method as usize]).collect();
+        (Some(method.as_str()), all)
+    };
+    let about = ("errors", "Errors told to clients, by method and number");
+    encode_codes(encoder, about, CommandMethod::ALL.into_iter().map(of_method))?;
+    let unsubscribes = shards.iter().map(|shard| &shard.unsubscribes).collect();
+    let about = ("unsubscribes", "Subscriptions that ended before their connection, by number");
+    encode_codes(encoder, about, [(None, unsubscribes)].into_iter())?;
+    let recovered = SummedAmounts::of(shards.iter().map(|shard| &shard.recovered_publications));
+    let help = "Publications that clients had missed and got, by recovery";
+    recovered.encode(encoder.encode_descriptor("recovered_publications", help, None, MetricType::Histogram)?)?;
+    encode_namespaces(encoder, &by_name(shards))
+}
+
+/// The counters of all shards by the names of the namespaces.
+fn by_name(shards: &[&SessionMetrics]) -> BTreeMap<Box<str>, Vec<Arc<NamespaceCounts>>> {
+    let mut all: BTreeMap<Box<str>, Vec<Arc<NamespaceCounts>>> = BTreeMap::new();
+    for shard in shards {
+        for (name, counts) in shard.namespaces.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            all.entry(name.clone()).or_default().push(Arc::clone(counts));
+        }
+    }
+    all
+}
+
+fn encode_namespaces(
+    encoder: &mut DescriptorEncoder<'_>,
+    all: &BTreeMap<Box<str>, Vec<Arc<NamespaceCounts>>>,
+) -> std::fmt::Result {
+    let sum = |of: &[Arc<NamespaceCounts>], pick: &dyn Fn(&NamespaceCounts) -> &Counter| -> ConstCounter<u64> {
+        ConstCounter::new(of.iter().map(|counts| pick(counts).get()).sum())
+    };
+    for (metric, help, pick) in OF_NAMESPACE {
+        let mut family = encoder.encode_descriptor(metric, help, None, MetricType::Counter)?;
+        for (name, of) in all {
+            sum(of, &pick).encode(family.encode_family(&[("namespace", &**name)])?)?;
+        }
+    }
+    let help = "Subscribes of clients and of the server by result";
+    let mut family = encoder.encode_descriptor("subscribes", help, None, MetricType::Counter)?;
+    for (name, of) in all {
+        for outcome in SubscribeOutcome::ALL {
+            let labels = [("namespace", &**name), ("result", outcome.as_str())];
+            sum(of, &|counts| &counts.subscribes[outcome as usize]).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    let help = "Subscriptions that began where their clients had left off (recovered), or could not";
+    let mut family = encoder.encode_descriptor("recoveries", help, None, MetricType::Counter)?;
+    for (name, of) in all {
+        let recovered = [("namespace", &**name), ("outcome", "recovered")];
+        sum(of, &|counts| &counts.recovered).encode(family.encode_family(&recovered)?)?;
+        let failed = [("namespace", &**name), ("outcome", "failed")];
+        sum(of, &|counts| &counts.unrecovered).encode(family.encode_family(&failed)?)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use touchline_engine::{ChannelSettings, Namespace};
+
+    use super::*;
+
+    fn namespaces(names: &[&str]) -> Namespaces {
+        let namespaces = names.iter().map(|name| Namespace { name: (*name).into(), options: Default::default() });
+        Namespaces::new(ChannelSettings { namespaces: namespaces.collect(), ..Default::default() })
+    }
+
+    #[test]
+    fn a_namespace_keeps_its_counters_whatever_its_number() {
+        let metrics = SessionMetrics::default();
+        let (first, then) = (namespaces(&["chat", "news"]), namespaces(&["news"]));
+        metrics.numbered(&first).get(first.index_of("news:1")).published(10);
+        metrics.numbered(&then).get(then.index_of("news:2")).published(5);
+        metrics.numbered(&then).get(then.index_of("chat:1")).published(1);
+        metrics.numbered(&then).get(then.index_of("plain")).delivered(3, 7);
+        let all = by_name(&[&metrics]);
+        let of = |name: &str| {
+            let counts = &all[name][0];
+            (counts.publications.get(), counts.publication_bytes.get(), counts.delivered_bytes.get())
+        };
+        assert_eq!(
+            (of("news"), of("chat"), of("other"), of("without")),
+            ((2, 15, 0), (0, 0, 0), (1, 1, 0), (0, 0, 21))
+        );
+        assert_eq!(metrics.traffic(), (3, 3));
+    }
+
+    #[test]
+    fn reloads_cannot_make_labels_without_end() {
+        let metrics = SessionMetrics::default();
+        for round in 0..NAMESPACES_MAX {
+            metrics.numbered(&namespaces(&[&format!("a{round}"), &format!("b{round}")]));
+        }
+        assert_eq!(by_name(&[&metrics]).len(), NAMESPACES_MAX);
+    }
+}

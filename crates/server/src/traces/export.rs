@@ -1,0 +1,136 @@
+//! The export of spans to a collector.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Request, Response};
+use opentelemetry::{KeyValue, global};
+use opentelemetry_http::{HttpClient as OtlpClient, HttpError};
+use opentelemetry_otlp::{SpanExporter, WithHttpConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tokio::sync::{mpsc, oneshot};
+use touchline_config::{ClientTlsSettings, OpenTelemetrySettings};
+
+use super::part::TracedPart;
+use super::spans::trace;
+use crate::outbound::HttpClient;
+use crate::runtime::process::{VERSION, host_name};
+use crate::start_error::StartError;
+
+/// How long a stop waits for the collector to take the last spans.
+const LAST_EXPORT: Duration = Duration::from_secs(2);
+/// The name of the service, if neither `OTEL_SERVICE_NAME` nor `OTEL_RESOURCE_ATTRIBUTES` tells it.
+const SERVICE: &str = "touchline";
+/// The authorities by which the collector is trusted (OpenTelemetry Protocol Exporter).
+const CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
+/// The most bytes of an answer that are read.
+const ANSWER_MAX: usize = 64 * 1024;
+/// How long a connection of HTTP/2 may be silent.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// The export of a running node.
+#[derive(Debug)]
+pub(crate) struct TraceExport(SdkTracerProvider);
+
+impl TraceExport {
+    /// Sends what was not sent yet, and ends the export. Blocks for at most [`LAST_EXPORT`].
+    pub(crate) fn stop(self) {
+        trace(&[], false);
+        if let Err(error) = self.0.shutdown_with_timeout(LAST_EXPORT) {
+            tracing::warn!(%error, "the last spans could not be sent");
+        }
+    }
+}
+
+/// Starts the export, if it is switched on. The collector, the name of the service, and the sampler are those that the
+/// variables `OTEL_…` name.
+///
+/// # Errors
+/// When a variable cannot be used, or the system refuses a thread.
+pub(crate) fn start(settings: &OpenTelemetrySettings, node: &str) -> Result<Option<TraceExport>, StartError> {
+    if !settings.enabled {
+        return Ok(None);
+    }
+    let client = Bridge::start()?;
+    let exporter = SpanExporter::builder().with_http().with_http_client(client).build();
+    let exporter = exporter.map_err(|error| StartError::Traces(error.to_string()))?;
+    let mut resource = Resource::builder().with_attributes([
+        KeyValue::new("service.version", VERSION),
+        KeyValue::new("service.instance.id", node.to_owned()),
+        KeyValue::new("host.name", host_name()),
+    ]);
+    let is_named = |variable: &str, part: &str| std::env::var(variable).is_ok_and(|text| text.contains(part));
+    if !is_named("OTEL_SERVICE_NAME", "") && !is_named("OTEL_RESOURCE_ATTRIBUTES", "service.name=") {
+        resource = resource.with_service_name(SERVICE);
+    }
+    let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource.build()).build();
+    global::set_tracer_provider(provider.clone());
+    let OpenTelemetrySettings { api, consuming, hooks, events, publications, .. } = settings;
+    let parts = [
+        (api, TracedPart::Api),
+        (consuming, TracedPart::Consuming),
+        (hooks, TracedPart::Hooks),
+        (events, TracedPart::Events),
+    ];
+    let on = parts.into_iter().filter(|(is_on, _)| **is_on).map(|(_, part)| part);
+    let on: Vec<TracedPart> = on.collect();
+    trace(&on, *publications);
+    Ok(Some(TraceExport(provider)))
+}
+
+/// A request, and where its answer goes.
+type PendingExport = (Request<Bytes>, oneshot::Sender<Result<Response<Bytes>, HttpError>>);
+
+/// The client of HTTP that the exporter uses. The exporter's thread has no runtime of tokio, so the client has its own.
+struct Bridge(mpsc::UnboundedSender<PendingExport>);
+
+impl fmt::Debug for Bridge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bridge")
+    }
+}
+
+impl Bridge {
+    fn start() -> Result<Self, StartError> {
+        let authorities = std::env::var(CERTIFICATE).unwrap_or_default();
+        let tls = ClientTlsSettings {
+            enabled: !authorities.is_empty(),
+            server_ca_pem: authorities,
+            ..ClientTlsSettings::default()
+        };
+        let client = HttpClient::new("opentelemetry", &tls, SILENCE).map_err(StartError::Tls)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
+        let (sender, mut exports) = mpsc::unbounded_channel::<PendingExport>();
+        let run = async move {
+            // One at a time: the exporter waits for each.
+            while let Some((request, answer)) = exports.recv().await {
+                let _ = answer.send(send(&client, request).await);
+            }
+        };
+        std::thread::Builder::new().name("traces".into()).spawn(move || runtime.block_on(run)).map_err(no_thread)?;
+        Ok(Bridge(sender))
+    }
+}
+
+fn no_thread(source: std::io::Error) -> StartError {
+    StartError::System { what: "a thread for traces", source }
+}
+
+async fn send(client: &HttpClient, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+    let answer = client.send(request.map(Full::new), ANSWER_MAX).await?;
+    let mut response = Response::new(answer.body);
+    (*response.status_mut(), *response.headers_mut()) = (answer.status, answer.headers);
+    Ok(response)
+}
+
+#[async_trait::async_trait]
+impl OtlpClient for Bridge {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let (answer, answered) = oneshot::channel();
+        self.0.send((request, answer)).map_err(|_| "the export has ended")?;
+        answered.await.map_err(|_| "the export has ended")?
+    }
+}

@@ -1,0 +1,156 @@
+//! Spans, and what they hand on.
+
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use hyper::header::{HeaderMap, HeaderValue};
+use opentelemetry::global::{self, BoxedSpan};
+use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
+use opentelemetry::trace::{Span as _, SpanKind, Status, TraceContextExt as _, Tracer as _};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+
+use super::part::{TRACEPARENT, TracedPart};
+
+/// The parts that are traced. No span is made before the export has started.
+static PARTS: AtomicU8 = AtomicU8::new(0);
+/// The bit of [`PARTS`] that stands for the tags of publications.
+const PUBLICATIONS: u8 = 128;
+
+tokio::task_local! {
+    /// What the publications of this task hand on.
+    static HANDED_ON: String;
+}
+
+/// From now on these parts are traced.
+pub(super) fn trace(parts: &[TracedPart], tags_publications: bool) {
+    let bits = parts.iter().fold(0, |bits, part| bits | *part as u8);
+    PARTS.store(bits | if tags_publications { PUBLICATIONS } else { 0 }, Relaxed);
+}
+
+/// A span, which ends when this is dropped.
+pub(crate) struct Span {
+    /// None = the part is not traced.
+    span: Option<BoxedSpan>,
+    /// What the span is a part of, where it is not traced itself.
+    parent: Option<String>,
+}
+
+impl Span {
+    /// Begins a span. `parent`: the `traceparent` of what it is a part of; None, or what cannot be read, = of nothing.
+    pub(crate) fn begin(part: TracedPart, name: impl FnOnce() -> String, parent: Option<&str>) -> Self {
+        let parts = PARTS.load(Relaxed);
+        if parts & part as u8 == 0 {
+            let parent = parent.filter(|parent| parts > 0 && is_valid(parent)).map(str::to_owned);
+            return Span { span: None, parent };
+        }
+        let tracer = global::tracer("touchline");
+        let builder = tracer.span_builder(name()).with_kind(kind(part));
+        let span = tracer.build_with_context(builder, &context(parent));
+        Span { span: Some(span), parent: None }
+    }
+
+    /// The same for what a request asks for.
+    pub(crate) fn of_request(part: TracedPart, name: impl FnOnce() -> String, headers: &HeaderMap) -> Self {
+        if PARTS.load(Relaxed) == 0 {
+            return Span { span: None, parent: None };
+        }
+        Span::begin(part, name, headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()))
+    }
+
+    /// Notes an attribute.
+    pub(crate) fn note(&mut self, key: &'static str, value: impl FnOnce() -> String) {
+        if let Some(span) = &mut self.span {
+            span.set_attribute(KeyValue::new(key, value()));
+        }
+    }
+
+    /// Notes that what the span stands for has failed.
+    pub(crate) fn fail(&mut self, why: impl FnOnce() -> String) {
+        if let Some(span) = &mut self.span {
+            span.set_status(Status::error(why()));
+        }
+    }
+
+    /// Adds the header field that makes what a request causes a part of this.
+    pub(crate) fn hand_to(&self, headers: &mut HeaderMap) {
+        if let Some(value) = self.traceparent().and_then(|text| HeaderValue::from_str(&text).ok()) {
+            headers.insert(TRACEPARENT, value);
+        }
+    }
+
+    fn traceparent(&self) -> Option<String> {
+        let Some(span) = &self.span else { return self.parent.clone() };
+        let context = span.span_context();
+        let (trace, id, flags) = (context.trace_id(), context.span_id(), context.trace_flags().to_u8());
+        Some(format!("00-{trace}-{id}-{flags:02x}"))
+    }
+}
+
+/// Runs a future whose publications hand the span on.
+pub(crate) async fn within<F: Future>(span: &Span, future: F) -> F::Output {
+    let is_on = PARTS.load(Relaxed) & PUBLICATIONS > 0;
+    match span.traceparent().filter(|_| is_on) {
+        Some(parent) => HANDED_ON.scope(parent, future).await,
+        None => future.await,
+    }
+}
+
+/// What the publications of this task hand on, as the tag [`TRACEPARENT`].
+pub(crate) fn handed_on() -> Option<String> {
+    if PARTS.load(Relaxed) & PUBLICATIONS == 0 {
+        return None;
+    }
+    HANDED_ON.try_with(String::clone).ok()
+}
+
+fn kind(part: TracedPart) -> SpanKind {
+    match part {
+        TracedPart::Api => SpanKind::Server,
+        TracedPart::Consuming => SpanKind::Consumer,
+        TracedPart::Hooks => SpanKind::Client,
+        TracedPart::Events => SpanKind::Producer,
+    }
+}
+
+/// One `traceparent`, as the propagator reads header fields.
+struct Carrier<'c>(&'c str);
+
+impl Extractor for Carrier<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        (key == TRACEPARENT).then_some(self.0)
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        vec![TRACEPARENT]
+    }
+}
+
+/// The context of a parent.
+fn context(parent: Option<&str>) -> Context {
+    let none = Context::new();
+    parent.map_or(none.clone(), |parent| TraceContextPropagator::new().extract_with_context(&none, &Carrier(parent)))
+}
+
+fn is_valid(parent: &str) -> bool {
+    context(Some(parent)).span().span_context().is_valid()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_valid_parent_counts() {
+        let valid = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        assert!(is_valid(valid));
+        for text in [
+            "",
+            "00",
+            &valid[1..],
+            &valid.replace("4b", "zz"),
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+        ] {
+            assert!(!is_valid(text), "{text}");
+        }
+    }
+}
