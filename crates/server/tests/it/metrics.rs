@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use touchline_config::Settings;
 use touchline_engine::{ChannelOptions, Namespace};
 
@@ -36,7 +36,10 @@ fn subscribes_recoveries_and_unsubscribes_are_counted_by_what_became_of_them() {
     let position = server.publish("kept:a", json!(1))["result"].clone();
     server.publish("kept:a", json!(2));
     let mut client = server.connected();
-    let recover = |offset: u64, epoch: &serde_json::Value| json!({"id": 2, "subscribe": {"channel": "kept:a", "recover": true, "offset": offset, "epoch": epoch}});
+    let recover = |offset: u64, epoch: &Value| {
+        let request = json!({"channel": "kept:a", "recover": true, "offset": offset, "epoch": epoch});
+        json!({"id": 2, "subscribe": request})
+    };
     assert_eq!(client.ask(recover(1, &position["epoch"]))["subscribe"]["recovered"], true);
     assert!(client.ask(json!({"id": 3, "unsubscribe": {"channel": "kept:a"}}))["unsubscribe"].is_object());
     server.publish("kept:a", json!(3));
