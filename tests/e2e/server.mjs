@@ -52,6 +52,7 @@ export function config(port, change = {}, address = '127.0.0.1') {
     ...(change.registry && { registry: change.registry }),
     ...(change.cluster && { cluster: change.cluster }),
     ...(change.store && { store: change.store }),
+    ...(change.node && { node: change.node }),
     ...(change.events && { events: change.events }),
     ...(change.consumers && { consumers: change.consumers }),
     ...(change.opentelemetry && { opentelemetry: change.opentelemetry }),
