@@ -318,6 +318,7 @@ fn run_shard(node: Arc<Node>, id: ShardId, services: Services, parts: ShardParts
         .event_interval(TASKS_PER_LOOK)
         .build_local(LocalOptions::default())?;
     runtime.block_on(async {
+        node.shards[usize::from(id)].begin_thread();
         let poller = Poller::new()?;
         let registry = poller.registry()?;
         let ShardParts { mailbox, listeners, seed } = parts;

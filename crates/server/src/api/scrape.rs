@@ -95,6 +95,9 @@ impl Scrape {
             consumers: ConsumerCollector(node.generation().consumers.clone()),
             seen: node.seen.as_deref().map(SeenCollector::of),
             node: NodeFigures {
+                name: node.generation().settings.node.name.clone(),
+                processors: std::thread::available_parallelism().map_or(1, usize::from),
+                shards_s: node.shards.iter().map(|shard| shard.processor_s()).collect(),
                 is_ready: is_ready(node),
                 is_draining: *node.draining.borrow(),
                 http_buffered_bytes: node.shards.iter().map(|shard| shard.http_buffered()).sum(),
@@ -135,7 +138,11 @@ impl Scrape {
             limits: Some(LimitCollector { metrics: Arc::new(limits), sizes: TableSizes::default() }),
             consumers: ConsumerCollector(vec![Arc::new(ConsumerMetrics::new("shop"))]),
             seen: Some(SeenCollector::of(&SeenUsers::new(true))),
-            node: NodeFigures { certificates: vec![("http_server.tls", 0)], ..NodeFigures::default() },
+            node: NodeFigures {
+                certificates: vec![("http_server.tls", 0)],
+                shards_s: vec![0.0],
+                ..NodeFigures::default()
+            },
             process: ProcessFigures::default(),
         }
     }

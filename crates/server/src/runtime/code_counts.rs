@@ -74,18 +74,20 @@ impl CodeCounts {
 }
 
 /// Encodes the sum of counters by number, those above 0. `labelled`: groups of counters with the value that the label
-/// `method` has for each; None = there is no such label.
+/// `method` has for each; None = there is no such label. `known`: numbers that are shown from the start, so that a rate
+/// counts the first time too.
 pub(super) fn encode_codes<'c>(
     encoder: &mut DescriptorEncoder<'_>,
     (name, help): (&str, &str),
     labelled: impl Iterator<Item = (Option<&'static str>, Vec<&'c CodeCounts>)>,
+    known: &[u32],
 ) -> std::fmt::Result {
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
     for (method, all) in labelled {
         let Some(kind) = all.first().map(|counts| counts.kind) else { continue };
         for place in 0..COUNTERS {
             let sum: u64 = all.iter().map(|counts| counts.counters[place].get()).sum();
-            if sum == 0 {
+            if sum == 0 && !known.iter().any(|code| kind.place(*code) == place) {
                 continue;
             }
             let code = kind.label(place);

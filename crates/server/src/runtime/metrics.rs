@@ -8,6 +8,8 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use touchline_protocol::Disconnect;
+
 use super::code_counts::{CodeCounts, CodeKind, encode_codes};
 use super::meters::{Counter, Gauge, Latency, MetricKind, SummedLatency, counter, gauge};
 use super::operation_metrics::{OperationMetrics, encode_operations};
@@ -210,7 +212,8 @@ impl Collector for NodeCollector {
         self.encode_programs(&mut encoder)?;
         let disconnects = self.shards.iter().map(|shard| &shard.disconnects.0).collect();
         let about = ("disconnects", "Connections ended by the server, by number");
-        encode_codes(&mut encoder, about, [(None, disconnects)].into_iter())?;
+        let known: Vec<u32> = Disconnect::ALL.iter().map(|why| why.code.into()).collect();
+        encode_codes(&mut encoder, about, [(None, disconnects)].into_iter(), &known)?;
         encode_sessions(&mut encoder, &self.shards.iter().map(|shard| &shard.sessions).collect::<Vec<_>>())?;
         let operations: Vec<_> = self.shards.iter().map(|shard| &shard.operations).collect();
         encode_operations(&mut encoder, &operations, &self.operations)?;

@@ -12,11 +12,17 @@ use super::process::{ProcessFigures, TARGET, VERSION};
 /// What a scrape asks the node itself.
 #[derive(Debug, Default)]
 pub(crate) struct NodeFigures {
+    /// The name of the node.
+    pub(crate) name: String,
     pub(crate) is_ready: bool,
     pub(crate) is_draining: bool,
     pub(crate) http_buffered_bytes: usize,
     /// `node.buffer_max_size`, bytes.
     pub(crate) buffer_max: usize,
+    /// Processors that the process may use.
+    pub(crate) processors: usize,
+    /// Processor time that the thread of each shard has used, seconds.
+    pub(crate) shards_s: Vec<f64>,
     /// Commands with a rate that are under way.
     pub(crate) paced_commands: usize,
     pub(crate) configuration_generation: u64,
@@ -44,6 +50,7 @@ impl Collector for NodeFiguresCollector {
                 "The most bytes that the node may hold for single connections: node.buffer_max_size",
                 figures.buffer_max as u64,
             ),
+            ("processors", "Processors that the node may use", figures.processors as u64),
             ("commands_paced", "Commands with a rate that are under way, 16 at most", figures.paced_commands as u64),
             (
                 "config_generation",
@@ -62,14 +69,24 @@ impl Collector for NodeFiguresCollector {
         for (outcome, count) in [("succeeded", figures.reloads.0), ("failed", figures.reloads.1)] {
             ConstCounter::new(count).encode(family.encode_family(&[("outcome", outcome)])?)?;
         }
+        let help = "Processor time that the thread of a shard has used: a rate of 1 is all that one processor has";
+        let mut family = encoder.encode_descriptor("shard_cpu_seconds", help, None, MetricType::Counter)?;
+        for (shard, used_s) in figures.shards_s.iter().enumerate() {
+            ConstCounter::new(*used_s).encode(family.encode_family(&[("shard", shard.to_string())])?)?;
+        }
         let help = "When the first certificate of a port is no longer valid, seconds since the Unix epoch";
-        let mut family = encoder.encode_descriptor("certificate_expires_seconds", help, None, MetricType::Gauge)?;
+        let mut family =
+            encoder.encode_descriptor("certificate_expires_timestamp_seconds", help, None, MetricType::Gauge)?;
         for (section, expires_s) in &figures.certificates {
             ConstGauge::new(*expires_s as i64).encode(family.encode_family(&[("section", *section)])?)?;
         }
         let mut family =
             encoder.encode_descriptor("build_info", "1; the labels say what runs", None, MetricType::Gauge)?;
-        ConstGauge::new(1).encode(family.encode_family(&[("version", VERSION), ("target", TARGET)])?)
+        ConstGauge::new(1).encode(family.encode_family(&[
+            ("version", VERSION),
+            ("target", TARGET),
+            ("node", &figures.name),
+        ])?)
     }
 }
 

@@ -62,5 +62,5 @@ pub(super) fn encode_operations(
         (Some(name), all)
     };
     let about = ("api_errors", "Errors told to callers of the server API, by operation and number");
-    encode_codes(encoder, about, named().map(of_operation))
+    encode_codes(encoder, about, named().map(of_operation), &[])
 }

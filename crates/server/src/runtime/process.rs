@@ -1,6 +1,7 @@
 //! What the system tells about this process and its machine.
 
 use std::fs;
+use std::sync::OnceLock;
 
 /// The version of this server, as clients and `info` see it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -40,7 +41,6 @@ impl ProcessFigures {
     pub(crate) fn read() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let threads = status.lines().find_map(|line| line.strip_prefix("Threads:"));
-        let booted_s = fs::read_to_string("/proc/stat").ok().and_then(|stat| booted_s_of(&stat)).unwrap_or_default();
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         ProcessFigures {
             processor_s: ticks_of(&stat).unwrap_or_default() as f64 / TICKS,
@@ -52,9 +52,21 @@ impl ProcessFigures {
                 .ok()
                 .and_then(|all| files_max_of(&all))
                 .unwrap_or_default(),
-            started_s: started_ticks_of(&stat).map_or(0, |ticks| booted_s + (ticks as f64 / TICKS) as u64),
+            started_s: *STARTED_S.get_or_init(|| started_s(&stat)),
         }
     }
+}
+
+/// The directory of this thread in `/proc`, by which other threads ask what it uses; empty = the system does not tell.
+pub(crate) fn thread_directory() -> String {
+    let link = fs::read_link("/proc/thread-self");
+    link.map_or(String::new(), |link| format!("/proc/{}", link.display()))
+}
+
+/// Processor time that a thread has used, seconds; 0 = the system does not tell.
+pub(crate) fn thread_processor_s(directory: &str) -> f64 {
+    let stat = fs::read_to_string(format!("{directory}/stat"));
+    stat.ok().and_then(|stat| ticks_of(&stat)).unwrap_or_default() as f64 / TICKS
 }
 
 /// The machine's name; `node` if the system does not tell it.
@@ -85,6 +97,14 @@ fn ticks_of(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let (user, system): (u64, u64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
     user.checked_add(system)
+}
+
+/// When the process started, as it was read first: the system counts from a time that moves with its clock.
+static STARTED_S: OnceLock<u64> = OnceLock::new();
+
+fn started_s(stat: &str) -> u64 {
+    let booted_s = fs::read_to_string("/proc/stat").ok().and_then(|stat| booted_s_of(&stat)).unwrap_or_default();
+    started_ticks_of(stat).map_or(0, |ticks| booted_s + (ticks as f64 / TICKS) as u64)
 }
 
 /// `starttime` out of `/proc/self/stat`: ticks since the machine started.

@@ -149,14 +149,11 @@ impl Collector for ReactionCollector {
         for ((_, reason), counter) in ReactionRefusal::ALL.iter().zip(&metrics.refused) {
             ConstCounter::new(counter.get()).encode(family.encode_family(&[("reason", *reason)])?)?;
         }
-        let gauges = [
-            ("reaction_channels", "Channels with reactions that the node holds", &metrics.channels),
-            ("reaction_records_dropped", "What other nodes have told of channels for want of room", &metrics.dropped),
-        ];
-        for (name, help, gauge) in gauges {
-            let family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            ConstGauge::new(gauge.get() as i64).encode(family)?;
-        }
-        Ok(())
+        let help = "What other nodes have told of channels for which there was no room";
+        let family = encoder.encode_descriptor("reaction_records_dropped", help, None, MetricType::Counter)?;
+        ConstCounter::new(metrics.dropped.get()).encode(family)?;
+        let help = "Channels with reactions that the node holds";
+        let family = encoder.encode_descriptor("reaction_channels", help, None, MetricType::Gauge)?;
+        ConstGauge::new(metrics.channels.get() as i64).encode(family)
     }
 }

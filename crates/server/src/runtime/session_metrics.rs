@@ -8,6 +8,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use touchline_engine::session::{CommandMethod, SessionCount, SubscribeOutcome};
 use touchline_engine::{NamespaceIndex, Namespaces};
+use touchline_protocol::Unsubscribe;
 
 use super::code_counts::{CodeCounts, CodeKind, encode_codes};
 use super::meters::{Amounts, Counter, SummedAmounts};
@@ -35,7 +36,7 @@ impl NamespaceCounts {
         self.publication_bytes.add(bytes as u64);
     }
 
-    /// Counts what was handed to connections. `bytes`: the data of one publication; 0 = it is a join or a leave.
+    /// Counts what was handed to connections. `bytes`: of the publication as a JSON object; 0 = it is a join or a leave.
     pub(crate) fn delivered(&self, deliveries: u64, bytes: usize) {
         self.deliveries.add(deliveries);
         self.delivered_bytes.add(deliveries * bytes as u64);
@@ -131,7 +132,7 @@ const OF_NAMESPACE: [OfNamespace; 4] = [
     ("deliveries", "Publications, joins and leaves handed to connections", |counts| &counts.deliveries),
     (
         "delivered_bytes",
-        "Data of the publications handed to connections, bytes, before deltas, compression and framing",
+        "Publications handed to connections, as JSON objects, bytes, before deltas, compression and other encodings",
         |counts| &counts.delivered_bytes,
     ),
 ];
@@ -150,10 +151,11 @@ pub(super) fn encode_sessions(encoder: &mut DescriptorEncoder<'_>, shards: &[&Se
         (Some(method.as_str()), all)
     };
     let about = ("errors", "Errors told to clients, by method and number");
-    encode_codes(encoder, about, CommandMethod::ALL.into_iter().map(of_method))?;
+    encode_codes(encoder, about, CommandMethod::ALL.into_iter().map(of_method), &[])?;
     let unsubscribes = shards.iter().map(|shard| &shard.unsubscribes).collect();
     let about = ("unsubscribes", "Subscriptions that ended before their connection, by number");
-    encode_codes(encoder, about, [(None, unsubscribes)].into_iter())?;
+    let known: Vec<u32> = [0].into_iter().chain(Unsubscribe::ALL.iter().map(|why| why.code)).collect();
+    encode_codes(encoder, about, [(None, unsubscribes)].into_iter(), &known)?;
     let recovered = SummedAmounts::of(shards.iter().map(|shard| &shard.recovered_publications));
     let help = "Publications that clients had missed and got, by recovery";
     recovered.encode(encoder.encode_descriptor("recovered_publications", help, None, MetricType::Histogram)?)?;
@@ -184,20 +186,20 @@ fn encode_namespaces(
             sum(of, &pick).encode(family.encode_family(&[("namespace", &**name)])?)?;
         }
     }
-    let help = "Subscribes of clients and of the server by result";
+    let help = "Subscribes of clients and of the server by outcome";
     let mut family = encoder.encode_descriptor("subscribes", help, None, MetricType::Counter)?;
     for (name, of) in all {
         for outcome in SubscribeOutcome::ALL {
-            let labels = [("namespace", &**name), ("result", outcome.as_str())];
+            let labels = [("namespace", &**name), ("outcome", outcome.as_str())];
             sum(of, &|counts| &counts.subscribes[outcome as usize]).encode(family.encode_family(&labels)?)?;
         }
     }
-    let help = "Subscriptions that began where their clients had left off (recovered), or could not";
+    let help = "Subscriptions whose clients asked for what they had missed, by outcome";
     let mut family = encoder.encode_descriptor("recoveries", help, None, MetricType::Counter)?;
     for (name, of) in all {
         let recovered = [("namespace", &**name), ("outcome", "recovered")];
         sum(of, &|counts| &counts.recovered).encode(family.encode_family(&recovered)?)?;
-        let failed = [("namespace", &**name), ("outcome", "failed")];
+        let failed = [("namespace", &**name), ("outcome", "not_recovered")];
         sum(of, &|counts| &counts.unrecovered).encode(family.encode_family(&failed)?)?;
     }
     Ok(())

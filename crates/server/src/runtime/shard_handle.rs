@@ -4,15 +4,16 @@
 //! shard that sends a small message runs the shard inline, if no other thread runs it. `run_lock.rs` says why no
 //! message is left behind.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::connection_guard::TaskCounts;
 use super::mailbox::Message;
 use super::metrics::ShardMetrics;
+use super::process::{thread_directory, thread_processor_s};
 use super::run_lock::RunLock;
 
 /// What the lock of a handle protects: a shard, of which this floor knows only how to run it.
@@ -39,6 +40,8 @@ pub(crate) struct ShardHandle {
     /// See [`ShardHandle::tasks`].
     tasks: Arc<TaskCounts>,
     shard: RunLock<Box<dyn Runnable>>,
+    /// The directory of the shard's own thread in `/proc`; empty until it runs.
+    thread: OnceLock<String>,
 }
 
 impl ShardHandle {
@@ -52,8 +55,19 @@ impl ShardHandle {
             mailbox,
             tasks: Arc::default(),
             shard: RunLock::new(),
+            thread: OnceLock::new(),
         };
         (handle, messages)
+    }
+
+    /// Called on the shard's own thread when it begins.
+    pub(crate) fn begin_thread(&self) {
+        let _ = self.thread.set(thread_directory());
+    }
+
+    /// Processor time that the shard's own thread has used, seconds.
+    pub(crate) fn processor_s(&self) -> f64 {
+        self.thread.get().map_or(0.0, |directory| thread_processor_s(directory))
     }
 
     /// Puts a message into the mailbox and wakes the shard's own thread. A shard that has ended drops the message; the

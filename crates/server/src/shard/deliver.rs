@@ -74,7 +74,7 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     let delivered = notes.delivered;
     outbox.drop_unread_frames();
     let size = match &delivery.event {
-        ChannelEvent::Publication { publication, .. } => publication.size(),
+        ChannelEvent::Publication { publication, .. } => publication.json().len(),
         ChannelEvent::Membership(_) | ChannelEvent::Broken => 0,
     };
     namespaces.get(generation.session.namespaces.index_of(&delivery.channel)).delivered(delivered, size);

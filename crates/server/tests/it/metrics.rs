@@ -51,13 +51,13 @@ fn subscribes_recoveries_and_unsubscribes_are_counted_by_what_became_of_them() {
     server.api("unsubscribe", json!({"user": "", "channel": "kept:a"}));
     until("all is counted", || counted("touchline_unsubscribes_total{code=\"2000\"}") == 1.0);
     for (metric, count) in [
-        ("touchline_subscribes_total{namespace=\"kept\",result=\"accepted\"}", 2.0),
-        ("touchline_subscribes_total{namespace=\"kept\",result=\"refused\"}", 1.0),
-        ("touchline_subscribes_total{namespace=\"closed\",result=\"refused\"}", 1.0),
-        ("touchline_subscribes_total{namespace=\"other\",result=\"refused\"}", 1.0),
-        ("touchline_subscribes_total{namespace=\"kept\",result=\"failed\"}", 0.0),
+        ("touchline_subscribes_total{namespace=\"kept\",outcome=\"accepted\"}", 2.0),
+        ("touchline_subscribes_total{namespace=\"kept\",outcome=\"refused\"}", 1.0),
+        ("touchline_subscribes_total{namespace=\"closed\",outcome=\"refused\"}", 1.0),
+        ("touchline_subscribes_total{namespace=\"other\",outcome=\"refused\"}", 1.0),
+        ("touchline_subscribes_total{namespace=\"kept\",outcome=\"failed\"}", 0.0),
         ("touchline_recoveries_total{namespace=\"kept\",outcome=\"recovered\"}", 1.0),
-        ("touchline_recoveries_total{namespace=\"kept\",outcome=\"failed\"}", 1.0),
+        ("touchline_recoveries_total{namespace=\"kept\",outcome=\"not_recovered\"}", 1.0),
         ("touchline_recovered_publications_count", 1.0),
         ("touchline_recovered_publications_sum", 1.0),
         ("touchline_unsubscribes_total{code=\"0\"}", 1.0),

@@ -202,7 +202,7 @@ fn health_and_metrics_answer() {
         "touchline_publications_total{namespace=\"without\"} 1",
         "touchline_publication_bytes_total{namespace=\"without\"} 1",
         "touchline_deliveries_total{namespace=\"without\"} 1",
-        "touchline_subscribes_total{namespace=\"without\",result=\"accepted\"} 1",
+        "touchline_subscribes_total{namespace=\"without\",outcome=\"accepted\"} 1",
         "touchline_commands_total{method=\"rpc\"} 1",
         "touchline_connects_total{transport=\"websocket\"} 1",
         "touchline_messages_received_total{transport=\"websocket\"} 3",
