@@ -32,6 +32,9 @@ pub(crate) const WITHOUT_NAMESPACE: &str = "without";
 /// What metrics call the namespaces that are not configured.
 pub(crate) const OTHER_NAMESPACE: &str = "other";
 
+/// So many names are compared one by one, which costs less than a search: most differ in length.
+const FEW: usize = 16;
+
 /// The number of a namespace among those of one configuration ([`Namespaces::names`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NamespaceIndex(usize);
@@ -47,6 +50,8 @@ impl NamespaceIndex {
 #[derive(Debug)]
 pub struct Namespaces {
     settings: ChannelSettings,
+    /// The names, in the order of the settings.
+    names: Vec<Box<str>>,
     by_name: BTreeMap<String, usize>,
 }
 
@@ -64,8 +69,9 @@ impl Namespaces {
                 options.history_meta_ttl = common;
             }
         }
+        let names = settings.namespaces.iter().map(|namespace| namespace.name.as_str().into()).collect();
         let by_name = settings.namespaces.iter().enumerate().map(|(i, n)| (n.name.clone(), i)).collect();
-        Namespaces { settings, by_name }
+        Namespaces { settings, names, by_name }
     }
 
     /// The options of a channel.
@@ -81,8 +87,8 @@ impl Namespaces {
         let name = channel.strip_prefix(settings.private_prefix.as_str()).unwrap_or(channel);
         let (options, rest) = match split_once(name, &settings.namespace_boundary) {
             Some((namespace, rest)) => {
-                let index = self.by_name.get(namespace).ok_or(Error::UNKNOWN_CHANNEL)?;
-                (&settings.namespaces[*index].options, rest)
+                let index = self.find(namespace).ok_or(Error::UNKNOWN_CHANNEL)?;
+                (&settings.namespaces[index].options, rest)
             }
             _ => (&settings.without_namespace, name),
         };
@@ -105,8 +111,17 @@ impl Namespaces {
     /// The number of a channel's namespace among [`Namespaces::names`].
     pub fn index_of(&self, channel: &str) -> NamespaceIndex {
         let namespace = self.namespace_of(channel);
-        let index = if namespace.is_empty() { Some(0) } else { self.by_name.get(namespace).map(|index| index + 1) };
+        let index = if namespace.is_empty() { Some(0) } else { self.find(namespace).map(|index| index + 1) };
         NamespaceIndex(index.unwrap_or(self.settings.namespaces.len() + 1))
+    }
+
+    /// The place of a namespace among the settings.
+    fn find(&self, namespace: &str) -> Option<usize> {
+        if self.names.len() <= FEW {
+            self.names.iter().position(|name| **name == *namespace)
+        } else {
+            self.by_name.get(namespace).copied()
+        }
     }
 
     /// What metrics call the namespaces, in the order of their numbers: [`WITHOUT_NAMESPACE`], the configured ones

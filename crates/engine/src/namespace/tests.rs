@@ -40,6 +40,22 @@ fn a_name_finds_its_namespace_or_the_reason_why_not() {
 }
 
 #[test]
+fn a_namespace_is_found_among_few_and_among_many() {
+    for count in [1, 15, 16, 40] {
+        let named = |index: usize| Namespace { name: format!("n{index}"), options: ChannelOptions::default() };
+        let settings = ChannelSettings { namespaces: (0..count).map(named).collect(), ..Default::default() };
+        let namespaces = Namespaces::new(settings);
+        let names: Vec<&str> = namespaces.names().collect();
+        let label = |channel: &str| names[namespaces.index_of(channel).get()];
+        assert_eq!((label("x"), label("nothing:x"), label("$registry:devices")), ("without", "other", "registry"));
+        for index in 0..count {
+            assert_eq!(label(&format!("n{index}:x")), format!("n{index}"));
+            assert!(namespaces.resolve(&format!("n{index}:x")).is_ok());
+        }
+    }
+}
+
+#[test]
 fn a_user_limited_channel_admits_its_users_only() {
     let namespaces = namespaces();
     assert_eq!(namespaces.is_user_allowed("dialog#1,2", "2"), Some(true));
