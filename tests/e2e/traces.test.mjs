@@ -38,6 +38,7 @@ class Collector {
       const parts = [];
       request.on('data', (part) => parts.push(part)).on('end', () => {
         collector.requests.push({ path: request.url, headers: request.headers });
+        if (collector.hangs-- > 0) return;
         if (collector.status === 200) collector.take(Buffer.concat(parts), request.headers['content-encoding']);
         response.writeHead(collector.status, { 'Content-Type': 'application/x-protobuf' }).end();
       });
@@ -62,7 +63,10 @@ class Collector {
     return this.spans.find(fits);
   }
 
-  stop() { this.server.close(); }
+  stop() {
+    this.server.close();
+    this.server.closeAllConnections();
+  }
 }
 
 /** Starts a server that sends its spans to a collector. */
@@ -196,6 +200,34 @@ test('a collector that is away, or refuses, costs nobody anything, and the last 
   assert.equal(await server.stop(), 0);
   const last = await collector.span(({ trace }) => trace === TRACE, 'the last span');
   assert.equal(last.resource['service.name'], 'live');
+  collector.stop();
+});
+
+test('a traceparent that is not one is neither a parent nor a tag', async () => {
+  const collector = await Collector.start();
+  const passing = await traced(collector, {}, { enabled: true, api: false });
+  const valid = PARENT.slice(3);
+  const wrong = ['00-1-1-01', `01-${valid}`, `ff-${valid}`, `00-${valid}-`, `${PARENT}-x`, PARENT.toUpperCase(), `00-${'0'.repeat(32)}-00f067aa0ba902b7-01`,
+    `00-${'1'.repeat(3001)}-00f067aa0ba902b7-01`, `00-+${valid.slice(1)}`, `00-${TRACE}-00f067aa0ba902b7-<script>`];
+  for (const [n, traceparent] of wrong.entries()) await publish(passing, { channel: 'history:wrong', data: n }, { traceparent });
+  const twice = new Headers({ 'X-API-Key': KEY, traceparent: PARENT });
+  twice.append('traceparent', PARENT);
+  await fetch(`${passing.http}/api/publish`, { method: 'POST', headers: twice, body: JSON.stringify({ channel: 'history:wrong', data: 'twice' }) });
+  const all = await historyOf(passing, 'history:wrong');
+  assert.deepEqual(all.map(({ tags }) => tags), all.map(() => undefined));
+  await passing.stop();
+  collector.stop();
+});
+
+test('a collector that never answers is given up, and the next batches arrive', async () => {
+  const collector = await Collector.start();
+  collector.hangs = 1;
+  const server = await traced(collector, {}, { enabled: true }, ['OTEL_EXPORTER_OTLP_TIMEOUT=500']);
+  await publish(server, { channel: 'history:hung', data: 1 });
+  await until(() => collector.requests.length > 0, () => 'the collector was asked');
+  await publish(server, { channel: 'history:hung', data: 2 }, { traceparent: PARENT });
+  await collector.span(({ trace }) => trace === TRACE, 'the span behind the batch that hung');
+  assert.equal(await server.stop(), 0);
   collector.stop();
 });
 

@@ -25,6 +25,8 @@ use crate::runtime::event_mailbox::{EventMailbox, EventWants};
 use crate::runtime::event_metrics::EventMetrics;
 use crate::runtime::generation::Generation;
 use crate::runtime::hook_mailbox::HookMailbox;
+use crate::runtime::hook_metrics::HookCounts;
+use crate::runtime::limit_metrics::LimitMetrics;
 use crate::runtime::limit_tables::LimitTables;
 use crate::runtime::signer::HmacSigner;
 use crate::runtime::user_counts::UserCounts;
@@ -48,6 +50,10 @@ pub(crate) struct TakenOver<'b> {
     pub(crate) limits: Option<Option<Arc<LimitTables>>>,
     /// The connections of each user.
     pub(crate) users: Option<Option<Arc<dyn UserCounter + Send + Sync>>>,
+    /// What was counted of rates, where these have changed.
+    pub(crate) limit_metrics: Option<Arc<LimitMetrics>>,
+    /// What was counted of hooks, where these have changed.
+    pub(crate) hook_counts: Option<Arc<HookCounts>>,
     /// The thread that asks backends.
     pub(crate) hooks: Option<Option<Arc<HookMailbox>>>,
     /// The consumers that ran before.
@@ -84,7 +90,8 @@ pub(crate) fn make_generation(
 ) -> Result<MadeGeneration, StartError> {
     let NodeFacts { id, signer, bans, scopes } = facts;
     let kinds = wants.kinds;
-    let limits = taken_over.limits.map_or_else(|| limits_of(&settings.client), Ok)?;
+    let counted = taken_over.limit_metrics;
+    let limits = taken_over.limits.map_or_else(|| limits_of(&settings.client, counted), Ok)?;
     let session = session::SessionSettings {
         client: settings.client.clone(),
         namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
@@ -105,7 +112,7 @@ pub(crate) fn make_generation(
     let kept_fields = KeptFields { forwarded: endpoints.forwarded_names(), user: user_field(&settings)? };
     let (hooks, worker) = match taken_over.hooks {
         Some(hooks) => (hooks, None),
-        None => hooks_of(&settings, endpoints).unzip(),
+        None => hooks_of(&settings, endpoints, taken_over.hook_counts.unwrap_or_default()).unzip(),
     };
     let (proxies, origins) = (proxies_of(&settings)?, Origins::parse(&settings.client.allowed_origins)?);
     let consumers = ConsumerMetrics::of(&settings.consumers, taken_over.consumers);
@@ -137,11 +144,15 @@ fn hook_needs(settings: &Settings, endpoints: &Endpoints, kinds: EventKinds) -> 
 }
 
 /// The mailbox of the thread that asks backends, and what the thread begins with; None = no hook is switched on.
-fn hooks_of(settings: &Settings, endpoints: Endpoints) -> Option<(Arc<HookMailbox>, WorkerStart)> {
+fn hooks_of(
+    settings: &Settings,
+    endpoints: Endpoints,
+    counts: Arc<HookCounts>,
+) -> Option<(Arc<HookMailbox>, WorkerStart)> {
     if endpoints.is_empty() {
         return None;
     }
-    let (mailbox, messages) = HookMailbox::new(&settings.hooks, endpoints.names());
+    let (mailbox, messages) = HookMailbox::new(&settings.hooks, endpoints.names(), counts);
     let mailbox = Arc::new(mailbox);
     let start = WorkerStart {
         endpoints,
@@ -161,12 +172,15 @@ fn users_of(client: &ClientSettings) -> Option<Arc<dyn UserCounter + Send + Sync
 }
 
 /// The rates of users and addresses; None = no rate is switched on.
-fn limits_of(client: &ClientSettings) -> Result<Option<Arc<LimitTables>>, StartError> {
+fn limits_of(
+    client: &ClientSettings,
+    counted: Option<Arc<LimitMetrics>>,
+) -> Result<Option<Arc<LimitTables>>, StartError> {
     if !RateLimits::are_on(&client.rate_limit) {
         return Ok(None);
     }
     let seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
-    Ok(Some(Arc::new(LimitTables::new(&client.rate_limit, seed))))
+    Ok(Some(Arc::new(LimitTables::new(&client.rate_limit, seed, counted.unwrap_or_default()))))
 }
 
 /// Bytes of commands that may wait in a session: twice the largest message that any transport takes.

@@ -429,7 +429,12 @@ impl Node {
 
     /// The counters of the shard whose own thread this is; on other threads those of shard 0.
     pub(crate) fn metrics_here(&self) -> &ShardMetrics {
-        &self.shards[usize::from(here().unwrap_or_default())].metrics
+        &self.shard_here().metrics
+    }
+
+    /// The shard whose own thread this is; on other threads shard 0.
+    pub(crate) fn shard_here(&self) -> &ShardHandle {
+        &self.shards[usize::from(here().unwrap_or_default())]
     }
 
     /// Sets the ids of the other nodes in sight. Returns whether there are more of them than before.

@@ -261,6 +261,8 @@ impl Exchange<'_> {
         };
         let taken_over = TakenOver {
             limits: (!self.has_changed(&["client.rate_limit"])).then(|| before.limits.clone()),
+            limit_metrics: before.limits.as_ref().map(|limits| Arc::clone(&limits.metrics)),
+            hook_counts: before.hooks.as_ref().map(|hooks| Arc::clone(&hooks.metrics.counts)),
             users: Some(before.session.users.clone()),
             hooks: (!self.has_changed(&OF_HOOKS)).then(|| before.hooks.clone()),
             consumers: &before.consumers,

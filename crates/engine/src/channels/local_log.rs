@@ -71,6 +71,7 @@ impl Channels {
         if !key.is_empty()
             && let Some(result) = self.idempotency.get(name, &key, now_ms)
         {
+            self.is_repetition = true;
             return Response::Published(result);
         }
         let position = if options.has_history() && !publish.skip_history {
@@ -101,6 +102,7 @@ impl Channels {
         let Some(log) = &mut channel.log else { return Default::default() };
         if publish.version > 0 {
             if log.version_epoch == publish.version_epoch && publish.version <= log.version {
+                self.is_repetition = true;
                 return log.ring.position();
             }
             log.version = publish.version;

@@ -186,6 +186,7 @@ impl Channels {
             });
         }
         if !key.is_empty() && self.idempotency.get(channel, &key, now_ms).is_some() {
+            self.is_repetition = true;
             return Submitted::Done(Response::Published(None));
         }
         if !key.is_empty() {

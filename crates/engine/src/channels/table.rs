@@ -88,9 +88,18 @@ pub struct Channels {
     pub(super) held: Option<HeldChanges>,
     /// What was last shown of the reactions of channels, also of those that nobody is subscribed to.
     pub(super) reactions: IndexMap<ChannelName, Arc<Publication>, SipState>,
+    /// The last publish was one that is known already, or a version that is no newer: see
+    /// [`Channels::take_repetition`].
+    pub(super) is_repetition: bool,
 }
 
 impl Channels {
+    /// Whether a publish since the last call was answered without a new publication: by its idempotency key, or because
+    /// its version is no newer.
+    pub fn take_repetition(&mut self) -> bool {
+        std::mem::take(&mut self.is_repetition)
+    }
+
     /// No channels yet. `seed` makes the epochs: it must be random, so that no epoch of an earlier process is used
     /// again. `hash_seed` is that of the hashes of channels and idempotency keys, which clients and backends choose.
     pub fn new(namespaces: Arc<Namespaces>, shards: usize, seed: u64, hash_seed: HashSeed) -> Self {
@@ -108,6 +117,7 @@ impl Channels {
             backends: Backends::default(),
             forgotten_peaks: None,
             held: None,
+            is_repetition: false,
             reactions: IndexMap::with_hasher(hash_seed.sip()),
         }
     }

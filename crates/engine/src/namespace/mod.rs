@@ -36,13 +36,22 @@ pub(crate) const OTHER_NAMESPACE: &str = "other";
 const FEW: usize = 16;
 
 /// The number of a namespace among those of one configuration ([`Namespaces::names`]).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct NamespaceIndex(usize);
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NamespaceIndex(u16);
 
 impl NamespaceIndex {
-    /// The number, from 0.
+    /// No namespace of any configuration.
+    pub const UNKNOWN: NamespaceIndex = NamespaceIndex(u16::MAX);
+
+    /// The number, from 0. It may be that of another configuration than the present one.
     pub fn get(self) -> usize {
-        self.0
+        self.0.into()
+    }
+}
+
+impl Default for NamespaceIndex {
+    fn default() -> Self {
+        NamespaceIndex::UNKNOWN
     }
 }
 
@@ -85,7 +94,11 @@ impl Namespaces {
             return Err(Error::BAD_REQUEST);
         }
         let name = channel.strip_prefix(settings.private_prefix.as_str()).unwrap_or(channel);
-        let (options, rest) = match split_once(name, &settings.namespace_boundary) {
+        let split = match channel.strip_prefix(WATCH_CHANNEL_PREFIX) {
+            Some(scope) => Some((REGISTRY_NAMESPACE, scope)),
+            None => split_once(name, &settings.namespace_boundary),
+        };
+        let (options, rest) = match split {
             Some((namespace, rest)) => {
                 let index = self.find(namespace).ok_or(Error::UNKNOWN_CHANNEL)?;
                 (&settings.namespaces[index].options, rest)
@@ -101,6 +114,9 @@ impl Namespaces {
     /// The namespace of a channel; empty = the name has none.
     pub fn namespace_of<'c>(&self, channel: &'c str) -> &'c str {
         let settings = &self.settings;
+        if channel.starts_with(WATCH_CHANNEL_PREFIX) {
+            return REGISTRY_NAMESPACE;
+        }
         let name = channel.strip_prefix(settings.private_prefix.as_str()).unwrap_or(channel);
         match split_once(name, &settings.namespace_boundary) {
             Some((namespace, _)) => namespace,
@@ -112,7 +128,7 @@ impl Namespaces {
     pub fn index_of(&self, channel: &str) -> NamespaceIndex {
         let namespace = self.namespace_of(channel);
         let index = if namespace.is_empty() { Some(0) } else { self.find(namespace).map(|index| index + 1) };
-        NamespaceIndex(index.unwrap_or(self.settings.namespaces.len() + 1))
+        index.and_then(|index| u16::try_from(index).ok()).map_or(NamespaceIndex::UNKNOWN, NamespaceIndex)
     }
 
     /// The place of a namespace among the settings.

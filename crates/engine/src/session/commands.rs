@@ -141,6 +141,9 @@ impl Session {
     pub fn handle_reply(&mut self, ticket: Ticket, response: Response, context: &mut Context<'_>) {
         self.flow.end(ticket);
         context.effects.method = ticket.method();
+        if let Ticket::Subscribe { namespace, .. } = ticket {
+            context.effects.namespace = namespace;
+        }
         let response = if ticket.is_large() && context.room.is_scarce { response.without_contents() } else { response };
         match ticket {
             Ticket::Reply { command, .. } => channel_commands::reply(command, response, context),

@@ -325,6 +325,8 @@ impl Session {
             };
             let make_ticket = |serial| Ticket::Connect { serial };
             if let Err(error) = self.subscribe_server_side(&channel, subscription, make_ticket, context) {
+                context.name_subscribe(&channel);
+                context.effects.count_refused_subscribe(error.temporary);
                 return Err(ChannelRefusal::Channel(channel, error));
             }
             if let Phase::Connecting(connecting) = &mut self.phase {
@@ -377,6 +379,7 @@ impl Session {
             if context.node.limits.is_some() && !self.may_wish(&channel, context) {
                 continue;
             }
+            context.name_subscribe(&channel);
             request.channel = channel;
             let wished = match self.decide_subscribe(&request, context) {
                 // Each may become a subscription: there is no use in asking about more than there may be.
@@ -385,6 +388,9 @@ impl Session {
                 Ok(Some(grant)) => self.subscribe_one_way(&request, grant, context),
                 Err(why) => Err(why.one_way()),
             };
+            if let Err(error) = &wished {
+                context.effects.count_refused_subscribe(error.temporary);
+            }
             match wished {
                 Ok(()) => {
                     if let Phase::Connecting(connecting) = &mut self.phase {
@@ -416,7 +422,10 @@ impl Session {
                 }
                 context.hub.name(subscription.channel).to_string()
             }
-            None => return context.disconnect(Disconnect::SERVER_ERROR),
+            None => {
+                context.effects.count_subscribe(SubscribeOutcome::Failed);
+                return context.disconnect(Disconnect::SERVER_ERROR);
+            }
         };
         if let Phase::Connecting(connecting) = &mut self.phase {
             connecting.awaited -= 1;

@@ -63,6 +63,16 @@ impl Effects {
         })
     }
 
+    /// Something else begins: what follows is about no command and no channel until one is named.
+    pub fn begin(&mut self) {
+        (self.method, self.namespace) = (CommandMethod::None, NamespaceIndex::UNKNOWN);
+    }
+
+    /// Counts a subscribe that is refused.
+    pub(super) fn count_refused_subscribe(&mut self, is_temporary: bool) {
+        self.count_subscribe(if is_temporary { SubscribeOutcome::Failed } else { SubscribeOutcome::Refused });
+    }
+
     /// Counts what has become of a subscribe to the channel at hand.
     pub(super) fn count_subscribe(&mut self, outcome: SubscribeOutcome) {
         self.counts.push(SessionCount::Subscribe { namespace: self.namespace, outcome });

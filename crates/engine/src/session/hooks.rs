@@ -274,11 +274,15 @@ impl Session {
         // Its place is free when the backend has answered: who subscribes and unsubscribes asks no faster than that.
         refused.extend(state.abandon_subscribe(channel));
         refused.sort_unstable();
+        let method = context.effects.method;
         for command in refused {
             self.flow.release();
+            context.effects.method = CommandMethod::Subscribe;
+            context.name_subscribe(channel);
             context.because(cause, channel);
             context.effects.refuse(command, Error::PERMISSION_DENIED);
         }
+        context.effects.method = method;
     }
 
     /// Ends all questions, because the session ends.
@@ -355,7 +359,10 @@ impl Session {
             let grant = self.grant_of_hook(request, answer, context).map_err(SubscribeRefusal::one_way);
             match grant.and_then(|grant| self.subscribe_one_way(request, grant, context)) {
                 Ok(()) => return self.defer_until_registered(mark, context),
-                Err(error) => context.effects.number_cause(error.code),
+                Err(error) => {
+                    context.effects.count_refused_subscribe(error.temporary);
+                    context.effects.number_cause(error.code);
+                }
             }
         }
         if let Phase::Connecting(connecting) = &mut self.phase {
@@ -372,17 +379,22 @@ impl Session {
         channel: &str,
         context: &mut Context<'_>,
     ) -> Option<SubscribeAnswer> {
+        context.name_subscribe(channel);
         let error = match outcome {
             HookOutcome::Result(HookResult::Subscribe(answer)) => return Some(answer),
             HookOutcome::Empty => return Some(SubscribeAnswer::default()),
             HookOutcome::Error(error) => {
                 match command {
                     Some(command) => context.refuse_as(HookKind::Subscribe, command, &error, channel),
-                    None => context.note_refusal_of(HookKind::Subscribe, error.code, channel),
+                    None => {
+                        context.effects.count_refused_subscribe(error.temporary);
+                        context.note_refusal_of(HookKind::Subscribe, error.code, channel);
+                    }
                 }
                 return None;
             }
             HookOutcome::Disconnect(why) => {
+                context.effects.count_refused_subscribe(false);
                 context.end_as(HookKind::Subscribe, why, channel);
                 return None;
             }
@@ -393,7 +405,10 @@ impl Session {
         context.because(if error == Error::INTERNAL { NO_ANSWER } else { BUSY }, channel);
         match command {
             Some(command) => context.effects.refuse(command, error),
-            None => context.effects.number_cause(error.code),
+            None => {
+                context.effects.count_refused_subscribe(error.temporary);
+                context.effects.number_cause(error.code);
+            }
         }
         None
     }

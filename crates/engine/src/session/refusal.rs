@@ -9,7 +9,7 @@ use touchline_protocol::websocket::CLOSE_REASON_MAX;
 use touchline_protocol::{Disconnect, Error};
 
 use super::context::Context;
-use super::counts::{CommandMethod, SessionCount, SubscribeOutcome};
+use super::counts::{CommandMethod, SessionCount};
 use super::effects::{Effects, RefusalReport};
 use crate::namespace::ChannelOptions;
 
@@ -69,8 +69,7 @@ impl Effects {
         self.client_errors += u32::from(!is_temporary && !is_over);
         self.counts.push(SessionCount::Error { method: self.method, code });
         if self.method == CommandMethod::Subscribe {
-            let is_over = is_temporary || is_over;
-            self.count_subscribe(if is_over { SubscribeOutcome::Failed } else { SubscribeOutcome::Refused });
+            self.count_refused_subscribe(is_temporary || is_over);
         }
     }
 

@@ -71,7 +71,12 @@ impl Session {
     }
 
     pub(super) fn subscribed_by_server(&mut self, serial: u32, response: Response, context: &mut Context<'_>) {
-        let Some(index) = self.activate(serial, &response, context) else { return };
+        let Some(index) = self.activate(serial, &response, context) else {
+            if matches!(response, Response::Refused(_)) {
+                context.effects.count_subscribe(SubscribeOutcome::Failed);
+            }
+            return;
+        };
         let Response::Subscribed(subscribed) = response else { return };
         context.effects.count_subscribe(SubscribeOutcome::Accepted);
         let subscription = &self.subscriptions[index];

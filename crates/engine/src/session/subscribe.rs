@@ -119,7 +119,8 @@ impl Session {
         if is_recovering && context.room.is_scarce {
             return context.effects.refuse(command, Error::TOO_MANY_REQUESTS);
         }
-        let make_ticket = |serial| Ticket::Subscribe { command, serial, weight };
+        let namespace = context.effects.namespace;
+        let make_ticket = |serial| Ticket::Subscribe { command, serial, namespace, weight };
         match self.begin(&request.channel, grant, make_ticket, context) {
             Ok(()) => self.flow.begin(weight),
             Err(error) => context.effects.refuse(command, error),
@@ -398,6 +399,7 @@ impl Session {
         };
         // The client has unsubscribed meanwhile: it gets the reply all the same.
         let Some(index) = index else {
+            context.effects.count_subscribe(SubscribeOutcome::Accepted);
             return context.effects.messages.reply(command, &Reply::Subscribe(SubscribeResult::default()));
         };
         if is_too_much {

@@ -2,6 +2,7 @@
 
 use super::counts::CommandMethod;
 use super::weight::Weight;
+use crate::namespace::NamespaceIndex;
 
 /// What a home's or the directory's reply is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub enum Ticket {
         command: u32,
         /// The subscription.
         serial: u32,
+        /// The namespace of its channel.
+        namespace: NamespaceIndex,
         /// The size that the reply may have.
         weight: Weight,
     },

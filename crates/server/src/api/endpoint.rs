@@ -108,6 +108,7 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
     let document = Document::named(method);
     let allowed: &[Method] = if document.is_some() { &[Method::GET, Method::HEAD] } else { &[Method::POST] };
     if !allowed.contains(request.method()) {
+        node.metrics_here().operations.count_error(NO_OPERATION, Error::METHOD_NOT_FOUND.code);
         return method_not_allowed(&asked, allowed);
     }
     let caller = match authorize(&generation, &sent, &uri, node.clock.now_ms() / 1_000) {
@@ -119,7 +120,10 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
     if sent.accept.is_some() {
         match negotiate(request.headers()) {
             Some(form) => asked.form = form,
-            None => return no_such_version(&asked),
+            None => {
+                node.metrics_here().operations.count_error(NO_OPERATION, Error::NO_SUCH_VERSION.code);
+                return no_such_version(&asked);
+            }
         }
     }
     if let Some(document) = document {
@@ -132,6 +136,8 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
         Ok(read) => read,
         Err(status) => {
             let why = "the body is larger than http_api.body_size_limit, or broken off";
+            span.fail(|| why.to_owned());
+            node.metrics_here().operations.count_error(place_of(method), Error::BAD_REQUEST.code);
             return asked.turn_away(status, Error::BAD_REQUEST, why);
         }
     };
@@ -144,6 +150,8 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
     if let Some(refusal) = &reply.refusal {
         span.note("touchline.error.code", || refusal.error.code.to_string());
         span.fail(|| refusal.error.to_string());
+    } else if !reply.refused.is_empty() {
+        span.fail(|| "operations of the batch were refused".to_owned());
     }
     let of_path = reply.refusal.iter().filter(|_| reply.refused.is_empty()).map(|refusal| (method, refusal));
     let of_batch = reply.refused.iter().map(|(operation, refusal)| (operation.as_str(), refusal));

@@ -1,5 +1,7 @@
 //! The router: which handler serves a request.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::endpoint;
 #[cfg(feature = "grpc")]
 use super::grpc;
@@ -13,11 +15,16 @@ use crate::net::host::{self, HostRefusal};
 use crate::net::port::PortRole;
 use crate::node::Node;
 use crate::transport::handshake;
-use crate::transport::http::body::RequestBody;
+use crate::transport::http::body::{BodyBudget, RequestBody};
 use crate::transport::http::respond::{self, HttpResponse, JSON};
 use crate::transport::http::{Origin, Routed, Router, emulation, reactions, stream, upgrade};
+use bytes::Bytes;
 use hyper::header::{ACCEPT, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode, Version};
+
+/// Metrics are not written while requests and streams of HTTP take more than this part of a shard's memory for single
+/// connections.
+const SCRAPES_SHARE: usize = 4;
 
 /// The router of a node's ports.
 pub(crate) struct NodeRouter;
@@ -171,6 +178,18 @@ fn is_read(request: &Request<RequestBody>) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
+/// An answer with metrics, counted until its last byte is with the system.
+struct UnreadText {
+    text: String,
+    _budget: BodyBudget,
+}
+
+impl AsRef<[u8]> for UnreadText {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
 /// The answer to the liveness probe: whether every shard's event loop responds.
 async fn live(node: &Node) -> HttpResponse {
     if turns(node).await {
@@ -181,13 +200,25 @@ async fn live(node: &Node) -> HttpResponse {
 }
 
 /// The node's metrics: as OpenMetrics for clients that accept it, else in the text format 0.0.4 of Prometheus.
+///
+/// What nobody reads is counted, and so limited: anybody may ask who reaches the port.
 fn metrics(node: &Node, headers: &HeaderMap) -> HttpResponse {
+    let counter = node.shard_here().http_counter();
+    if counter.load(Relaxed) > node.buffer_slice / SCRAPES_SHARE {
+        return respond::text(StatusCode::SERVICE_UNAVAILABLE, "too many answers wait to be read\n");
+    }
     let Ok(text) = Scrape::of(node).open_metrics() else {
         return respond::text(StatusCode::INTERNAL_SERVER_ERROR, "metrics could not be written\n");
     };
     let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    if accepted.any(|accepted| accepted.contains("application/openmetrics-text")) {
-        return respond::body(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text);
-    }
-    respond::body(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text_format(&text))
+    let (content_type, text) = if accepted.any(|accepted| accepted.contains("application/openmetrics-text")) {
+        ("application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+    } else {
+        ("text/plain; version=0.0.4; charset=utf-8", text_format(&text))
+    };
+    respond::body(
+        StatusCode::OK,
+        content_type,
+        Bytes::from_owner(UnreadText { _budget: BodyBudget::new(counter, text.len()), text }),
+    )
 }

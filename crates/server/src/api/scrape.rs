@@ -116,7 +116,7 @@ impl Scrape {
     fn with_all() -> Self {
         let shard = ShardMetrics::default();
         shard.count_all();
-        let hooks = HookMetrics::of(vec!["backend".to_owned()]);
+        let hooks = HookMetrics::of(vec!["backend".to_owned()], Arc::default());
         hooks.count(HookKind::Connect, CallOutcome::Answered);
         let limits = LimitMetrics::default();
         limits.commands[0][0][0].add_shared(1);

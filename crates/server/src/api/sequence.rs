@@ -68,7 +68,8 @@ async fn run_one(node: &Node, asked: &OperationCall) -> Result<(), CallFailure> 
     match &outcome {
         Ok(()) => {}
         Err(CallFailure::Temporary(error)) => span.fail(|| error.to_string()),
-        Err(CallFailure::Final(why)) => span.fail(|| why.clone()),
+        // The text may repeat a part of the command.
+        Err(CallFailure::Final(_)) => span.fail(|| "the command cannot be carried out".to_owned()),
     }
     outcome
 }

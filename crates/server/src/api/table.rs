@@ -126,16 +126,20 @@ pub(super) async fn run_alone<'a, O: Operation + Placed>(
     request: Result<O::Request<'a>, OperationError>,
 ) -> Result<O::Reply, OperationError> {
     const { assert!(matches!(O::SCOPE, OperationScope::AnyNode)) };
-    let began_us = node.clock.elapsed_us();
     let outcome = match request {
         Ok(request) => match permitted::<O>(rights, &request) {
-            Ok(()) => O::run(node, request).await.inspect_err(declared::<O>),
+            Ok(()) => {
+                let began_us = node.clock.elapsed_us();
+                let outcome = O::run(node, request).await.inspect_err(declared::<O>);
+                let took_us = node.clock.elapsed_us().saturating_sub(began_us);
+                node.metrics_here().operations.observe_us(O::PLACE, took_us);
+                outcome
+            }
             Err(refusal) => Err(refusal),
         },
         Err(refusal) => Err(refusal),
     };
     let metrics = &node.metrics_here().operations;
-    metrics.observe_us(O::PLACE, node.clock.elapsed_us().saturating_sub(began_us));
     outcome.inspect_err(|refusal| metrics.count_error(O::PLACE, refusal.error.code))
 }
 

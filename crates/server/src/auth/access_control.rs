@@ -32,6 +32,10 @@ impl AccessControl {
         let mut key_sets = KeySets::after(before.map(|before| &before.key_sets));
         let verifier = TokenVerifier::new(client, &mut key_sets)?;
         let api = ApiAccess::new(http_api, find, &mut key_sets)?.with_grpc(grpc_api);
+        let api = match before {
+            Some(before) => api.count_on(&before.api),
+            None => api,
+        };
         Ok(AccessControl { verifier, api, key_sets: key_sets.complete() })
     }
 }

@@ -1,6 +1,7 @@
 //! Who may call the server API, by which key, and what each key may do.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use serde::Deserialize;
@@ -87,13 +88,13 @@ pub(crate) struct ApiCaller {
     /// The name, for logs and metrics.
     pub(crate) name: String,
     pub(crate) rights: ApiRights,
-    /// Requests so far.
-    pub(crate) requests: AtomicU64,
+    /// Requests so far, over all reloads that leave the name of the key.
+    pub(crate) requests: Arc<AtomicU64>,
 }
 
 impl ApiCaller {
     fn new(name: &str, rights: ApiRights) -> Self {
-        ApiCaller { name: name.to_owned(), rights, requests: AtomicU64::new(0) }
+        ApiCaller { name: name.to_owned(), rights, requests: Arc::default() }
     }
 }
 
@@ -206,6 +207,20 @@ impl ApiAccess {
     pub(crate) fn of_token(&self, token: &str, now_s: u64) -> Option<Result<&ApiCaller, TokenError>> {
         let tokens = self.tokens.as_ref()?;
         Some(tokens.check(token, now_s).map(|()| &tokens.caller).map_err(|fault| fault.error))
+    }
+
+    /// The callers go on counting from what those of the same name have counted.
+    pub(super) fn count_on(mut self, before: &ApiAccess) -> Self {
+        let of_name = |name: &str| before.callers().find(|caller| caller.name == name);
+        let keys = self.keys.iter_mut().map(|(_, caller)| caller);
+        let tokens = self.tokens.as_mut().map(|tokens| &mut tokens.caller);
+        let grpc = self.grpc.as_mut().map(|(_, caller)| caller);
+        for caller in std::iter::once(&mut self.default).chain(keys).chain(tokens).chain(grpc) {
+            if let Some(before) = of_name(&caller.name) {
+                caller.requests = Arc::clone(&before.requests);
+            }
+        }
+        self
     }
 
     /// All callers, for metrics.

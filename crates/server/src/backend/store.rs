@@ -102,12 +102,22 @@ pub(crate) fn stats_opening(settings: &Settings) -> Result<Option<StatsOpening>,
     }))
 }
 
-/// Appends a publication to the log of a durable channel. The reply comes after the commit.
-pub(crate) fn append(node: &Arc<Node>, channel: &ChannelName, publication: DurablePublication, reply_to: ReplyTo) {
+/// Appends a publication to the log of a durable channel. The reply comes after the commit. `taken`: called before it,
+/// if the store has taken the publication.
+pub(crate) fn append(
+    node: &Arc<Node>,
+    channel: &ChannelName,
+    publication: DurablePublication,
+    reply_to: ReplyTo,
+    taken: impl FnOnce() + Send + 'static,
+) {
     let Some(store) = node.store() else { return };
     let of_node = Arc::clone(node);
     let done = move |result: Result<StreamPosition, StoreRefusal>| {
-        let published = |at: StreamPosition| Response::Published(Some(at));
+        let published = |at: StreamPosition| {
+            taken();
+            Response::Published(Some(at))
+        };
         of_node.enqueue_reply(reply_to, result.map_or_else(|refusal| Response::Refused(refused(refusal)), published));
     };
     store.append(Append {

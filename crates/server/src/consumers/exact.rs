@@ -90,6 +90,7 @@ impl ExactRows<'_> {
                         let consumer = self.consumer;
                         tracing::info!(consumer, "its publications in durable channels are stored exactly once");
                     }
+                    rows.iter().for_each(|row| count(node, row));
                     outcomes.extend(rows.drain(..).map(|row| (row, Some(EntryOutcome::Gone))));
                     continue;
                 }
@@ -146,6 +147,13 @@ impl ExactRows<'_> {
         });
         result.await.unwrap_or(Err(StoreRefusal::Failed.into()))
     }
+}
+
+/// Counts a publication that is stored.
+fn count(node: &Node, row: &ExactRow) {
+    let namespaces = &node.generation().session.namespaces;
+    let counts = node.metrics_here().sessions.of_channel(namespaces, &row.channel);
+    counts.inspect(|counts| counts.published(row.publication.payload.len()));
 }
 
 fn append_of(row: &ExactRow) -> Append {

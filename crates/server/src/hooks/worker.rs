@@ -434,7 +434,7 @@ impl HookWorker {
         }
         let is_open = self.backends[call.endpoint].breaker.is_open();
         let metrics = &self.mailbox.metrics;
-        metrics.latency[call.kind as usize].observe_us(self.node.clock.elapsed_us() - call.started_us);
+        metrics.observe_us(call.kind, self.node.clock.elapsed_us() - call.started_us);
         if metrics.endpoints[call.endpoint].1.swap(is_open, Relaxed) != is_open {
             let hook = &self.endpoints.all[call.endpoint].name;
             if is_open {

@@ -8,15 +8,15 @@ use super::meters::Counter;
 
 /// Codes in each range that are counted one by one.
 const RANGE_SIZE: u32 = 20;
-/// Counters of three ranges, and one of all other codes.
-const COUNTERS: usize = 3 * RANGE_SIZE as usize + 1;
+/// Counters of four ranges, and one of all other codes.
+const COUNTERS: usize = 4 * RANGE_SIZE as usize + 1;
 
 /// What numbers are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CodeKind {
     /// Errors: 100–119 and 4000–4019.
     Errors,
-    /// Ends of connections by the server: 3000–3019, 3500–3519 and 4000–4019.
+    /// Ends of connections by the server: 1000–1019, 3000–3019, 3500–3519 and 4000–4019.
     Disconnects,
     /// Ends of subscriptions: 0, 2000–2019 and 2500–2519.
     Unsubscribes,
@@ -27,7 +27,7 @@ impl CodeKind {
     fn first(self) -> &'static [u32] {
         match self {
             CodeKind::Errors => &[100, 4_000],
-            CodeKind::Disconnects => &[3_000, 3_500, 4_000],
+            CodeKind::Disconnects => &[1_000, 3_000, 3_500, 4_000],
             CodeKind::Unsubscribes => &[0, 2_000, 2_500],
         }
     }
@@ -109,7 +109,7 @@ mod tests {
     fn codes_are_counted_where_they_stand() {
         for (kind, codes) in [
             (CodeKind::Errors, [100, 119, 4_000, 4_019]),
-            (CodeKind::Disconnects, [3_000, 3_012, 3_500, 4_019]),
+            (CodeKind::Disconnects, [1_002, 3_012, 3_500, 4_019]),
             (CodeKind::Unsubscribes, [0, 2_000, 2_500, 2_501]),
         ] {
             for code in codes {

@@ -8,7 +8,7 @@ use touchline_engine::ConnectionId;
 use touchline_engine::hook::{HookCall, HookKind, HooksSettings};
 use touchline_registry::{Entry, OwnerId};
 
-use super::hook_metrics::{CallOutcome, HookMetrics};
+use super::hook_metrics::{CallOutcome, HookCounts, HookMetrics};
 use crate::net::forwarded::ForwardedHeaders;
 
 /// What a call costs besides its texts, payload and header fields, bytes.
@@ -102,12 +102,16 @@ pub(crate) struct HookMailbox {
 }
 
 impl HookMailbox {
-    /// A mailbox, and its receiving end. `endpoints`: the names of the backends.
-    pub(crate) fn new(settings: &HooksSettings, endpoints: Vec<String>) -> (Self, UnboundedReceiver<HookMessage>) {
+    /// A mailbox, and its receiving end. `endpoints`: the names of the backends; `counts`: what was counted before.
+    pub(crate) fn new(
+        settings: &HooksSettings,
+        endpoints: Vec<String>,
+        counts: Arc<HookCounts>,
+    ) -> (Self, UnboundedReceiver<HookMessage>) {
         let (sender, receiver) = unbounded_channel();
         let mailbox = HookMailbox {
             sender,
-            metrics: Arc::new(HookMetrics::of(endpoints)),
+            metrics: Arc::new(HookMetrics::of(endpoints, counts)),
             outstanding: AtomicUsize::new(0),
             outstanding_size: AtomicUsize::new(0),
             calls_limit: settings.calls_max.saturating_add(settings.queue_max_entries),

@@ -57,13 +57,20 @@ impl CallOutcome {
     }
 }
 
+/// What is counted of hooks, over all reloads that leave a hook switched on.
+#[derive(Debug, Default)]
+pub(crate) struct HookCounts {
+    /// Calls by kind of hook and outcome.
+    calls: [[Counter; CallOutcome::ALL.len()]; HookKind::ALL.len()],
+    /// Time from the first byte of a call to the end of its answer, by kind of hook.
+    latency: [Latency; HookKind::ALL.len()],
+}
+
 /// The metrics of hooks.
 #[derive(Debug, Default)]
 pub(crate) struct HookMetrics {
-    /// Calls by kind of hook and outcome.
-    pub(crate) calls: [[Counter; CallOutcome::ALL.len()]; HookKind::ALL.len()],
-    /// Time from the first byte of a call to the end of its answer, by kind of hook.
-    pub(crate) latency: [Latency; HookKind::ALL.len()],
+    /// What was counted.
+    pub(crate) counts: Arc<HookCounts>,
     /// Calls under way.
     pub(crate) under_way: Gauge,
     /// The backends, and whether each is not asked because it has failed too often.
@@ -71,10 +78,15 @@ pub(crate) struct HookMetrics {
 }
 
 impl HookMetrics {
-    /// Metrics that have counted nothing. `endpoints`: the names of the backends.
-    pub(crate) fn of(endpoints: Vec<String>) -> Self {
+    /// Metrics that go on counting from `counts`. `endpoints`: the names of the backends.
+    pub(crate) fn of(endpoints: Vec<String>, counts: Arc<HookCounts>) -> Self {
         let endpoints = endpoints.into_iter().map(|name| (name, AtomicBool::new(false))).collect();
-        HookMetrics { endpoints, ..HookMetrics::default() }
+        HookMetrics { endpoints, counts, ..HookMetrics::default() }
+    }
+
+    /// Counts the time of a call, microseconds. Any thread may call this.
+    pub(crate) fn observe_us(&self, kind: HookKind, us: u64) {
+        self.counts.latency[kind as usize].observe_shared_us(us);
     }
 
     /// The backends that are not asked, because they have failed too often.
@@ -85,7 +97,7 @@ impl HookMetrics {
 
     /// Counts a call. Any thread may call this.
     pub(crate) fn count(&self, kind: HookKind, outcome: CallOutcome) {
-        self.calls[kind as usize][outcome as usize].add_shared(1);
+        self.counts.calls[kind as usize][outcome as usize].add_shared(1);
     }
 }
 
@@ -106,7 +118,7 @@ impl Collector for HookCollector {
         let mut family = encoder.encode_descriptor("hook_calls", help, None, MetricType::Counter)?;
         for kind in HookKind::ALL {
             for outcome in CallOutcome::ALL {
-                let count = metrics.calls[kind as usize][outcome as usize].get();
+                let count = metrics.counts.calls[kind as usize][outcome as usize].get();
                 if count > 0 {
                     let labels = [("hook", kind.name()), ("outcome", outcome.as_str())];
                     ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
@@ -116,7 +128,7 @@ impl Collector for HookCollector {
         let help = "From the first byte of a hook's call to the end of its answer";
         let mut family = encoder.encode_descriptor("hook_seconds", help, None, MetricType::Histogram)?;
         for kind in HookKind::ALL {
-            let latency = SummedLatency::of(std::iter::once(&metrics.latency[kind as usize]));
+            let latency = SummedLatency::of(std::iter::once(&metrics.counts.latency[kind as usize]));
             latency.encode(family.encode_family(&[("hook", kind.name())])?)?;
         }
         let help = "1 while a backend is not asked, because it has failed too often";

@@ -90,8 +90,8 @@ pub(crate) struct LimitTables {
 }
 
 impl LimitTables {
-    /// Empty tables. `seed`: secret, since clients choose the keys.
-    pub(crate) fn new(settings: &RateLimitSettings, seed: HashSeed) -> Self {
+    /// Empty tables. `seed`: secret, since clients choose the keys; `metrics`: what was counted before.
+    pub(crate) fn new(settings: &RateLimitSettings, seed: HashSeed, metrics: Arc<LimitMetrics>) -> Self {
         LimitTables {
             seed,
             user_rules: CommandRules::of_shared(&settings.user_command),
@@ -100,7 +100,7 @@ impl LimitTables {
             failed_connects: FailedConnectRules::of(&settings.failed_connect),
             users: Striped::new(settings.users_max_entries, seed),
             addresses: Striped::new(settings.addresses_max_entries, seed),
-            metrics: Arc::default(),
+            metrics,
             log: RefusalLog::default(),
             patience_ns: settings.patience_ns(),
         }
@@ -284,7 +284,7 @@ mod tests {
         settings.failed_connect.enabled = true;
         settings.failed_connect.buckets = one(3);
         settings.escalation.enabled = true;
-        LimitTables::new(&settings, HashSeed::new([1, 2, 3, 4]))
+        LimitTables::new(&settings, HashSeed::new([1, 2, 3, 4]), Arc::default())
     }
 
     fn publish(now_ns: u64) -> CommandCharge<'static> {

@@ -30,10 +30,11 @@ pub(crate) struct NamespaceCounts {
 }
 
 impl NamespaceCounts {
-    /// Counts a publication. `bytes`: its data.
+    /// Counts a publication. `bytes`: its data. Any thread may call this: a database or NATS tells later that it has
+    /// taken one.
     pub(crate) fn published(&self, bytes: usize) {
-        self.publications.add(1);
-        self.publication_bytes.add(bytes as u64);
+        self.publications.add_shared(1);
+        self.publication_bytes.add_shared(bytes as u64);
     }
 
     /// Counts what was handed to connections. `bytes`: of the publication as a JSON object; 0 = it is a join or a leave.
@@ -48,9 +49,9 @@ impl NamespaceCounts {
 pub(crate) struct NumberedNamespaces(Vec<Arc<NamespaceCounts>>);
 
 impl NumberedNamespaces {
-    /// Those of one namespace.
-    pub(crate) fn get(&self, index: NamespaceIndex) -> &NamespaceCounts {
-        &self.0[index.get()]
+    /// Those of one namespace; a number that there is not stands for all other namespaces.
+    pub(crate) fn get(&self, index: NamespaceIndex) -> Option<&Arc<NamespaceCounts>> {
+        self.0.get(index.get()).or(self.0.last())
     }
 }
 
@@ -90,19 +91,30 @@ impl SessionMetrics {
         NumberedNamespaces(names.iter().map(of_name).collect())
     }
 
+    /// The counters of a channel's namespace. It takes a lock: for what is not on the way of every publication.
+    pub(crate) fn of_channel(&self, namespaces: &Namespaces, channel: &str) -> Option<Arc<NamespaceCounts>> {
+        self.numbered(namespaces).get(namespaces.index_of(channel)).map(Arc::clone)
+    }
+
     /// Counts something that a session has done.
     pub(crate) fn count(&self, count: SessionCount, namespaces: &NumberedNamespaces) {
+        let of = |namespace| namespaces.get(namespace);
         match count {
             SessionCount::Command(method) => self.commands[method as usize].add(1),
             SessionCount::Error { method, code } => self.errors[method as usize].count(code),
             SessionCount::Subscribe { namespace, outcome } => {
-                namespaces.get(namespace).subscribes[outcome as usize].add(1);
+                of(namespace).inspect(|counts| counts.subscribes[outcome as usize].add(1));
             }
-            SessionCount::Recovery { namespace, publications: Some(publications) } => {
-                namespaces.get(namespace).recovered.add(1);
-                self.recovered_publications.observe(publications as u64);
+            SessionCount::Recovery { namespace, publications } => {
+                if let Some(publications) = publications {
+                    self.recovered_publications.observe(publications as u64);
+                }
+                let pick = |counts: &NamespaceCounts| match publications {
+                    Some(_) => counts.recovered.add(1),
+                    None => counts.unrecovered.add(1),
+                };
+                of(namespace).inspect(|counts| pick(counts));
             }
-            SessionCount::Recovery { namespace, publications: None } => namespaces.get(namespace).unrecovered.add(1),
             SessionCount::Unsubscribe(code) => self.unsubscribes.count(code),
         }
     }
@@ -220,10 +232,10 @@ mod tests {
     fn a_namespace_keeps_its_counters_whatever_its_number() {
         let metrics = SessionMetrics::default();
         let (first, then) = (namespaces(&["chat", "news"]), namespaces(&["news"]));
-        metrics.numbered(&first).get(first.index_of("news:1")).published(10);
-        metrics.numbered(&then).get(then.index_of("news:2")).published(5);
-        metrics.numbered(&then).get(then.index_of("chat:1")).published(1);
-        metrics.numbered(&then).get(then.index_of("plain")).delivered(3, 7);
+        metrics.numbered(&first).get(first.index_of("news:1")).expect("there").published(10);
+        metrics.numbered(&then).get(then.index_of("news:2")).expect("there").published(5);
+        metrics.numbered(&then).get(then.index_of("chat:1")).expect("there").published(1);
+        metrics.numbered(&then).get(then.index_of("plain")).expect("there").delivered(3, 7);
         let all = by_name(&[&metrics]);
         let of = |name: &str| {
             let counts = &all[name][0];
@@ -234,6 +246,18 @@ mod tests {
             ((2, 15, 0), (0, 0, 0), (1, 1, 0), (0, 0, 21))
         );
         assert_eq!(metrics.traffic(), (3, 3));
+    }
+
+    #[test]
+    fn a_number_of_another_configuration_counts_as_other() {
+        let metrics = SessionMetrics::default();
+        let (many, few) = (namespaces(&["a", "b", "c", "d"]), namespaces(&[]));
+        let numbered = metrics.numbered(&few);
+        for namespace in [many.index_of("d:1"), NamespaceIndex::UNKNOWN] {
+            metrics.count(SessionCount::Subscribe { namespace, outcome: SubscribeOutcome::Refused }, &numbered);
+        }
+        let refused = by_name(&[&metrics])["other"][0].subscribes[SubscribeOutcome::Refused as usize].get();
+        assert_eq!(refused, 2);
     }
 
     #[test]

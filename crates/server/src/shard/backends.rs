@@ -61,7 +61,8 @@ impl Shard {
         };
         match self.channels.submit(channel, request, self.now_ms) {
             Submitted::Done(response) => {
-                if matches!(response, Response::Published(_)) {
+                let is_repetition = self.channels.take_repetition();
+                if matches!(response, Response::Published(_)) && !is_repetition {
                     self.count_publication(channel, bytes);
                 }
                 self.node.reply(reply_to, response);
@@ -69,17 +70,19 @@ impl Shard {
             Submitted::Wait(request) => self.waiting.entry(channel.clone()).or_default().push(request, reply_to),
             Submitted::Append { namespace, payload, idempotency_key: key } => {
                 let Some(cluster) = &self.node.cluster else { return };
-                let node = Arc::clone(&self.node);
+                let (node, counts) = (Arc::clone(&self.node), self.namespace_counts(channel).cloned());
                 // The cluster logs why a publication is not stored.
                 let done = move |appended: Result<StreamPosition, StreamError>| {
                     let response = match appended {
-                        Ok(position) => Response::Published(Some(position)),
+                        Ok(position) => {
+                            counts.inspect(|counts| counts.published(bytes));
+                            Response::Published(Some(position))
+                        }
                         Err(_) => Response::Refused(Error::CLUSTER_UNREACHABLE),
                     };
                     node.reply(reply_to, response);
                 };
                 cluster.append(channel.clone(), namespace, payload, key, Box::new(done));
-                self.count_publication(channel, bytes);
             }
             Submitted::Purge(namespace) => {
                 let Some(cluster) = &self.node.cluster else { return };
@@ -91,8 +94,9 @@ impl Shard {
                 cluster.purge(channel.clone(), namespace, removal, Box::new(done));
             }
             Submitted::Store(publication) => {
-                self.count_publication(channel, bytes);
-                store::append(&self.node, channel, publication, reply_to);
+                let counts = self.namespace_counts(channel).cloned();
+                let taken = move || drop(counts.inspect(|counts| counts.published(bytes)));
+                store::append(&self.node, channel, publication, reply_to, taken);
             }
             Submitted::Remove => store::remove(&self.node, channel, reply_to),
         }

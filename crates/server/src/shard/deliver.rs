@@ -77,7 +77,8 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
         ChannelEvent::Publication { publication, .. } => publication.json().len(),
         ChannelEvent::Membership(_) | ChannelEvent::Broken => 0,
     };
-    namespaces.get(generation.session.namespaces.index_of(&delivery.channel)).delivered(delivered, size);
+    let counts = namespaces.get(generation.session.namespaces.index_of(&delivery.channel));
+    counts.inspect(|counts| counts.delivered(delivered, size));
     if let (Some(minute_stats), ChannelEvent::Publication { .. }) = (minute_stats, &delivery.event) {
         minute_stats.delivered(generation.session.namespaces.namespace_of(&delivery.channel), delivered);
     }
@@ -287,6 +288,14 @@ impl Shard {
         self.after_write(slot, written, queued_before);
     }
 
+    /// Counts a write. `bytes`: what the system has taken.
+    fn count_written(&self, slot: u32, bytes: usize) {
+        self.metrics.writes.add(1);
+        if let Some(connection) = self.connections.get(slot) {
+            self.metrics.transports[connection.transport as usize].written_bytes.add(bytes as u64);
+        }
+    }
+
     fn after_write(&mut self, slot: u32, written: Written, queued_before: usize) {
         if let (Written::All(bytes), 0, Some(connection)) = (&written, queued_before, self.connections.get(slot))
             && connection.stage == ConnectionStage::Open
@@ -299,13 +308,14 @@ impl Shard {
             return;
         }
         let mut is_reading = false;
+        let partial = std::mem::take(&mut self.outbox.partial);
+        if partial > 0 {
+            self.count_written(slot, partial);
+        }
         match written {
             Written::Nothing | Written::Blocked => {}
             Written::All(bytes) => {
-                self.metrics.writes.add(1);
-                if let Some(connection) = self.connections.get(slot) {
-                    self.metrics.transports[connection.transport as usize].written_bytes.add(bytes as u64);
-                }
+                self.count_written(slot, bytes);
             }
             Written::Sliced { is_new } => {
                 if is_new {

@@ -74,6 +74,8 @@ pub(super) struct Outbox {
     may_expire: bool,
     /// Publications that were not written to connections because they had waited for too long.
     pub(super) dropped: u64,
+    /// What the system has taken of output whose rest waits, bytes, since somebody asked.
+    pub(super) partial: usize,
     /// Ages of the frames that have been written to their last reader, microseconds.
     pub(super) finished_us: Vec<u64>,
 }
@@ -219,10 +221,12 @@ impl Outbox {
                 Written::All(before)
             }
             Ok(Flushed::Blocked) => {
+                self.partial += before - queue.bytes();
                 queue.is_sliced = false;
                 Written::Blocked
             }
             Ok(Flushed::Sliced) => {
+                self.partial += before - queue.bytes();
                 queue.is_sliced = true;
                 Written::Sliced { is_new: true }
             }
@@ -281,6 +285,7 @@ impl Outbox {
         if taken == bytes.len() {
             return Written::All(taken);
         }
+        self.partial += taken;
         let mut queue = Box::<Queue>::default();
         queue.note_moved(now_us);
         let mut skipped = taken;

@@ -344,6 +344,7 @@ impl Shard {
 
     /// A connection, and the context by which its session decides.
     fn context(&mut self, slot: u32) -> Option<(&mut Connection, Context<'_>)> {
+        self.effects.begin();
         let random = self.random.u64(..);
         let is_scarce = self.is_scarce();
         let id = ConnectionId { shard: self.id, slot, generation: self.connections.generation(slot) };

@@ -14,6 +14,7 @@ use super::state::{Drain, MESSAGES_MAX, Shard, TICK_MS, take_one};
 use crate::runtime::here::set_here;
 use crate::runtime::mailbox::Message;
 use crate::runtime::poller::Poller;
+use crate::runtime::session_metrics::NamespaceCounts;
 use crate::runtime::shard_handle::{Runnable, ShardHandle};
 
 /// Sockets served in one turn.
@@ -254,9 +255,15 @@ impl Shard {
         }
     }
 
+    /// The counters of a channel's namespace.
+    pub(super) fn namespace_counts(&self, channel: &str) -> Option<&Arc<NamespaceCounts>> {
+        self.namespaces.get(self.generation.session.namespaces.index_of(channel))
+    }
+
     /// Counts a publication. `bytes`: its data.
     pub(super) fn count_publication(&mut self, channel: &str, bytes: usize) {
-        self.namespaces.get(self.generation.session.namespaces.index_of(channel)).published(bytes);
+        let counts = self.namespace_counts(channel);
+        counts.inspect(|counts| counts.published(bytes));
         if let Some(minute_stats) = &mut self.minute_stats {
             minute_stats.published(self.generation.session.namespaces.namespace_of(channel));
         }

@@ -16,7 +16,7 @@ use touchline_config::{ClientTlsSettings, OpenTelemetrySettings};
 
 use super::part::TracedPart;
 use super::spans::trace;
-use crate::outbound::HttpClient;
+use crate::outbound::{HttpClient, discard};
 use crate::runtime::process::{VERSION, host_name};
 use crate::start_error::StartError;
 
@@ -26,8 +26,17 @@ const LAST_EXPORT: Duration = Duration::from_secs(2);
 const SERVICE: &str = "touchline";
 /// The authorities by which the collector is trusted (OpenTelemetry Protocol Exporter).
 const CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
-/// The most bytes of an answer that are read.
+/// The most bytes of an answer that are read: nobody needs them.
 const ANSWER_MAX: usize = 64 * 1024;
+/// The variables that say how long the collector may take, milliseconds, the first that is set.
+const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
+/// How long it may take by default.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Spans that may wait, by a variable of the SDK, which would reserve the memory for more.
+const QUEUE_SIZE: &str = "OTEL_BSP_MAX_QUEUE_SIZE";
+const QUEUE_SIZE_MAX: u64 = 1_000_000;
+/// Switches all of it off, whatever the configuration says.
+const DISABLED: &str = "OTEL_SDK_DISABLED";
 /// How long a connection of HTTP/2 may be silent.
 const SILENCE: Duration = Duration::from_secs(10);
 
@@ -51,8 +60,12 @@ impl TraceExport {
 /// # Errors
 /// When a variable cannot be used, or the system refuses a thread.
 pub(crate) fn start(settings: &OpenTelemetrySettings, node: &str) -> Result<Option<TraceExport>, StartError> {
-    if !settings.enabled {
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    if !settings.enabled || variable(DISABLED).eq_ignore_ascii_case("true") {
         return Ok(None);
+    }
+    if variable(QUEUE_SIZE).parse::<u64>().is_ok_and(|size| size > QUEUE_SIZE_MAX) {
+        return Err(StartError::Traces(format!("{QUEUE_SIZE}: at most {QUEUE_SIZE_MAX}")));
     }
     let client = Bridge::start()?;
     let exporter = SpanExporter::builder().with_http().with_http_client(client).build();
@@ -104,10 +117,16 @@ impl Bridge {
         let client = HttpClient::new("opentelemetry", &tls, SILENCE).map_err(StartError::Tls)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
         let (sender, mut exports) = mpsc::unbounded_channel::<PendingExport>();
+        let set = TIMEOUTS.iter().find_map(|name| std::env::var(name).ok()?.parse().ok());
+        let limit = set.map_or(TIMEOUT, Duration::from_millis);
         let run = async move {
+            let mut is_failing = false;
             // One at a time: the exporter waits for each.
             while let Some((request, answer)) = exports.recv().await {
-                let _ = answer.send(send(&client, request).await);
+                let sent = tokio::time::timeout(limit, send(&client, request)).await;
+                let sent = sent.unwrap_or_else(|_| Err(format!("no answer within {limit:?}").into()));
+                note(&sent, &mut is_failing);
+                let _ = answer.send(sent);
             }
         };
         std::thread::Builder::new().name("traces".into()).spawn(move || runtime.block_on(run)).map_err(no_thread)?;
@@ -120,10 +139,24 @@ fn no_thread(source: std::io::Error) -> StartError {
 }
 
 async fn send(client: &HttpClient, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-    let answer = client.send(request.map(Full::new), ANSWER_MAX).await?;
-    let mut response = Response::new(answer.body);
-    (*response.status_mut(), *response.headers_mut()) = (answer.status, answer.headers);
-    Ok(response)
+    let (head, body) = client.begin(request.map(Full::new)).await?.into_parts();
+    discard(body, ANSWER_MAX).await;
+    Ok(Response::from_parts(head, Bytes::new()))
+}
+
+/// Logs the first failure of several, and their end.
+fn note(sent: &Result<Response<Bytes>, HttpError>, is_failing: &mut bool) {
+    let cause = match sent {
+        Ok(response) if response.status().is_success() => None,
+        Ok(response) => Some(format!("the status of the answer is {}", response.status().as_u16())),
+        Err(error) => Some(error.to_string()),
+    };
+    match cause {
+        Some(ref cause) if !*is_failing => tracing::warn!(cause, "the collector takes no spans: some will be lost"),
+        None if *is_failing => tracing::info!("the collector takes spans again"),
+        _ => {}
+    }
+    *is_failing = cause.is_some();
 }
 
 #[async_trait::async_trait]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use hyper::header::{HeaderMap, HeaderValue};
 use opentelemetry::global::{self, BoxedSpan};
 use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
-use opentelemetry::trace::{Span as _, SpanKind, Status, TraceContextExt as _, Tracer as _};
+use opentelemetry::trace::{Span as _, SpanKind, Status, Tracer as _};
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 
@@ -39,9 +39,9 @@ impl Span {
     /// Begins a span. `parent`: the `traceparent` of what it is a part of; None, or what cannot be read, = of nothing.
     pub(crate) fn begin(part: TracedPart, name: impl FnOnce() -> String, parent: Option<&str>) -> Self {
         let parts = PARTS.load(Relaxed);
+        let parent = parent.filter(|parent| parts > 0 && is_valid(parent));
         if parts & part as u8 == 0 {
-            let parent = parent.filter(|parent| parts > 0 && is_valid(parent)).map(str::to_owned);
-            return Span { span: None, parent };
+            return Span { span: None, parent: parent.map(str::to_owned) };
         }
         let tracer = global::tracer("touchline");
         let builder = tracer.span_builder(name()).with_kind(kind(part));
@@ -54,7 +54,10 @@ impl Span {
         if PARTS.load(Relaxed) == 0 {
             return Span { span: None, parent: None };
         }
-        Span::begin(part, name, headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()))
+        let mut parents = headers.get_all(TRACEPARENT).iter();
+        // Of two nobody knows which is meant.
+        let parent = parents.next().filter(|_| parents.next().is_none()).and_then(|value| value.to_str().ok());
+        Span::begin(part, name, parent)
     }
 
     /// Notes an attribute.
@@ -131,8 +134,14 @@ fn context(parent: Option<&str>) -> Context {
     parent.map_or(none.clone(), |parent| TraceContextPropagator::new().extract_with_context(&none, &Carrier(parent)))
 }
 
+/// Whether a text is a `traceparent` of version 00 (W3C Trace Context, section 3.2).
 fn is_valid(parent: &str) -> bool {
-    context(Some(parent)).span().span_context().is_valid()
+    let is_hex = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let is_id = |id: &str, length: usize| id.len() == length && is_hex(id) && id.bytes().any(|byte| byte != b'0');
+    match parent.split('-').collect::<Vec<_>>()[..] {
+        ["00", trace, span, flags] => is_id(trace, 32) && is_id(span, 16) && flags.len() == 2 && is_hex(flags),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -143,6 +152,14 @@ mod tests {
     fn only_a_valid_parent_counts() {
         let valid = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         assert!(is_valid(valid));
+        for text in [
+            "00-1-1-01",
+            "01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            &valid.to_uppercase(),
+            &format!("{valid}-"),
+        ] {
+            assert!(!is_valid(text), "{text}");
+        }
         for text in [
             "",
             "00",

@@ -74,6 +74,18 @@ fn subscribes_recoveries_and_unsubscribes_are_counted_by_what_became_of_them() {
 }
 
 #[test]
+fn what_is_known_already_is_no_new_publication() {
+    let server = TestServer::with(namespaces);
+    for _ in 0..2 {
+        server.api("publish", json!({"channel": "kept:a", "data": 1, "idempotency_key": "k"}));
+        server.api("publish", json!({"channel": "plain", "data": 1, "idempotency_key": "k"}));
+        server.api("publish", json!({"channel": "kept:b", "data": 1, "version": 7}));
+    }
+    assert_eq!(value(&server, "touchline_publications_total{namespace=\"kept\"}"), 2.0);
+    assert_eq!(value(&server, "touchline_publications_total{namespace=\"without\"}"), 1.0);
+}
+
+#[test]
 fn callers_and_malformed_requests_are_counted_by_operation() {
     let server = TestServer::start();
     let key = format!("X-API-Key: {}\r\n", crate::support::KEY);

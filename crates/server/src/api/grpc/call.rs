@@ -1,5 +1,7 @@
 //! A call whose caller is known.
 
+use std::cell::Cell;
+
 use crate::api::callers::log_refused_operation;
 use crate::api::operation_error::OperationError;
 use crate::auth::ApiCaller;
@@ -10,11 +12,14 @@ use crate::transport::http::Origin;
 pub(super) struct GrpcCall<'c> {
     pub(super) origin: &'c Origin,
     pub(super) caller: &'c ApiCaller,
+    /// The error that the answer tells; 0 = none.
+    pub(super) refused: &'c Cell<u32>,
 }
 
 impl GrpcCall<'_> {
     /// Logs why an operation was refused, where the caller or the configuration is the cause.
     pub(super) fn log_refusal(&self, operation: &str, refusal: &OperationError) {
+        self.refused.set(refusal.error.code);
         log_refused_operation(&self.origin.node, self.origin.remote, self.caller, "", operation, refusal);
     }
 }

@@ -11,24 +11,30 @@ mod reflection;
 mod streams;
 mod unary;
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
 use hyper::{Request, StatusCode, Version};
 use tonic::Status;
+use touchline_protocol::Error;
 
 use self::call::GrpcCall;
 use self::unary::refuse;
 use super::callers::{CallerRefusal, by_token};
 use crate::auth::ApiCaller;
 use crate::runtime::generation::Generation;
+use crate::runtime::operation_metrics::NO_OPERATION;
 use crate::traces::{Span, TracedPart, within};
 use crate::transport::http::body::RequestBody;
 use crate::transport::http::{Origin, Routed, respond};
 
 /// A call ends so much before `http_server.request_timeout` ends its request, which could not say so in terms of gRPC.
 const MARGIN: Duration = Duration::from_millis(10);
+
+/// The longest path of a call that a span shows, bytes.
+const PATH_SHOWN_MAX: usize = 128;
 
 /// What a caller without a key is told.
 const NO_KEY: &str = "send a key as metadata: authorization: apikey KEY";
@@ -66,9 +72,28 @@ async fn call(origin: &Origin, request: Request<RequestBody>) -> Routed {
     pass.settle();
     caller.requests.fetch_add(1, Relaxed);
     let mut span = Span::of_request(TracedPart::Api, || "grpc".to_owned(), request.headers());
-    span.note("rpc.method", || request.uri().path().to_owned());
+    span.note("rpc.method", || {
+        let path = request.uri().path();
+        path[..path.floor_char_boundary(PATH_SHOWN_MAX)].to_owned()
+    });
     span.note("touchline.caller", || caller.name.clone());
-    within(&span, methods::answer(&GrpcCall { origin, caller }, request)).await
+    let refused = Cell::new(0);
+    let routed = within(&span, methods::answer(&GrpcCall { origin, caller, refused: &refused }, request)).await;
+    if refused.get() > 0 {
+        span.note("touchline.error.code", || refused.get().to_string());
+        span.fail(|| "refused".to_owned());
+    } else if let Some(status) = failed_status(&routed) {
+        span.fail(|| status);
+        node.metrics_here().operations.count_error(NO_OPERATION, Error::BAD_REQUEST.code);
+    }
+    routed
+}
+
+/// The status of a call that has no message; None = it has one.
+fn failed_status(routed: &Routed) -> Option<String> {
+    let Routed::Grpc(answer, _) = routed else { return None };
+    let status = answer.headers().get("grpc-status")?.to_str().ok()?;
+    (status != "0").then(|| format!("status {status}"))
 }
 
 /// Finds who calls, by the key or the token in `authorization`.
@@ -109,5 +134,6 @@ fn refuse_caller(origin: &Origin, headers: &HeaderMap, refusal: CallerRefusal) -
         }
     };
     origin.node.log_refused_request(origin.remote, headers, status, cause, "");
+    origin.node.metrics_here().operations.count_error(NO_OPERATION, Error::UNAUTHORIZED.code);
     refuse(answer)
 }
