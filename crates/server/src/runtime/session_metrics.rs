@@ -37,7 +37,7 @@ impl NamespaceCounts {
         self.publication_bytes.add_shared(bytes as u64);
     }
 
-    /// Counts what was handed to connections. `bytes`: of the publication as a JSON object; 0 = it is a join or a leave.
+    /// Counts what was handed to connections. `bytes`: of the publication as a JSON object; 0 = a join or a leave.
     pub(crate) fn delivered(&self, deliveries: u64, bytes: usize) {
         self.deliveries.add(deliveries);
         self.delivered_bytes.add(deliveries * bytes as u64);
