@@ -11,7 +11,7 @@ use touchline_protocol::{Disconnect, Error, data};
 
 use super::context::Context;
 use super::counted::CountedUser;
-use super::counts::SubscribeOutcome;
+use super::counts::{CommandMethod, SessionCount, SubscribeOutcome};
 use super::heartbeat::Heartbeat;
 use super::refusal::{BINARY_CHANNEL, NO_NAMESPACE, TOKEN_EXPIRED};
 use super::registry;
@@ -259,6 +259,8 @@ impl Session {
 
     /// Connects a client of a one-way transport: its input is a connect request without a command around it.
     pub(super) fn connect_one_way(&mut self, input: &[u8], context: &mut Context<'_>) {
+        context.effects.method = CommandMethod::Connect;
+        context.effects.counts.push(SessionCount::Command(CommandMethod::Connect));
         match serde_json::from_slice(input) {
             Ok(request) => self.connect(1, request, context),
             Err(_) => context.disconnect(Disconnect::BAD_REQUEST),
