@@ -95,10 +95,14 @@ impl Reloader {
         let outcome = self.run();
         if let Some(node) = self.node.upgrade() {
             let counts = &node.newest.reloads;
-            match &outcome {
-                Ok(reloaded) if !reloaded.changed.is_empty() => drop(counts.succeeded.fetch_add(1, Relaxed)),
-                Ok(_) | Err(ReloadRefusal::UnderWay | ReloadRefusal::Stopping) => {}
-                Err(_) => drop(counts.failed.fetch_add(1, Relaxed)),
+            let count = match &outcome {
+                Ok(_) => Some((&counts.succeeded, false)),
+                Err(ReloadRefusal::UnderWay | ReloadRefusal::Stopping) => None,
+                Err(_) => Some((&counts.failed, true)),
+            };
+            if let Some((count, has_failed)) = count {
+                count.fetch_add(1, Relaxed);
+                counts.has_failed.store(has_failed, Relaxed);
             }
         }
         outcome

@@ -25,8 +25,9 @@ fn backend() -> (u16, std::sync::mpsc::Receiver<String>) {
             while reader.read_line(&mut line).is_ok_and(|length| length > 2) {
                 line.clear();
             }
-            let _ = reader.get_mut().write_all(b"HTTP/1.1 405 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            // Told before it is answered: who has the answer may look at once.
             let _ = sender.send(first);
+            let _ = reader.get_mut().write_all(b"HTTP/1.1 405 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
         }
     });
     (port, lines)

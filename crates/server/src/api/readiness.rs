@@ -43,6 +43,9 @@ fn unready(node: &Node) -> Option<String> {
     }
     if node.cluster.is_some() && !node.is_linked.load(Relaxed) {
         return Some(match node.stream_fault() {
+            fault if fault.is_empty() && node.generation().session.bans.holds_back().is_some() => {
+                "cut off from NATS: nobody is let in, because the bans are not known\n".to_owned()
+            }
             fault if fault.is_empty() => {
                 "cut off from NATS: clients are served, other nodes can't be reached\n".to_owned()
             }

@@ -106,6 +106,7 @@ impl Scrape {
                 configuration_generation: node.generation().number,
                 configuration_differing: node.others_with_other_configuration().len(),
                 certificates: node.tls.get().into_iter().flatten().filter_map(|tls| tls.expiry()).collect(),
+                has_reload_failed: node.newest.reloads.has_failed.load(Relaxed),
                 reloads: (node.newest.reloads.succeeded.load(Relaxed), node.newest.reloads.failed.load(Relaxed)),
             },
             process: ProcessFigures::read(),

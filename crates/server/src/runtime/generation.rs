@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::rc::Rc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use touchline_config::Settings;
@@ -89,13 +89,15 @@ pub(crate) struct NewestGeneration {
     pub(crate) reloads: ReloadCounts,
 }
 
-/// How many reloads there were; those that found nothing changed, or another one under way, are not counted.
+/// How many reloads there were; those that found another one under way are not counted.
 #[derive(Debug, Default)]
 pub(crate) struct ReloadCounts {
     /// Those that have changed the configuration.
     pub(crate) succeeded: AtomicU64,
     /// Those that have changed nothing, because the configuration has a fault or a change takes a restart.
     pub(crate) failed: AtomicU64,
+    /// The last one was refused.
+    pub(crate) has_failed: AtomicBool,
 }
 
 impl NewestGeneration {

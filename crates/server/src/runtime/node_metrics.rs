@@ -28,8 +28,10 @@ pub(crate) struct NodeFigures {
     pub(crate) configuration_generation: u64,
     /// Nodes that have another configuration than this one.
     pub(crate) configuration_differing: usize,
-    /// Reloads that have changed the configuration, and those that have changed nothing because of a fault.
+    /// Reloads that were not refused, and those that were.
     pub(crate) reloads: (u64, u64),
+    /// The last reload was refused.
+    pub(crate) has_reload_failed: bool,
     /// The sections with certificates in files, each with the end of their validity, seconds since the Unix epoch.
     pub(crate) certificates: Vec<(&'static str, u64)>,
 }
@@ -54,8 +56,13 @@ impl Collector for NodeFiguresCollector {
             ("commands_paced", "Commands with a rate that are under way, 16 at most", figures.paced_commands as u64),
             (
                 "config_generation",
-                "The configuration that the node works with: 1 is that of its start, and each reload adds 1",
+                "The configuration that the node works with: 1 at its start, 1 more after each reload that changes it",
                 figures.configuration_generation,
+            ),
+            (
+                "config_last_reload_successful",
+                "0 while the last reload was refused",
+                u64::from(!figures.has_reload_failed),
             ),
             (
                 "config_differing_nodes",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::{Request, Response};
+use hyper::{Request, Response, Uri};
 use opentelemetry::{KeyValue, global};
 use opentelemetry_http::{HttpClient as OtlpClient, HttpError};
 use opentelemetry_otlp::{SpanExporter, WithHttpConfig as _};
@@ -16,7 +16,7 @@ use touchline_config::{ClientTlsSettings, OpenTelemetrySettings};
 
 use super::part::TracedPart;
 use super::spans::trace;
-use crate::outbound::{HttpClient, discard};
+use crate::outbound::{HttpClient, discard, shown_address};
 use crate::runtime::process::{VERSION, host_name};
 use crate::start_error::StartError;
 
@@ -35,6 +35,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Spans that may wait, by a variable of the SDK, which would reserve the memory for more.
 const QUEUE_SIZE: &str = "OTEL_BSP_MAX_QUEUE_SIZE";
 const QUEUE_SIZE_MAX: u64 = 1_000_000;
+/// The collector, by the variables that name it, the first that is set.
+const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 /// Switches all of it off, whatever the configuration says.
 const DISABLED: &str = "OTEL_SDK_DISABLED";
 /// How long a connection of HTTP/2 may be silent.
@@ -91,6 +93,10 @@ pub(crate) fn start(settings: &OpenTelemetrySettings, node: &str) -> Result<Opti
     let on = parts.into_iter().filter(|(is_on, _)| **is_on).map(|(_, part)| part);
     let on: Vec<TracedPart> = on.collect();
     trace(&on, *publications);
+    let endpoint = ENDPOINTS.iter().map(|name| variable(name)).find(|value| !value.is_empty());
+    let endpoint = endpoint.unwrap_or_else(|| "http://localhost:4318".to_owned());
+    let endpoint = endpoint.parse::<Uri>().map(|uri| shown_address(&uri)).unwrap_or_default();
+    tracing::info!(endpoint, "spans are sent by OTLP over HTTP");
     Ok(Some(TraceExport(provider)))
 }
 

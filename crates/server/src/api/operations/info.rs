@@ -74,7 +74,7 @@ struct OwnInfo {
     num_channels: u64,
     /// Seconds since the node started.
     uptime: u64,
-    /// The configuration that the node works with: 1 is that of its start, and each reload adds 1.
+    /// The configuration that the node works with: 1 at its start, 1 more after each reload that changes it.
     config_generation: u64,
     /// The ids of nodes of the cluster that have another configuration than this one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
