@@ -53,6 +53,7 @@ export function config(port, change = {}, address = '127.0.0.1') {
     ...(change.cluster && { cluster: change.cluster }),
     ...(change.store && { store: change.store }),
     ...(change.node && { node: change.node }),
+    ...(change.admin && { admin: change.admin }),
     ...(change.events && { events: change.events }),
     ...(change.consumers && { consumers: change.consumers }),
     ...(change.opentelemetry && { opentelemetry: change.opentelemetry }),

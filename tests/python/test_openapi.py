@@ -196,7 +196,11 @@ def go_through(node, document, device):
     good("member", **group, **of_client)
     start_at = good("changes", scope="devices")
     good("send", **name, data=None)
-    good("send", **name, data=1, store_for=60)
+    kept = good("send", **name, data=1, store_for=60)["id"]
+    assert good("inbox_names", scope="devices", prefix="bike")["names"][0]["waiting"] >= 1
+    assert kept in [message["id"] for message in good("inbox_list", **name)["messages"]]
+    assert good("inbox_drop", **name, ids=[kept, "999999"]) == {"dropped": 1}
+    good("inbox_drop", **name)
     assert good("call", **name, data={"where": True}) == {"data": {"at": "depot"}}
     assert len(good("multi_call", **group, data=1)["replies"]) == 1
     good("leave", **group, **of_client)
@@ -220,7 +224,16 @@ def go_through(node, document, device):
     good("unblock_user", user="43")
     good("revoke_token", uid="5e1f6a2c")
     good("invalidate_user_tokens", user="43")
+    assert {ban["kind"] for ban in good("bans")["bans"]} >= {"token", "issued_before"}
+    assert good("token_check", token=node.token(sub="44", exp=4102444800))["valid"]
+    assert not good("token_check", token="no token")["valid"]
     assert good("connections", user="device") is not None
+    assert good("overview")["nodes"] and good("overview_history")["step_ms"] == 10_000
+    assert good("activity")["activity"] and good("configuration")["keys"]
+    assert good("consumers")["consumers"] == []
+    assert good("channel", channel="history:a")["options"]
+    assert "refusals" in good("refusals")
+    assert good("trace", id="t", channel="news") == {"frames": [], "left_out": 0, "ended": False}
     good("get_user_status", users=["device"])
     assert good("reaction_open", channel="news", options=["applause", "boo"])["opened"]
     good("reactions_add", channel="news", option="boo", n=3)

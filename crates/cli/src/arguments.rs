@@ -13,7 +13,9 @@ use touchline_config::redact;
 
 use crate::api_arguments::{ApiArguments, CallArguments, duration};
 use crate::built::BUILT;
-use crate::operator_arguments::{CheckArguments, HealthArguments, PrintConfigArguments};
+use crate::operator_arguments::{
+    CheckArguments, HealthArguments, PrintConfigArguments, ReportArguments, TopArguments, TraceArguments,
+};
 
 /// Touchline, a live-event server: a reporter posts an event, every fan sees it in milliseconds.
 ///
@@ -128,6 +130,13 @@ pub(crate) enum CliCommand {
     /// Send events to an endpoint again that has answered 410; list, send again or delete events that could not be
     /// delivered.
     Events(EventsArguments),
+    /// Say what is wrong with the nodes and how busy they are. Exits with 0 if nothing is wrong, with 1 if something
+    /// needs a look, with 2 if it is bad, with 3 if nobody could be asked.
+    Report(ReportArguments),
+    /// Print the same every second.
+    Top(TopArguments),
+    /// Print what goes in and out for one client, user or channel, for a while.
+    Trace(TraceArguments),
     /// Print the publications of a channel as they come, one JSON line each; reconnects and recovers.
     Watch(WatchArguments),
     /// Play a recorded match into a channel.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::api_arguments::duration;
+use crate::api_arguments::{ApiArguments, duration};
 
 /// Arguments of `check`.
 #[derive(Debug, Clone, Args)]
@@ -61,4 +61,65 @@ pub(crate) struct HealthArguments {
     /// How long to wait.
     #[arg(long, default_value = "3s", value_name = "DURATION", value_parser = duration)]
     pub(crate) timeout: Duration,
+}
+
+/// Arguments of `report`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ReportArguments {
+    /// The server.
+    #[command(flatten)]
+    pub(crate) api: ApiArguments,
+    /// Print the answer of the server, one line of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print `*`, `!` and `X` instead of other signs.
+    #[arg(long)]
+    pub(crate) ascii: bool,
+}
+
+/// Arguments of `top`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TopArguments {
+    /// The server.
+    #[command(flatten)]
+    pub(crate) api: ApiArguments,
+    /// Print once.
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print so many times.
+    #[arg(long, value_name = "NUMBER", conflicts_with = "once")]
+    pub(crate) count: Option<u64>,
+    /// Print the answers of the server, one line of JSON each.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print `*`, `!` and `X` instead of other signs.
+    #[arg(long)]
+    pub(crate) ascii: bool,
+}
+
+/// Arguments of `trace`.
+#[derive(Debug, Clone, Args)]
+#[command(group = clap::ArgGroup::new("target").required(true).args(["client", "user", "channel"]))]
+pub(crate) struct TraceArguments {
+    /// The server.
+    #[command(flatten)]
+    pub(crate) api: ApiArguments,
+    /// The frames of the connection with this client id.
+    #[arg(long, value_name = "ID")]
+    pub(crate) client: Option<String>,
+    /// The frames of the connections of this user.
+    #[arg(long)]
+    pub(crate) user: Option<String>,
+    /// The publications into this channel.
+    #[arg(long)]
+    pub(crate) channel: Option<String>,
+    /// How long, 1 to 60 seconds.
+    #[arg(long, default_value = "10", value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=60))]
+    pub(crate) seconds: u64,
+    /// Show payloads; for a client or a user the server needs `admin.trace_payloads`.
+    #[arg(long)]
+    pub(crate) payloads: bool,
+    /// Print the frames as lines of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }

@@ -80,13 +80,13 @@ pub use redact::redact;
 pub use regular_file::read_regular_file;
 pub use schema::json_schema;
 pub use settings::{
-    ApiJwksSettings, ApiKeySettings, AutocertSettings, ClientAuth, ClientUser, ClusterSettings, ConsumerSettings,
-    ConsumerSources, ConsumerType, EmulationSettings, EndpointSettings, EventsSettings, GrpcApiSettings,
-    HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings, JetStreamSettings, LogSettings,
-    NamedApiKey, NamedConsumer, NamedEvents, NodeSettings, OpenTelemetrySettings, OutboxSettings, PrimarySettings,
-    PublicationDataSettings, RegistrySettings, SecuritySettings, Settings, ShutdownSettings, StatsSettings,
-    StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, UserStatusSettings, WebSocketSettings, WhenCutOff,
-    resolve,
+    AdminSettings, ApiJwksSettings, ApiKeySettings, AutocertSettings, ClientAuth, ClientUser, ClusterSettings,
+    ConsumerSettings, ConsumerSources, ConsumerType, EmulationSettings, EndpointSettings, EventsSettings,
+    GrpcApiSettings, HttpApiSettings, HttpServerSettings, HttpStreamSettings, InternalTlsSettings, JetStreamSettings,
+    LogSettings, NamedApiKey, NamedConsumer, NamedEvents, NodeSettings, OpenTelemetrySettings, OutboxSettings,
+    PrimarySettings, PublicationDataSettings, RegistrySettings, SecuritySettings, Settings, ShutdownSettings,
+    StatsSettings, StoreSettings, TcpSettings, TlsSettings, UniWebSocketSettings, UserStatusSettings,
+    WebSocketSettings, WhenCutOff, resolve,
 };
 pub use table_name::{BadTableName, TableName};
 pub use touchline_engine::hook::ClientTlsSettings;

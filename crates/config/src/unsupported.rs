@@ -152,7 +152,6 @@ pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
     with("uni_websocket.disable_closing_handshake", LeftOut("connections end with a close frame")),
     with("uni_websocket.disable_disconnect_push", LeftOut("a disconnect is told by a push too")),
     left_out("uni_grpc"),
-    left_out("admin"),
     left_out("swagger"),
     with("debug", LeftOut("the server has no pprof pages")),
     with("dev", LeftOut("`touchline serve --dev` is something else")),

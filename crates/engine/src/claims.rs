@@ -72,11 +72,7 @@ pub fn connection_claims(verifier: &dyn Verifier, token: &str, now_s: u64) -> Re
 ///
 /// # Errors
 /// See [`TokenError`]. [`TokenError::Invalid`] also for an id of the token that no ban could name.
-pub(crate) fn subscription_claims(
-    verifier: &dyn Verifier,
-    token: &str,
-    now_s: u64,
-) -> Result<SubscriptionClaims, TokenError> {
+pub fn subscription_claims(verifier: &dyn Verifier, token: &str, now_s: u64) -> Result<SubscriptionClaims, TokenError> {
     let claims = verifier.subscription(token, now_s)?;
     check_id(claims.jti.as_deref())?;
     Ok(claims)
@@ -140,7 +136,7 @@ pub struct ConnectionClaims {
 
 impl ConnectionClaims {
     /// What bans are judged by.
-    pub(crate) fn shown(&self) -> ShownToken<'_> {
+    pub fn shown(&self) -> ShownToken<'_> {
         ShownToken { jti: self.jti.as_deref(), iat_s: self.iat }
     }
 }
@@ -195,7 +191,7 @@ pub struct SubscriptionClaims {
 
 impl SubscriptionClaims {
     /// What bans are judged by.
-    pub(crate) fn shown(&self) -> ShownToken<'_> {
+    pub fn shown(&self) -> ShownToken<'_> {
         ShownToken { jti: self.jti.as_deref(), iat_s: self.iat }
     }
 }

@@ -128,7 +128,8 @@ impl Server {
         let facts =
             NodeFacts { id: &id, signer: &signer, bans: Arc::new(bans_of(&settings)?), scopes: directory.scopes() };
         let digest = program.source.as_ref().map_or(0, |(_, written)| touchline_config::digest(written));
-        let parts = MadeParts { access: Arc::new(access), endpoints, wants, digest };
+        let written = program.source.as_ref().map_or(Vec::new(), |(_, written)| written.clone());
+        let parts = MadeParts { access: Arc::new(access), endpoints, wants, digest, written };
         let made = make_generation(1, settings, parts, facts, TakenOver::default())?;
         let newest = Arc::new(NewestGeneration::new(Arc::new(made.generation)));
         let generation = newest.get();

@@ -73,6 +73,7 @@ mod auth;
 mod backend;
 mod builder;
 mod connecting;
+mod console;
 mod consumers;
 mod events;
 mod handle;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::rand;
 use tokio::sync::mpsc::UnboundedSender;
-use touchline_config::Settings;
+use touchline_config::{Settings, WrittenKey};
 use touchline_engine::bans::Bans;
 use touchline_engine::directory::{Scopes, ToldChanges};
 use touchline_engine::events::{EventKind, EventKinds};
@@ -68,6 +68,8 @@ pub(crate) struct MadeParts {
     pub(crate) wants: EventWants,
     /// Of the keys that were written ([`touchline_config::digest`]); 0 = it is not known.
     pub(crate) digest: u32,
+    /// The keys that were written.
+    pub(crate) written: Vec<WrittenKey>,
 }
 
 /// A generation, and what the thread begins with that asks backends in it; None = no hook is switched on, or the thread
@@ -84,7 +86,7 @@ pub(crate) struct MadeGeneration {
 pub(crate) fn make_generation(
     number: u64,
     settings: Settings,
-    MadeParts { access, endpoints, wants, digest }: MadeParts,
+    MadeParts { access, endpoints, wants, digest, written }: MadeParts,
     facts: NodeFacts<'_>,
     taken_over: TakenOver<'_>,
 ) -> Result<MadeGeneration, StartError> {
@@ -119,6 +121,7 @@ pub(crate) fn make_generation(
     let generation = Generation {
         number,
         digest,
+        written,
         settings,
         session,
         proxies,

@@ -23,6 +23,7 @@ use touchline_registry::OwnerId;
 use touchline_store::Store;
 use touchline_store::stats::Stats;
 
+use crate::console::ConsoleState;
 use crate::net::admission::{Admission, AdmissionControl, Denial, address_key};
 use crate::net::headers::Headers as _;
 use crate::net::port::PortRole;
@@ -30,6 +31,8 @@ use crate::net::remote::Remote;
 use crate::runtime::clock::Clock;
 use crate::runtime::connected_users::ConnectedUsers;
 use crate::runtime::event_mailbox::EventMailbox;
+use crate::runtime::fact_names::KnownFacts;
+use crate::runtime::frame_trace::FrameTraces;
 use crate::runtime::generation::{CurrentGeneration, NewestGeneration};
 use crate::runtime::here::here;
 use crate::runtime::hook_mailbox::HookMessage;
@@ -79,14 +82,16 @@ pub(crate) struct Node {
     pub(crate) signer: Arc<HmacSigner>,
     /// Limits on new connections.
     pub(crate) admission: AdmissionControl,
-    /// Which refusals are logged.
+    /// Which refusals are logged, and how many there were.
     pub(crate) refusals: RefusalLog,
+    /// What is traced.
+    pub(crate) frame_traces: FrameTraces,
     pub(crate) shards: Vec<ShardHandle>,
     /// The most that one shard may hold for single connections, bytes.
     pub(crate) buffer_slice: usize,
     /// From this many on the shard is short of memory, bytes.
     pub(crate) buffer_scarce: usize,
-    registry: Sender<RegistryMessage>,
+    pub(crate) registry: Sender<RegistryMessage>,
     /// What the registry actor has last published of its counters.
     registry_metrics: Mutex<Arc<RegistryMetrics>>,
     /// Counts the connected users.
@@ -97,6 +102,8 @@ pub(crate) struct Node {
     pub(crate) paced: Arc<AtomicUsize>,
     /// The mailbox of the thread that tells what happens; empty = nothing is told.
     pub(crate) events: OnceLock<EventMailbox>,
+    /// The state of the console.
+    pub(crate) console: ConsoleState,
     /// The TLS of the ports that speak it; empty until they are bound.
     pub(crate) tls: OnceLock<Vec<Arc<Tls>>>,
     /// The mailbox of the thread that keeps the totals of reactions.
@@ -109,8 +116,8 @@ pub(crate) struct Node {
     store: OnceLock<Store>,
     /// The statistics; empty = they are switched off.
     stats: OnceLock<Stats>,
-    /// The revision up to which the changes of shared facts were reported.
-    pub(crate) facts_known: Mutex<u64>,
+    /// What is known of shared facts, beside what is judged by.
+    pub(crate) facts_known: Mutex<KnownFacts>,
     /// The nodes of the cluster that keep shared facts in another place.
     pub(crate) nodes_with_other_facts: Mutex<Vec<Arc<str>>>,
     /// The nodes of the cluster that have another configuration than this one.
@@ -159,10 +166,12 @@ impl Node {
             paced: Arc::default(),
             admission: AdmissionControl::default(),
             refusals: RefusalLog::default(),
+            frame_traces: FrameTraces::default(),
             shards,
             registry,
             registry_metrics: Mutex::default(),
             events: events.map_or_else(OnceLock::new, OnceLock::from),
+            console: ConsoleState::default(),
             tls: OnceLock::new(),
             reactions,
             web,
@@ -565,9 +574,7 @@ impl Node {
 
     /// Logs a refusal, unless the same cause has had its lines.
     pub(crate) fn log_refusal(&self, refused: &RefusalLine<'_>) {
-        if let Some(silent) = self.refusals.admits(refused.cause, refused.key, self.clock.elapsed_us() / 1_000) {
-            RefusalLog::log(refused, silent);
-        }
+        self.refusals.note(refused, self.clock.elapsed_us() / 1_000);
     }
 
     /// Logs the refusal of a request of HTTP, as [`Node::log_refusal`].

@@ -13,6 +13,7 @@ use touchline_engine::ShardId;
 
 use crate::api::operations_named;
 use crate::auth::{AccessControl, KeyFetcher};
+use crate::backend::activity::note_activity;
 use crate::backend::nats;
 use crate::consumers::{self, RunningConsumers};
 use crate::events::{self, EventEndpoint, EventsStart};
@@ -103,6 +104,7 @@ impl Reloader {
             if let Some((count, has_failed)) = count {
                 count.fetch_add(1, Relaxed);
                 counts.has_failed.store(has_failed, Relaxed);
+                note_activity(&node, "reload", "", if has_failed { "refused" } else { "ok" });
             }
         }
         outcome
@@ -127,7 +129,7 @@ impl Reloader {
         }
         let ReadSettings { settings, written: now_written } = read;
         let exchange = Exchange { reloader: self, node: &node, before: &before, changed: &changed };
-        exchange.run(settings, touchline_config::digest(&now_written))?;
+        exchange.run(settings, now_written.clone())?;
         *written = now_written;
         self.source.adopted();
         let generation = before.number + 1;
@@ -155,7 +157,7 @@ impl Exchange<'_> {
     }
 
     /// Makes the next generation and has every shard take it. All that can fail comes before anything is changed.
-    fn run(&self, mut settings: Settings, digest: u32) -> Result<(), ReloadRefusal> {
+    fn run(&self, mut settings: Settings, written: Vec<WrittenKey>) -> Result<(), ReloadRefusal> {
         let Exchange { reloader, node, before, .. } = self;
         // A node that stops waits for this, and a reload that comes later sees that it stops.
         let mut threads = reloader.threads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -170,7 +172,7 @@ impl Exchange<'_> {
         let (told, teller) = self.told(&settings).map_err(|fault| faulty(&[fault]))?;
         let access = self.access(&settings).map_err(|fault| faulty(&[fault]))?;
         let keys = access.as_ref().map_or_else(|| Arc::clone(&before.access), |(access, _)| Arc::clone(access));
-        let made = self.make(settings, (keys, digest), &told).map_err(|fault| faulty(&[fault]))?;
+        let made = self.make(settings, (keys, written), &told).map_err(|fault| faulty(&[fault]))?;
         let MadeGeneration { generation, worker } = made;
         let keeps_hooks = match (&before.hooks, &generation.hooks) {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
@@ -247,7 +249,7 @@ impl Exchange<'_> {
     fn make(
         &self,
         settings: Settings,
-        (access, digest): (Arc<AccessControl>, u32),
+        (access, written): (Arc<AccessControl>, Vec<WrittenKey>),
         told: &[EventEndpoint],
     ) -> Result<MadeGeneration, StartError> {
         let Exchange { reloader, node, before, .. } = self;
@@ -255,7 +257,8 @@ impl Exchange<'_> {
             access,
             endpoints: Endpoints::new(&settings, reloader.handler.as_ref()).map_err(StartError::hook)?,
             wants: before.wants.with(&events::wants(told, settings.store.primary.is_shared())),
-            digest,
+            digest: touchline_config::digest(&written),
+            written,
         };
         let facts = NodeFacts {
             id: &node.id,

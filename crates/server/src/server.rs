@@ -16,7 +16,9 @@ use touchline_config::WrittenKey;
 use touchline_engine::ShardId;
 use touchline_engine::directory::Directory;
 
+use crate::api::start_watching;
 use crate::auth::KeyFetcher;
+use crate::backend::activity::note_activity;
 use crate::backend::{nats, seen};
 use crate::consumers::{PreparedConsumer, RunningConsumers};
 use crate::events::{EventEndpoint, EventsStart};
@@ -30,6 +32,7 @@ use crate::runtime::event_mailbox::EventMessage;
 use crate::runtime::hook_mailbox::HookMessage;
 use crate::runtime::mailbox::Message;
 use crate::runtime::poller::Poller;
+use crate::runtime::process::VERSION;
 use crate::runtime::registry_mailbox::RegistryMessage;
 use crate::runtime::reload::{ReloadFn, SettingsSource};
 use crate::runtime::reply_to::ReplyTo;
@@ -137,13 +140,7 @@ impl Server {
         let no_thread = |source| StartError::System { what: "a thread", source };
         let registry_actor = actor::start(Arc::clone(&node), directory, registry_messages).map_err(no_thread)?;
         if let Some(joining) = joining {
-            // The node owns the cluster, so the cluster must not own the node.
-            let node = Arc::downgrade(&node);
-            joining.start(move |event| {
-                if let Some(node) = node.upgrade() {
-                    nats::handle(&node, event);
-                }
-            })?;
+            joining.start(nats::handler(&node))?;
         }
         let worker = worker.map(|worker| hooks::start(Arc::clone(&node), worker)).transpose();
         let worker = worker.map_err(no_thread)?;
@@ -172,6 +169,8 @@ impl Server {
             let reload: ReloadFn = Arc::new(move || reloader.reload());
             drop(node.upgrade().map(|node| node.reload.set(reload)));
         }
+        note_activity(&node, "start", VERSION, "ok");
+        start_watching(&node).map_err(no_thread)?;
         Ok(Running {
             handle: ServerHandle::new(&node),
             node,
@@ -236,6 +235,7 @@ impl Running {
         let settings = &self.node.generation().settings.shutdown;
         let until = Instant::now() + settings.timeout;
         self.node.draining.send_replace(true);
+        note_activity(&self.node, "drain", "", "ok");
         // A reload that is under way sees that the node stops, and its threads end behind the drain.
         let consumers = self.replaced.try_lock().ok().and_then(|mut threads| threads.consumers.take());
         if let Some(mut consumers) = consumers {

@@ -4,12 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
-use touchline_protocol::fact::{FactChange, FactsEvent};
+use touchline_protocol::fact::{Fact, FactChange, FactsEvent};
 use touchline_protocol::stream::{ChannelName, Epoch, LoadId, Offset, RunId, Runs, StreamPosition};
 
 use crate::description::{ChannelDescription, OnSearched, Search, SearchResult};
 use crate::events::{EventSink, StoreEvent};
-use crate::inbox::{InboxMessage, OnQueued};
+use crate::facts::{FactListing, OnFacts};
+use crate::inbox::{
+    DroppedMessages, InboxDrop, InboxListing, InboxMessage, InboxNames, InboxPage, InboxSearch, OnDropped,
+    OnInboxNames, OnInboxPage, OnQueued,
+};
 use crate::metrics::StoreMetrics;
 use crate::publication::{Append, OnAppended, StoredHistory};
 use crate::reactions::{OnReactions, ReactionPlace, ReactionRow};
@@ -45,6 +49,7 @@ pub(crate) enum WriteRequest {
         ids: Vec<u64>,
         done: OnDone,
     },
+    DropMessages(InboxDrop, OnDropped),
     ChangeFact {
         change: FactChange,
         done: OnDone,
@@ -92,6 +97,12 @@ pub(crate) enum ReadRequest {
         limit: usize,
         done: OnReactions,
     },
+    /// Names with messages.
+    InboxNames(InboxSearch, OnInboxNames),
+    /// Messages of a name.
+    InboxPage(InboxListing, OnInboxPage),
+    /// Shared facts.
+    Facts(FactListing, OnFacts),
 }
 
 /// The result of a [`ReadRequest`].
@@ -102,6 +113,9 @@ pub(crate) enum ReadResult {
     InboxMessages(Vec<(u64, Bytes)>),
     Seen(Vec<SeenUser>),
     Reactions(Vec<ReactionRow>),
+    InboxNames(InboxNames),
+    InboxPage(InboxPage),
+    Facts(Vec<Fact>),
 }
 
 impl ReadRequest {
@@ -124,6 +138,9 @@ impl ReadRequest {
             }
             (ReadRequest::Seen { done, .. }, ReadResult::Seen(seen)) => done(Ok(seen)),
             (ReadRequest::Reactions { done, .. }, ReadResult::Reactions(rows)) => done(Ok(rows)),
+            (ReadRequest::InboxNames(_, done), ReadResult::InboxNames(names)) => done(Ok(names)),
+            (ReadRequest::InboxPage(_, done), ReadResult::InboxPage(page)) => done(Ok(page)),
+            (ReadRequest::Facts(_, done), ReadResult::Facts(facts)) => done(Ok(facts)),
             (read, _) => read.refuse(events, StoreRefusal::Failed),
         }
         None
@@ -141,6 +158,9 @@ impl ReadRequest {
             }
             ReadRequest::Seen { done, .. } => done(Err(refusal)),
             ReadRequest::Reactions { done, .. } => done(Err(refusal)),
+            ReadRequest::InboxNames(_, done) => done(Err(refusal)),
+            ReadRequest::InboxPage(_, done) => done(Err(refusal)),
+            ReadRequest::Facts(_, done) => done(Err(refusal)),
         }
     }
 }
@@ -163,6 +183,8 @@ pub(crate) enum WriteResult {
     Made { epoch: u64, top: Offset },
     /// An inbox message was written under this id; none = the inbox is full.
     Queued(Option<u64>),
+    /// Messages of an inbox were deleted.
+    Dropped(DroppedMessages),
     /// A fact has changed, by this revision.
     FactChanged(u64),
     /// The write has no result to report.
@@ -197,6 +219,7 @@ pub(crate) enum Committed {
         revision: u64,
         done: OnDone,
     },
+    Dropped(DroppedMessages, OnDropped),
     Plain(OnDone),
     Refused(WriteRequest, StoreRefusal),
 }
@@ -234,6 +257,7 @@ impl Committed {
             (WriteRequest::ChangeFact { change, done }, WriteResult::FactChanged(revision)) => {
                 Committed::FactChanged { change, revision, done }
             }
+            (WriteRequest::DropMessages(_, done), WriteResult::Dropped(dropped)) => Committed::Dropped(dropped, done),
             (
                 WriteRequest::Remove { done, .. }
                 | WriteRequest::Describe { done, .. }
@@ -276,6 +300,7 @@ impl Committed {
                 events(StoreEvent::Facts(FactsEvent::Written { change, revision }));
                 done(Ok(()));
             }
+            Committed::Dropped(dropped, done) => done(Ok(dropped)),
             Committed::Plain(done) => done(Ok(())),
             Committed::Refused(write, refusal) => write.refuse(events, refusal),
         }
@@ -309,6 +334,7 @@ impl WriteRequest {
         match self {
             WriteRequest::Append(append) => (append.done)(Err(refusal)),
             WriteRequest::QueueMessage(_, done) => done(Err(refusal)),
+            WriteRequest::DropMessages(_, done) => done(Err(refusal)),
             WriteRequest::Remove { done, .. }
             | WriteRequest::Describe { done, .. }
             | WriteRequest::Forget { done, .. }

@@ -84,6 +84,7 @@ pub mod copies;
 mod description;
 mod errors;
 mod events;
+mod facts;
 mod inbox;
 pub mod ledger;
 mod metrics;
@@ -111,7 +112,11 @@ pub use batch::OnDone;
 pub use description::{ChannelDescription, OnSearched, Search, SearchResult};
 pub use errors::OpenError;
 pub use events::StoreEvent;
-pub use inbox::{ExpiredMessage, InboxMessage, OnQueued};
+pub use facts::{FactListing, OnFacts};
+pub use inbox::{
+    DroppedMessages, ExpiredMessage, InboxDrop, InboxListing, InboxMessage, InboxNames, InboxPage, InboxPlace,
+    InboxSearch, InboxSummary, OnDropped, OnInboxNames, OnInboxPage, OnQueued, WaitingMessage,
+};
 pub use metrics::{CommitTimes, StoreMetrics};
 pub use panics::Panicked;
 pub use postgres::PostgresError;

@@ -10,7 +10,10 @@ use crate::batch::{HistoryLoad, OnDone, ReadRequest, WriteRequest};
 use crate::description::{ChannelDescription, OnSearched, Search};
 use crate::errors::OpenError;
 use crate::events::{EventSink, StoreEvent};
-use crate::inbox::{InboxMessage, OnQueued};
+use crate::facts::{FactListing, OnFacts};
+use crate::inbox::{
+    InboxDrop, InboxListing, InboxMessage, InboxSearch, OnDropped, OnInboxNames, OnInboxPage, OnQueued,
+};
 use crate::metrics::StoreMetrics;
 use crate::postgres::{PostgresAddress, PostgresPrimary};
 use crate::publication::{Append, DURATION_MAX_MS};
@@ -142,6 +145,26 @@ impl Store {
     /// Deletes inbox messages that their owners have acknowledged.
     pub fn discard_messages(&self, ids: Vec<u64>, done: OnDone) {
         self.write(WriteRequest::DiscardMessages { ids, done });
+    }
+
+    /// Reads a page of the names that have messages.
+    pub fn inbox_names(&self, search: InboxSearch, done: OnInboxNames) {
+        self.read(ReadRequest::InboxNames(search, done));
+    }
+
+    /// Reads a page of the messages of a name, without any effect on their delivery.
+    pub fn inbox_page(&self, listing: InboxListing, done: OnInboxPage) {
+        self.read(ReadRequest::InboxPage(listing, done));
+    }
+
+    /// Deletes messages of a name that nobody has acknowledged.
+    pub fn drop_messages(&self, dropped: InboxDrop, done: OnDropped) {
+        self.write(WriteRequest::DropMessages(dropped, done));
+    }
+
+    /// Reads a page of the shared facts that hold.
+    pub fn facts(&self, listing: FactListing, done: OnFacts) {
+        self.read(ReadRequest::Facts(listing, done));
     }
 
     /// Changes a shared fact; [`StoreEvent::Facts`] reports it before `done` takes the result.

@@ -13,6 +13,7 @@ pub(crate) enum Reach {
 
 /// Where to look, what to paste, how to stop. `base`: where clients come; `api`: where the server API is.
 pub(crate) fn banner(base: &str, api: &str, key: &str, plays_match: bool, reach: Reach) -> String {
+    let is_alone = reach == Reach::Machine;
     let reach = match reach {
         Reach::Machine => "Only this machine sees it; `--open-to-network` shows it to phones and other machines.",
         Reach::Network => {
@@ -27,13 +28,15 @@ pub(crate) fn banner(base: &str, api: &str, key: &str, plays_match: bool, reach:
         "No match is played: open the reporter's page and kick off."
     };
     let header = if key.is_empty() { String::new() } else { format!(" -H 'X-API-Key: {key}'") };
+    // Others would be operators: there it is switched off.
+    let console = if is_alone { format!("\n    Console    {api}/admin") } else { String::new() };
     let publication = crate::demo::PUBLICATION;
     format!(
         "
   Touchline {version}, for development: everything is in memory, secrets last for this run.
 
     Fans       {base}/
-    Reporter   {base}/reporter#key={key}
+    Reporter   {base}/reporter#key={key}{console}
 
   {match_line}
   {reach}

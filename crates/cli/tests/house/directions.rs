@@ -27,6 +27,7 @@ const FLOORS: &[&str] = &[
     "auth",
     "runtime",
     "traces",
+    "console",
     "web",
     "node",
     "backend",

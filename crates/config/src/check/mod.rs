@@ -1,6 +1,7 @@
 //! What a configuration must be beyond types: values that go together, secrets, files, paths.
 
 mod address;
+mod admin;
 mod api_keys;
 mod consumers;
 mod doubts;

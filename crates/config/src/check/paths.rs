@@ -23,6 +23,7 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
         ("uni_websocket", s.uni_websocket.enabled, &s.uni_websocket.handler_prefix, false),
         ("uni_http_stream", s.uni_http_stream.enabled, &s.uni_http_stream.handler_prefix, false),
         ("uni_sse", s.uni_sse.enabled, &s.uni_sse.handler_prefix, false),
+        ("admin", s.admin.enabled, &s.admin.handler_prefix, true),
         ("health", s.health.enabled, &s.health.handler_prefix, true),
         ("prometheus", s.prometheus.enabled, &s.prometheus.handler_prefix, true),
     ];

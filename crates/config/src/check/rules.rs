@@ -8,7 +8,7 @@ use touchline_engine::reactions::check_options;
 use touchline_engine::{ChannelOptions, ClientSettings, SlowConsumer};
 
 use super::names::{is_field_name, is_namespace_name};
-use super::{api_keys, consumers, doubts, events, hooks, limits, paths, tokens};
+use super::{admin, api_keys, consumers, doubts, events, hooks, limits, paths, tokens};
 use crate::finding::Finding;
 use crate::keys::{NAMESPACES, WITHOUT_NAMESPACE};
 use crate::probes::Probes;
@@ -20,6 +20,7 @@ const CHECK_DELAY_MIN: Duration = Duration::from_secs(1);
 /// Checks settings that were read without a fault.
 pub(crate) fn check(settings: &Settings, probes: &Probes, findings: &mut Vec<Finding>) {
     addresses(settings, findings);
+    admin::check(settings, findings);
     api_keys::check(settings, findings);
     client(&settings.client, probes, findings);
     channels(settings, findings);

@@ -59,6 +59,7 @@ pub struct DevelopmentSecrets {
 /// Fills in what is absent.
 pub(crate) fn fill(secrets: &DevelopmentSecrets, tree: &mut ConfigNode) {
     let text = |text: &str| ConfigValue::Text(text.to_owned());
+    let listens_here = !secrets.is_open && is_loopback(tree);
     let mut fill = |path: &str, value| {
         if tree.get(path).is_none() {
             tree.set(path, node(value));
@@ -83,6 +84,11 @@ pub(crate) fn fill(secrets: &DevelopmentSecrets, tree: &mut ConfigNode) {
     fill("channel.namespaces", ConfigValue::List(Vec::new()));
     fill("health.enabled", ConfigValue::Boolean(true));
     fill("prometheus.enabled", ConfigValue::Boolean(true));
+    if secrets.purpose == DevelopmentPurpose::Demo && listens_here {
+        fill("admin.enabled", ConfigValue::Boolean(true));
+        fill("admin.insecure", ConfigValue::Boolean(true));
+        fill("admin.secret", text(&secrets.token_secret));
+    }
     if secrets.purpose == DevelopmentPurpose::Tests {
         for_tests(&mut fill);
     }
@@ -126,6 +132,14 @@ fn demo_namespace() -> ConfigNode {
         namespace.set(option, node(ConfigValue::Boolean(true)));
     }
     namespace
+}
+
+/// Whether the port for clients is on the loopback address, as it is if nothing is written.
+fn is_loopback(tree: &ConfigNode) -> bool {
+    match tree.get("http_server.address").map(|node| &node.value) {
+        Some(ConfigValue::Text(address)) => crate::settings::resolve(address).is_ok_and(|ip| ip.is_loopback()),
+        written => written.is_none(),
+    }
 }
 
 fn written_port(tree: &ConfigNode) -> String {

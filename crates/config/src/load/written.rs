@@ -27,6 +27,11 @@ pub struct WrittenKey {
 }
 
 impl WrittenKey {
+    /// Whether the value is a secret, or of a key that this version does not know.
+    pub fn is_hidden(&self) -> bool {
+        self.is_hidden
+    }
+
     /// The value as JSON; of a secret, and of a key that this version does not know, only that there is one.
     pub fn shown(&self) -> &str {
         if self.is_hidden { HIDDEN } else { &self.value }
@@ -185,7 +190,9 @@ fn without_user(text: &str) -> String {
     if !is_address {
         return text.to_owned();
     }
-    let (user, host) = rest.rsplit_once('@').map_or(("", rest), |(_, host)| ("***@", host));
+    let (user, host) = rest
+        .rsplit_once('@')
+        .map_or(("", rest), |(user, host)| if user.is_empty() { ("@", host) } else { ("***@", host) });
     match host.find(['?', '#']) {
         Some(at) => format!("{scheme}{user}{}***", &host[..=at]),
         None => format!("{scheme}{user}{host}"),
@@ -204,6 +211,7 @@ mod tests {
             ("postgres://app:s3@cret@db/x", "postgres://***@db/x"),
             ("nats://a:b@h1,nats://c:d@h2", "nats://***@h2"),
             ("nats://token@h", "nats://***@h"),
+            ("@read", "@read"),
             ("u:s3cret@127.0.0.1:4222", "***@127.0.0.1:4222"),
             ("https://user:S#x@h", "https://***@h"),
             ("https://h/p?x=a@b", "https://***@b"),

@@ -167,7 +167,7 @@ settings! {
         /// The secret, shown as `http_api.key`.
         own key: String = "", ValueKind::Secret;
         /// Operations that it may use: names, and groups (`@publish`, `@read`, `@connections`, `@registry`,
-        /// `@directory`, `@bans`, `@statistics`, `@events`); `*` is all.
+        /// `@inbox`, `@directory`, `@reactions`, `@bans`, `@tokens`, `@statistics`, `@events`); `*` is all.
         own operations: Vec<String> = &["*"];
         /// Patterns of the channels that it may name; `*` is all. With another value it may use an operation that names
         /// no channel only where `operations` has it by name or group.

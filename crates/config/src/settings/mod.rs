@@ -1,6 +1,7 @@
 //! What a node can be told, section by section. Each table makes a struct, its defaults and its keys.
 
 mod addresses;
+mod admin;
 mod backends;
 mod cluster;
 mod consumers;
@@ -16,6 +17,7 @@ mod transports;
 mod user_status;
 
 pub use self::addresses::resolve;
+pub use self::admin::AdminSettings;
 pub use self::cluster::ClusterSettings;
 pub use self::consumers::{
     ConsumerSettings, ConsumerSources, ConsumerType, JetStreamSettings, NamedConsumer, OutboxSettings,

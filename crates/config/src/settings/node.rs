@@ -6,6 +6,7 @@ use touchline_engine::hook::{HooksSettings, NamedProxy, RpcSettings};
 use touchline_engine::reactions::ReactionSettings;
 use touchline_engine::{ChannelSettings, ClientSettings, settings};
 
+use super::admin::AdminSettings;
 use super::cluster::ClusterSettings;
 use super::consumers::NamedConsumer;
 use super::events::NamedEvents;
@@ -92,6 +93,8 @@ settings! {
             enabled: "`GET /metrics` is served. `--dev` sets it.";
             handler_prefix: "Path of the metrics.";
         };
+        /// The console.
+        section admin: AdminSettings = AdminSettings::default();
         /// Traces.
         section opentelemetry: OpenTelemetrySettings = OpenTelemetrySettings::default();
     }

@@ -104,6 +104,8 @@ fn no_two_entries_speak_of_one_key() {
                 .any(|end| key.path.ends_with(end))
                 && !key.path.ends_with("without_token")
                 || [
+                    "admin.password",
+                    "admin.secret",
                     "grpc_api.key",
                     "http_api.key",
                     "http_server.tls_autocert.eab_hmac_key",

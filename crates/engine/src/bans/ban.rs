@@ -113,12 +113,21 @@ impl Ban {
     }
 
     /// The ban that a fact of this key would be, as far as the key says it; `None` = it would be none.
-    pub(super) fn of_key(key: &FactKey) -> Option<Self> {
+    pub fn of_key(key: &FactKey) -> Option<Self> {
         let name = key.name.clone();
         match &*key.kind {
             USER_BLOCK => Some(Ban::User(name)),
             TOKEN_REVOKE => Some(Ban::Token(name)),
             USER_TOKENS_INVALIDATE => Some(Ban::TokensOfUser { user: name, issued_before_s: 0 }),
+            _ => None,
+        }
+    }
+
+    /// The time of the oldest tokens that a ban of tokens of a user leaves, Unix seconds; `None` = the fact is another
+    /// ban, or cannot be read.
+    pub fn issued_before_s(fact: &Fact) -> Option<u32> {
+        match Ban::of(fact) {
+            Ok(Some(Ban::TokensOfUser { issued_before_s, .. })) => Some(issued_before_s),
             _ => None,
         }
     }

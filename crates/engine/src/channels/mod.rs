@@ -56,4 +56,5 @@ mod sync;
 mod table;
 
 pub use backend::{BackendCommand, DurablePublication, Submitted, clearing, removal};
+pub use subscribers::ChannelFacts;
 pub use table::Channels;

@@ -1,7 +1,7 @@
 //! Who subscribes to a channel, from which shard, and how many there were.
 
 use indexmap::IndexMap;
-use touchline_protocol::stream::ChannelName;
+use touchline_protocol::stream::{ChannelName, StreamPosition};
 
 use super::backend::Submitted;
 use super::table::Channels;
@@ -9,11 +9,35 @@ use crate::events::{HeldChanges, StateKey};
 use crate::namespace::ChannelOptions;
 use crate::request::{ConnectionId, Response, Subscribe, Subscribed};
 
+/// What a home knows of one of its channels.
+#[derive(Debug, Clone)]
+pub struct ChannelFacts {
+    /// Connections of this node that subscribe to it.
+    pub subscribers: u64,
+    /// The top of its log; `None` = it has none.
+    pub position: Option<StreamPosition>,
+    /// Publications in its log, as far as it is in memory.
+    pub kept: usize,
+    /// `idle` (the log is in memory, or nobody follows it), `loading`, `live` or `failed`.
+    pub state: &'static str,
+}
+
 impl Channels {
     /// Channels with at least one subscriber: name and number of subscribers.
     pub fn active(&self) -> impl Iterator<Item = (&ChannelName, u64)> {
         let counted = self.table.values().map(|c| (&c.name, c.subscribers.iter().map(|n| u64::from(*n)).sum::<u64>()));
         counted.filter(|(_, subscribers)| *subscribers > 0)
+    }
+
+    /// What is known of one channel; `None` = nothing is: it has neither subscribers nor a log in memory.
+    pub fn facts(&self, name: &str) -> Option<ChannelFacts> {
+        let channel = self.table.get(name)?;
+        Some(ChannelFacts {
+            subscribers: channel.subscribers.iter().map(|n| u64::from(*n)).sum(),
+            position: channel.log.as_ref().map(|log| log.ring.position()),
+            kept: channel.log.as_ref().map_or(0, |log| log.ring.len()),
+            state: channel.sync.as_str(),
+        })
     }
 
     /// Counts from now on the audiences of channels that are forgotten too.

@@ -20,6 +20,18 @@ pub(super) enum SyncState {
     Failed,
 }
 
+impl SyncState {
+    /// The name for operators.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            SyncState::Idle => "idle",
+            SyncState::Subscribing | SyncState::Loading => "loading",
+            SyncState::Live => "live",
+            SyncState::Failed => "failed",
+        }
+    }
+}
+
 /// What a request can expect of the channel's log backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum LogReach {

@@ -12,6 +12,24 @@ pub(super) const WINDOW: usize = 100;
 /// How long after a failed load the store is asked again, milliseconds.
 const RETRY_MS: u64 = 1_000;
 
+/// Messages of a name that were deleted although nobody has acknowledged them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DroppedIds {
+    /// All with ids up to this one.
+    UpTo(u64),
+    /// These.
+    These(Vec<u64>),
+}
+
+impl DroppedIds {
+    fn has(&self, id: u64) -> bool {
+        match self {
+            DroppedIds::UpTo(last) => id <= *last,
+            DroppedIds::These(ids) => ids.contains(&id),
+        }
+    }
+}
+
 /// A name of a scope.
 pub(super) type InboxAddress = (ScopeId, Box<str>);
 
@@ -35,6 +53,8 @@ struct InboxWindow {
     requested: Option<usize>,
     /// The store may have messages that were not delivered.
     has_more: bool,
+    /// What was deleted during the load under way, which may bring it nevertheless.
+    dropped: Vec<DroppedIds>,
 }
 
 /// The names that have undelivered or unacknowledged messages, or may have.
@@ -53,7 +73,14 @@ impl Inbox {
         if self.windows.get(&address).is_some_and(|window| window.owner != owner) {
             self.close(&address);
         }
-        let new = || InboxWindow { owner, behind: 0, open: BTreeSet::new(), requested: None, has_more: false };
+        let new = || InboxWindow {
+            owner,
+            behind: 0,
+            open: BTreeSet::new(),
+            requested: None,
+            has_more: false,
+            dropped: Vec::new(),
+        };
         let window = self.windows.entry(address.clone()).or_insert_with(new);
         window.has_more = true;
         window.next_load(address)
@@ -76,6 +103,7 @@ impl Inbox {
     ) -> (Vec<(OwnerId, u64, T)>, Option<Fetch>) {
         let Some(window) = self.windows.get_mut(address) else { return (Vec::new(), None) };
         let requested = window.requested.take();
+        let dropped = std::mem::take(&mut window.dropped);
         let Some(messages) = messages else {
             window.has_more = true;
             self.failed.push((now_ms + RETRY_MS, address.clone()));
@@ -88,6 +116,9 @@ impl Inbox {
             // A load for an earlier owner may contain messages that this owner has already.
             if id > window.behind {
                 window.behind = id;
+                if dropped.iter().any(|dropped| dropped.has(id)) {
+                    continue;
+                }
                 window.open.insert(id);
                 self.addresses.insert(id, address.clone());
                 delivered.push((window.owner, id, message));
@@ -122,6 +153,23 @@ impl Inbox {
             }
         }
         fetches
+    }
+
+    /// Messages of a name were deleted: none of them is delivered from now on. Returns the next load.
+    pub(super) fn dropped(&mut self, address: InboxAddress, dropped: DroppedIds) -> Option<Fetch> {
+        let window = self.windows.get_mut(&address)?;
+        let gone: Vec<u64> = window.open.iter().copied().filter(|id| dropped.has(*id)).collect();
+        for id in gone {
+            window.open.remove(&id);
+            self.addresses.remove(&id);
+        }
+        if window.requested.is_some() {
+            window.dropped.push(dropped);
+        } else if window.is_idle() {
+            self.windows.remove(&address);
+            return None;
+        }
+        window.next_load(address)
     }
 
     /// The failed loads that are due again.
@@ -253,6 +301,44 @@ mod tests {
         let (delivered, fetch) = inbox.handle_loaded(&address(), loaded, 0);
         assert_eq!(delivered.len(), 1);
         assert_eq!(store.serve(&mut inbox, fetch), [2]);
+    }
+
+    #[test]
+    fn what_is_dropped_is_not_delivered_and_makes_room() {
+        let (mut inbox, mut store) = (Inbox::default(), FakeStore((1..=250).collect()));
+        let fetch = inbox.open(address(), ONE);
+        assert_eq!(store.serve(&mut inbox, fetch).len(), WINDOW);
+        // Of the delivered ones: the client need not acknowledge them any more.
+        store.0.retain(|id| *id > 60);
+        let fetch = inbox.dropped(address(), DroppedIds::UpTo(60)).expect("there is room for more");
+        assert_eq!((fetch.behind, fetch.limit), (100, 60));
+        assert_eq!(inbox.delivered_to(ONE, &[60, 61]), [61]);
+        // During a load that has read them already.
+        let loaded = store.load(&fetch);
+        store.0.retain(|id| ![101, 103].contains(id));
+        assert_eq!(inbox.dropped(address(), DroppedIds::These(vec![101, 103])), None);
+        let (delivered, fetch) = inbox.handle_loaded(&address(), loaded, 0);
+        let ids: Vec<u64> = delivered.iter().map(|(_, id, ())| *id).collect();
+        assert_eq!((ids.len(), &ids[..3]), (58, &[102, 104, 105][..]));
+        assert_eq!(fetch, None, "the window is full");
+        let fetch = inbox.dropped(address(), DroppedIds::UpTo(250));
+        store.0.clear();
+        assert_eq!(store.serve(&mut inbox, fetch), [0; 0]);
+        assert!(inbox.windows.is_empty() && inbox.addresses.is_empty(), "nothing remains");
+        assert_eq!(inbox.dropped(address(), DroppedIds::UpTo(250)), None);
+    }
+
+    #[test]
+    fn what_comes_after_a_drop_is_delivered() {
+        let (mut inbox, mut store) = (Inbox::default(), FakeStore(vec![1, 2]));
+        let fetch = inbox.open(address(), ONE).expect("the inbox loads");
+        let loaded = store.load(&fetch);
+        store.0 = vec![3];
+        assert_eq!(inbox.dropped(address(), DroppedIds::UpTo(2)), None);
+        assert_eq!(inbox.open(address(), ONE), None, "one load at a time");
+        let (delivered, fetch) = inbox.handle_loaded(&address(), loaded, 0);
+        assert_eq!(delivered, []);
+        assert_eq!(store.serve(&mut inbox, fetch), [3]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use touchline_registry::{EntryChange, OwnerId, RegistryEvent};
 
 use super::answer;
 use super::effect::DirectoryEffect;
-use super::inbox::{Fetch, InboxAddress};
+use super::inbox::{DroppedIds, Fetch, InboxAddress};
 use super::request::{Requester, Target};
 use super::scope::ScopeId;
 use super::state::{Directory, Scope};
@@ -42,6 +42,14 @@ impl<A> Directory<A> {
     pub fn discarded(&mut self, ids: &[u64]) {
         let fetches = self.inbox.discarded(ids);
         self.fetch(fetches);
+    }
+
+    /// The store has deleted messages of a name that nobody has acknowledged: none of them is delivered from now on,
+    /// and a client that has got some need not acknowledge them.
+    pub fn dropped(&mut self, scope: &str, name: &str, dropped: DroppedIds) {
+        let Some(index) = self.scopes.iter().position(|known| &*known.name == scope) else { return };
+        let fetch = self.inbox.dropped((ScopeId(index as u16), name.into()), dropped);
+        self.fetch(fetch);
     }
 
     /// Has the store keep a message for a name, whether or not the name has an owner now.

@@ -49,6 +49,7 @@ pub use answer::{message_of_backend, numbered, push as message_push};
 pub use client_id::{client_from_text, client_text};
 pub use effect::DirectoryEffect;
 pub use held::{HeldEntries, HeldEntry};
+pub use inbox::DroppedIds;
 pub use incident::{EntryIncident, LostClient, ToldChanges};
 pub use method::RegistryMethod;
 pub use params_fault::ParamsFault;

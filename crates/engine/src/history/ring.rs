@@ -46,6 +46,11 @@ impl HistoryRing {
         StreamPosition { offset: self.top, epoch: self.epoch }
     }
 
+    /// Publications that it keeps.
+    pub(crate) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
     /// The offset that the next publication takes.
     pub(crate) fn next_offset(&self) -> Offset {
         self.top.next()

@@ -185,6 +185,17 @@ fn no_such_version(asked: &ApiQuestion) -> HttpResponse {
     asked.turn_away(StatusCode::NOT_ACCEPTABLE, Error::NO_SUCH_VERSION, &detail)
 }
 
+/// Who sends a request; None = it is not served.
+pub(super) fn caller<'g>(
+    generation: &'g Generation,
+    headers: &HeaderMap,
+    uri: &Uri,
+    now_s: u64,
+) -> Option<&'g ApiCaller> {
+    let is_served = !generation.settings.http_api.disabled;
+    authorize(generation, &SentFields::of(headers), uri, now_s).ok().filter(|_| is_served)
+}
+
 /// Finds who sends a request, by a key or a token of the server API in it.
 ///
 /// # Errors

@@ -9,6 +9,7 @@ mod catalogue;
 mod cluster;
 mod connection_cursor;
 mod connection_page;
+mod console;
 mod description;
 mod documents;
 mod endpoint;
@@ -38,7 +39,9 @@ pub(crate) mod services;
 mod shapes;
 mod table;
 mod targets;
+mod trace_stream;
 mod version;
+mod watching;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -59,6 +62,7 @@ pub use scrape::{MetricDescription, metrics};
 pub(crate) use sequence::{CallFailure, OperationCall, durable_publication, run_in_order};
 pub(crate) use table::operations_named;
 pub use table::{BATCH, operation_groups, operations};
+pub(crate) use watching::start_watching;
 
 /// Whether the node can serve, as the readiness probe tells.
 pub(crate) fn is_ready(node: &Node) -> bool {

@@ -23,6 +23,11 @@ impl OperationError {
         OperationError { error: Error::BAD_REQUEST, field: Some(field), denied: None, detail: None }
     }
 
+    /// An error because of one field, with what is wrong with it.
+    pub(crate) fn about(error: Error, field: &'static str, detail: &str) -> Self {
+        OperationError { error, field: Some(field), denied: None, detail: Some(detail.into()) }
+    }
+
     /// 4017, with what is wrong with the configuration.
     pub(crate) fn of_configuration(detail: String) -> Self {
         OperationError { detail: Some(detail.into()), ..Error::CONFIGURATION_REFUSED.into() }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::console;
 use super::endpoint;
 #[cfg(feature = "grpc")]
 use super::grpc;
@@ -10,6 +11,7 @@ use super::program;
 use super::readiness::{health, turns};
 use super::request_id::{X_REQUEST_ID, request_id};
 use super::scrape::Scrape;
+use super::trace_stream;
 use crate::net::host::{self, HostRefusal};
 #[cfg(feature = "grpc")]
 use crate::net::port::PortRole;
@@ -54,7 +56,14 @@ async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
     if origin.is_late && probe_of(origin, path).is_none() {
         return Routed::Answer(with_request_id(origin, &request, respond::draining()).0);
     }
+    // Most requests are calls of the server API, for which the settings need not be asked.
+    if !path.starts_with("/api/") && console::is_of_console(origin, path) {
+        return Box::pin(console::answer(origin, request)).await;
+    }
     if !origin.side.serves_clients() {
+        if is_api(origin, path) && trace_stream::is_wanted(&request) {
+            return Box::pin(trace_stream::answer(origin, request)).await;
+        }
         return Routed::Answer(Box::pin(inner(origin, request)).await);
     }
     if let Some(transport) = handshake::transport_of(node, path) {
@@ -70,6 +79,9 @@ async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
         };
     }
     if is_api(origin, path) {
+        if trace_stream::is_wanted(&request) {
+            return Box::pin(trace_stream::answer(origin, request)).await;
+        }
         return Routed::Answer(endpoint::answer(origin, request).await);
     }
     Routed::Answer(Box::pin(plain(origin, request)).await)

@@ -13,26 +13,34 @@ use super::json::{ErrorJson, WriteJson};
 use super::later::LaterInfoOperation;
 use super::malformed::MalformedRequest;
 use super::operation::{Operation, OperationError, Placed};
+use super::operations::activity::ActivityOperation;
 use super::operations::bans::{
     BlockUserOperation, InvalidateUserTokensOperation, RevokeTokenOperation, UnblockUserOperation,
 };
+use super::operations::bans_list::BansOperation;
+use super::operations::channel::ChannelOperation;
 use super::operations::channel_directory::{
     ChannelGetOperation, ChannelRemoveOperation, ChannelSetOperation, ChannelsSearchOperation, ChannelsSimilarOperation,
 };
 use super::operations::channels::ChannelsOperation;
+use super::operations::configuration::ConfigurationOperation;
 use super::operations::connected::ConnectionsOperation;
 use super::operations::connections::{
     ClientUserOperation, DisconnectOperation, RefreshOperation, SubscribeOperation, UnsubscribeOperation,
 };
+use super::operations::consumers::ConsumersOperation;
 use super::operations::dead_events::{EventsDeadDropOperation, EventsDeadOperation, EventsDeadRetryOperation};
 use super::operations::events::EventsResumeOperation;
 use super::operations::history::{HistoryOperation, HistoryRemoveOperation};
+use super::operations::inbox::{InboxDropOperation, InboxListOperation, InboxNamesOperation};
 use super::operations::info::InfoOperation;
+use super::operations::overview::{OverviewHistoryOperation, OverviewOperation};
 use super::operations::presence::{PresenceOperation, PresenceStatsOperation};
 use super::operations::publish::{BroadcastOperation, PublishOperation};
 use super::operations::reactions::{
     ReactionOpenOperation, ReactionsAddOperation, ReactionsCloseOperation, ReactionsGetOperation,
 };
+use super::operations::refusals::RefusalsOperation;
 use super::operations::registry::{
     CallOperation, ChangesOperation, CountOperation, GroupsOperation, JoinOperation, LeaveOperation, LookupOperation,
     MemberOperation, MembersOperation, MultiCallOperation, NamesOperation, RegisterOperation, UnregisterOperation,
@@ -42,6 +50,8 @@ use super::operations::reload::ReloadOperation;
 use super::operations::rpc::RpcOperation;
 use super::operations::send::SendOperation;
 use super::operations::stats::{StatsAudienceOperation, StatsEventsOperation, StatsTopOperation};
+use super::operations::token_check::TokenCheckOperation;
+use super::operations::trace::TraceOperation;
 use super::operations::user_status::GetUserStatusOperation;
 use super::params::object;
 use super::version::NEWEST;
@@ -255,11 +265,14 @@ operations! {
     UnblockUserOperation boxed,
     RevokeTokenOperation boxed,
     InvalidateUserTokensOperation boxed,
+    BansOperation boxed,
+    TokenCheckOperation boxed,
     PresenceOperation boxed,
     PresenceStatsOperation boxed,
     HistoryOperation boxed,
     HistoryRemoveOperation boxed,
     ChannelsOperation boxed,
+    ChannelOperation boxed,
     #[cfg(test)]
     LaterInfoOperation boxed,
     ReactionOpenOperation boxed,
@@ -267,6 +280,13 @@ operations! {
     ReactionsGetOperation boxed,
     ReactionsCloseOperation boxed,
     InfoOperation boxed,
+    OverviewOperation boxed,
+    OverviewHistoryOperation boxed,
+    ActivityOperation boxed,
+    ConsumersOperation boxed,
+    ConfigurationOperation boxed,
+    RefusalsOperation boxed,
+    TraceOperation boxed,
     RegisterOperation boxed,
     UnregisterOperation boxed,
     UpdateMetaOperation boxed,
@@ -282,6 +302,9 @@ operations! {
     SendOperation boxed,
     CallOperation boxed,
     MultiCallOperation boxed,
+    InboxNamesOperation boxed,
+    InboxListOperation boxed,
+    InboxDropOperation boxed,
     ChannelSetOperation boxed,
     ChannelGetOperation boxed,
     ChannelRemoveOperation boxed,
@@ -325,7 +348,14 @@ const GROUPS: &[(&str, &[&str])] = &[
             "presence_stats",
             "history",
             "channels",
+            "channel",
             "info",
+            "overview",
+            "overview_history",
+            "activity",
+            "consumers",
+            "configuration",
+            "refusals",
             "client_user",
             "connections",
             "get_user_status",
@@ -344,6 +374,9 @@ const GROUPS: &[(&str, &[&str])] = &[
             "stats_events",
             "events_dead",
             "reactions_get",
+            "bans",
+            "inbox_names",
+            "inbox_list",
         ],
     ),
     ("@reactions", &["reaction_open", "reactions_add", "reactions_get", "reactions_close"]),
@@ -372,7 +405,10 @@ const GROUPS: &[(&str, &[&str])] = &[
         ],
     ),
     ("@directory", &["channel_set", "channel_get", "channel_remove", "channels_search", "channels_similar"]),
-    ("@bans", &["block_user", "unblock_user", "revoke_token", "invalidate_user_tokens"]),
+    ("@bans", &["block_user", "unblock_user", "revoke_token", "invalidate_user_tokens", "bans"]),
+    ("@inbox", &["inbox_names", "inbox_list", "inbox_drop"]),
+    // It says of a token what it says to nobody else, so who only reads may not.
+    ("@tokens", &["token_check"]),
     ("@statistics", &["stats_audience", "stats_top", "stats_events"]),
     ("@events", &["events_resume", "events_dead", "events_dead_retry", "events_dead_drop"]),
 ];
@@ -386,6 +422,11 @@ pub fn operation_groups() -> impl ExactSizeIterator<Item = &'static (&'static st
 pub(crate) fn operations_named(word: &str) -> Option<Vec<&'static str>> {
     let group = GROUPS.iter().find(|(name, _)| *name == word).map(|(_, operations)| operations.to_vec());
     group.or_else(|| operations().find(|operation| operation.name == word).map(|operation| vec![operation.name]))
+}
+
+/// Whether an operation only reads.
+pub(super) fn reads(operation: &str) -> bool {
+    GROUPS.iter().any(|(name, operations)| *name == "@read" && operations.contains(&operation))
 }
 
 /// Describes every operation of the newest stable version of the server API, in the order of the documentation.
@@ -447,8 +488,11 @@ mod tests {
         let grouped: BTreeSet<&str> =
             operation_groups().flat_map(|(_, operations)| operations.iter().copied()).collect();
         assert_eq!(grouped.difference(&known).count(), 0, "{grouped:?}");
-        // What takes away for good, changes the node, or is not there, a key gets by name only.
-        assert_eq!(known.difference(&grouped).copied().collect::<Vec<_>>(), ["history_remove", "reload", "rpc"]);
+        // What takes away for good, changes the node, shows what clients do, or is not there, a key gets by name only.
+        assert_eq!(
+            known.difference(&grouped).copied().collect::<Vec<_>>(),
+            ["history_remove", "reload", "rpc", "trace"]
+        );
         assert_eq!(operations_named("publish"), Some(vec!["publish"]));
         assert_eq!(operations_named("@publish"), Some(vec!["publish", "broadcast"]));
         assert_eq!((operations_named("@nothing"), operations_named("batch")), (None, None));

@@ -27,6 +27,7 @@ pub(crate) use self::api_access::{ApiAccess, ApiCaller, ApiRights, Denied, Named
 pub use self::fault::TokenStage;
 pub(crate) use self::fetch::{KeyFetcher, fetch_once};
 pub(crate) use self::key_set::KeySets;
+pub(crate) use self::report::token_parts;
 pub use self::report::{TokenStep, TokenVerdict, shown_seconds};
 pub(crate) use self::verifier::TokenVerifier;
 pub use self::verifier::check_token_keys;

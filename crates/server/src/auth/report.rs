@@ -1,6 +1,6 @@
 //! Says of a token which steps it passes, and which one it fails. No step shows a key, a signature or a secret.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use touchline_engine::claims::connection_claims;
 use touchline_engine::{ConnectionClaims, SubscriptionClaims, TokenError, Verifier as _};
 
@@ -113,6 +113,16 @@ fn cause(error: TokenError, shown: &ReportedToken, now_s: u64) -> String {
             format!("exp of the token has passed {} ago", shown_seconds(now_s as f64 - exp))
         }
     }
+}
+
+/// The header and the claims of a token, as it says them: nothing of it is verified. What is no JSON object is empty.
+pub(crate) fn token_parts(token: &str) -> (Map<String, Value>, Map<String, Value>) {
+    let ReportedToken { header, claims } = ReportedToken::of(token);
+    let object = |value| match value {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    };
+    (object(header), object(claims))
 }
 
 /// What a token says. Nothing of it is verified.

@@ -69,9 +69,10 @@ pub(crate) fn apply(node: &Node, event: FactsEvent) {
     // One event at a time: the shards are told in the order in which the bans change.
     let mut known = node.facts_known.lock().unwrap_or_else(PoisonError::into_inner);
     let before = bans.knowledge();
+    let keeps_names = FactBackend::of(&node.generation().settings) != FactBackend::Primary;
     let scope = match event {
         FactsEvent::Loaded { facts, revision } => {
-            *known = revision;
+            known.revision = revision;
             let scope = bans.replace(&facts, now_s);
             let limit = node.generation().settings.security.bans_max_entries;
             if bans.counts().total() > limit {
@@ -80,14 +81,28 @@ pub(crate) fn apply(node: &Node, event: FactsEvent) {
                     "more bans than security.bans_max_entries: all of them hold"
                 );
             }
+            if keeps_names {
+                known.names.replace(facts);
+            }
             scope
         }
         FactsEvent::Changed { changes, revision } => {
-            *known = revision;
-            bans.change(&changes, now_s)
+            known.revision = revision;
+            let scope = bans.change(&changes, now_s);
+            if keeps_names {
+                known.names.change(changes, bans.counts().total(), now_s);
+            }
+            scope
         }
         // It is the newest change of its fact unless a later one was reported already.
-        FactsEvent::Written { change, revision } if revision > *known => bans.change(&[change], now_s),
+        FactsEvent::Written { change, revision } if revision > known.revision => {
+            let changes = vec![change];
+            let scope = bans.change(&changes, now_s);
+            if keeps_names {
+                known.names.change(changes, bans.counts().total(), now_s);
+            }
+            scope
+        }
         FactsEvent::Written { .. } => return,
         FactsEvent::CutOff => {
             bans.cut_off();

@@ -1,5 +1,6 @@
 //! The log backends of a node, NATS and the databases: how the node opens them, and what it does with their events.
 
+pub(crate) mod activity;
 pub(crate) mod fact_changes;
 pub(crate) mod facts;
 pub(crate) mod nats;

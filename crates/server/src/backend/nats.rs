@@ -10,6 +10,7 @@ use touchline_engine::directory::Directory;
 use touchline_engine::request::{Appended, BackendEvent, Loaded};
 use touchline_protocol::stream::{ChannelName, LoadId, Runs};
 
+use super::activity::note_activity;
 use super::facts::{self, FactBackend};
 use crate::node::Node;
 use crate::runtime::event_mailbox::EventMessage;
@@ -162,6 +163,40 @@ fn tell_teller(node: &Node, message: impl FnOnce() -> EventMessage) {
     }
 }
 
+/// Tells everybody whether NATS can be reached.
+fn note_link(node: &Node, is_linked: bool) {
+    if !is_linked {
+        node.is_settled.store(false, Relaxed);
+        node.send_to_registry(RegistryMessage::Parted);
+    }
+    // A fault that outlasts the change of the link is reported again.
+    node.set_stream_fault(String::new());
+    // Shards first: a client that sees that the node is cut off, and publishes then, reaches the subscribers.
+    node.send_to_shards(|| Message::Linked(is_linked));
+    node.is_linked.store(is_linked, Relaxed);
+    if node.console.lost().note_link(is_linked) {
+        note_activity(node, if is_linked { "link back" } else { "link lost" }, "nats", "");
+    }
+}
+
+/// Notes that another node has gone, if it has not said goodbye.
+fn note_gone(node: &Node, other: &str) {
+    let peers = node.peers.load(Relaxed);
+    if node.console.lost().note_gone(other, peers, node.clock.now_ms()) {
+        note_activity(node, "node lost", other, "");
+    }
+}
+
+/// What a cluster tells its events. The node owns the cluster, so the cluster must not own the node.
+pub(crate) fn handler(node: &Arc<Node>) -> impl Fn(ClusterEvent) + Send + Sync + 'static {
+    let node = Arc::downgrade(node);
+    move |event| {
+        if let Some(node) = node.upgrade() {
+            handle(&node, event);
+        }
+    }
+}
+
 /// Forwards an event of the cluster to the shards or the registry.
 pub(crate) fn handle(node: &Node, event: ClusterEvent) {
     let to_channel = |channel: ChannelName, event: BackendEvent| node.send_event(channel, event);
@@ -178,23 +213,15 @@ pub(crate) fn handle(node: &Node, event: ClusterEvent) {
         ClusterEvent::VersionConflict(why) => node.set_version_conflict(Some(why)),
         ClusterEvent::StreamsUnavailable(why) => node.set_stream_fault(why.to_string()),
         ClusterEvent::Suspected { node: other, is_suspected } => {
+            node.console.lost().suspect(&other, is_suspected);
             node.send_to_registry(RegistryMessage::Suspected(other, is_suspected))
         }
         ClusterEvent::NodeDead { node: other } => {
+            note_gone(node, &other);
             tell_teller(node, || EventMessage::Gone(Arc::clone(&other)));
             node.send_to_registry(RegistryMessage::NodeDead(other));
         }
-        ClusterEvent::Linked(is_linked) => {
-            if !is_linked {
-                node.is_settled.store(false, Relaxed);
-                node.send_to_registry(RegistryMessage::Parted);
-            }
-            // A fault that outlasts the change of the link is reported again.
-            node.set_stream_fault(String::new());
-            // Shards first: a client that sees that the node is cut off, and publishes then, reaches the subscribers.
-            node.send_to_shards(|| Message::Linked(is_linked));
-            node.is_linked.store(is_linked, Relaxed);
-        }
+        ClusterEvent::Linked(is_linked) => note_link(node, is_linked),
         ClusterEvent::Advanced { namespace } => node.send_to_shards(|| Message::Advanced(namespace.clone())),
         // A message that has no room is missed as one that NATS has lost.
         ClusterEvent::ScopeMessage { scope, message } if *scope == *EVENTS_SCOPE => {

@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
 use touchline_config::Settings;
 use touchline_engine::Response;
 use touchline_engine::channels::{DurablePublication, clearing};
+use touchline_engine::directory::DroppedIds;
 use touchline_engine::duration::millis;
 use touchline_engine::events::EventKind;
 use touchline_engine::request::{Appended, BackendEvent, Loaded};
@@ -14,8 +16,8 @@ use touchline_protocol::encode::{self, ObjectWriter};
 use touchline_protocol::stream::{ChannelName, LoadId, Offset, RunId, StreamPosition};
 use touchline_store::stats::StatsOptions as StatsOpening;
 use touchline_store::{
-    Append, InboxMessage, OpenError, PrimaryOptions as Opening, RetentionOf, Store, StoreEvent, StoreRefusal,
-    StoredHistory,
+    Append, DroppedMessages, InboxDrop, InboxMessage, InboxPlace, OpenError, PrimaryOptions as Opening, RetentionOf,
+    Store, StoreEvent, StoreRefusal, StoredHistory,
 };
 
 use super::facts::{self, FactBackend};
@@ -196,6 +198,32 @@ pub(crate) fn discard_messages(node: &Arc<Node>, ids: Vec<u64>, reply_to: Option
         }
     };
     store.discard_messages(ids, Box::new(done));
+}
+
+/// Deletes messages of a name that nobody has acknowledged. `reply`: takes how many, once none of them is delivered any
+/// more. What follows for the delivery does not depend on who waits for the reply.
+pub(crate) fn drop_messages(
+    node: &Node,
+    dropped: InboxDrop,
+    reply: oneshot::Sender<Result<DroppedMessages, StoreRefusal>>,
+) {
+    let Some(store) = node.store() else { return };
+    let (registry, InboxPlace { scope, name }) = (node.registry.clone(), dropped.place.clone());
+    let (ids, until) = (dropped.ids.clone(), dropped.until);
+    let done = move |result: Result<DroppedMessages, StoreRefusal>| match result {
+        Ok(told) => {
+            let dropped = ids.map_or(DroppedIds::UpTo(until.min(told.top)), DroppedIds::These);
+            let then = Box::new(move || {
+                let _ = reply.send(Ok(told));
+            });
+            // An actor that has ended delivers nothing.
+            let _ = registry.send(RegistryMessage::Dropped { scope, name, dropped, then });
+        }
+        Err(refusal) => {
+            let _ = reply.send(Err(refusal));
+        }
+    };
+    store.drop_messages(dropped, Box::new(done));
 }
 
 /// The error that a client gets for a refusal of the store.

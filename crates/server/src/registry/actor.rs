@@ -58,6 +58,7 @@ pub(crate) fn start(
         may_have_changed: true,
         message_max: 0,
         awaited: None,
+        performed: Vec::new(),
     };
     std::thread::Builder::new().name("registry".into()).spawn(move || actor.run(&messages))
 }
@@ -75,6 +76,8 @@ struct RegistryActor {
     /// Nodes whose entries must arrive before this node is settled; None = it is settled, or takes no part in a
     /// cluster.
     awaited: Option<Vec<Arc<str>>>,
+    /// What is called when the effects of the batch have been performed.
+    performed: Vec<Box<dyn FnOnce() + Send>>,
 }
 
 impl RegistryActor {
@@ -122,6 +125,7 @@ impl RegistryActor {
             }
             self.directory.flush();
             self.perform();
+            self.performed.drain(..).for_each(|then| then());
             self.publish_metrics(now_ms);
             if is_over {
                 return;
@@ -201,6 +205,11 @@ impl RegistryActor {
                 self.directory.deliver_messages(&scope, &name, messages, now_ms)
             }
             RegistryMessage::Discarded(ids) => self.directory.discarded(&ids),
+            RegistryMessage::Dropped { scope, name, dropped, then } => {
+                self.directory.dropped(&scope, &name, dropped);
+                // What came before in this batch is on its way to its client first.
+                self.performed.push(then);
+            }
             RegistryMessage::Joined(nodes) => {
                 self.awaited = Some(nodes);
                 self.directory.joined(now_ms);

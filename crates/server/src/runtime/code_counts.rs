@@ -67,6 +67,11 @@ impl CodeCounts {
         self.counters[self.kind.place(code)].add(1);
     }
 
+    /// How often a code was counted.
+    pub(super) fn get(&self, code: u32) -> u64 {
+        self.counters[self.kind.place(code)].get()
+    }
+
     /// Counts one. Any thread may call this.
     pub(super) fn count_shared(&self, code: u32) {
         self.counters[self.kind.place(code)].add_shared(1);

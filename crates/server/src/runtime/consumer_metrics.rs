@@ -139,6 +139,16 @@ impl ConsumerMetrics {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(partition, is_held);
     }
 
+    /// How far it is.
+    pub(crate) fn lag(&self) -> ConsumerLag {
+        ConsumerLag {
+            waiting: self.waiting.load(Relaxed),
+            oldest_s: self.oldest_ms.load(Relaxed) as f64 / 1_000.0,
+            retrying: self.retried().0 as u64,
+            unread: self.unread.load(Relaxed),
+        }
+    }
+
     /// Whether a part, or one entry of it, has failed for long.
     pub(crate) fn is_stuck(&self) -> bool {
         let outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
@@ -166,6 +176,19 @@ impl ConsumerMetrics {
             ("consumer_stuck", "1 while a consumer, or one channel, waits for 10 s", u64::from(self.is_stuck())),
         ]
     }
+}
+
+/// How far a consumer is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ConsumerLag {
+    /// Rows or messages that wait.
+    pub(crate) waiting: u64,
+    /// Age of the oldest of them, seconds.
+    pub(crate) oldest_s: f64,
+    /// Rows or messages that have failed and are tried again.
+    pub(crate) retrying: u64,
+    /// Rows in partitions that nobody reads.
+    pub(crate) unread: u64,
 }
 
 /// The metrics of consumers, for a scrape.

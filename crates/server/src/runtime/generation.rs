@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use touchline_config::Settings;
+use touchline_config::{Settings, WrittenKey};
 use touchline_engine::session::SessionSettings;
 
 use super::consumer_metrics::ConsumerMetrics;
@@ -25,6 +25,9 @@ pub(crate) struct Generation {
     pub(crate) number: u64,
     /// Of the keys that were written and should be the same on all nodes; 0 = it is not known.
     pub(crate) digest: u32,
+    /// The keys that were written, each with its place; empty = the program that embeds the server has made the
+    /// settings.
+    pub(crate) written: Vec<WrittenKey>,
     pub(crate) settings: Settings,
     /// What sessions share.
     pub(crate) session: SessionSettings,

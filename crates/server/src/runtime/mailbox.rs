@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
+use touchline_engine::channels::ChannelFacts;
 use touchline_engine::directory::DirectoryRequest;
 use touchline_engine::hook::HookOutcome;
 use touchline_engine::reactions::OpenReactions;
@@ -214,6 +215,8 @@ pub(crate) enum Inspection {
     Connections(Box<ConnectionQuestion>),
     /// Whether the shard serves its mailbox: it replies.
     Turn { reply: oneshot::Sender<()> },
+    /// What is known of one channel that is at home on this shard.
+    Channel { channel: ChannelName, reply: oneshot::Sender<Option<ChannelFacts>> },
     /// The number of channels at home on this shard that have subscribers.
     ActiveChannels { reply: oneshot::Sender<u64> },
 }

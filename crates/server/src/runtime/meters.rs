@@ -55,7 +55,7 @@ impl Gauge {
 }
 
 /// Upper bounds of the latency buckets, microseconds.
-const BOUNDS_US: [u64; 14] =
+pub(crate) const BOUNDS_US: [u64; 14] =
     [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000];
 
 /// A latency histogram with one writer.
@@ -70,6 +70,11 @@ impl Latency {
     pub(crate) fn observe_us(&self, us: u64) {
         self.buckets[BOUNDS_US.partition_point(|bound| *bound < us)].add(1);
         self.sum_us.add(us);
+    }
+
+    /// How many latencies are in each bucket.
+    pub(crate) fn counts(&self) -> [u64; BOUNDS_US.len() + 1] {
+        std::array::from_fn(|index| self.buckets[index].get())
     }
 
     /// Counts one latency, microseconds, where several threads may count at a time.

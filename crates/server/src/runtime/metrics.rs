@@ -92,6 +92,11 @@ impl ShardMetrics {
         self.disconnects.0.count(code.into());
     }
 
+    /// How often the server has ended a connection with a code.
+    pub(crate) fn disconnects(&self, code: u16) -> u64 {
+        self.disconnects.0.get(code.into())
+    }
+
     /// The output that waits for a connection has changed from so many bytes to so many.
     pub(crate) fn requeue(&self, before: usize, now: usize) {
         self.queued_bytes.replace(before as u64, now as u64);

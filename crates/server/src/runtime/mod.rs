@@ -11,6 +11,8 @@ pub(crate) mod consumer_metrics;
 pub(crate) mod database_metrics;
 pub(crate) mod event_mailbox;
 pub(crate) mod event_metrics;
+pub(crate) mod fact_names;
+pub(crate) mod frame_trace;
 pub(crate) mod generation;
 pub(crate) mod here;
 pub(crate) mod hook_mailbox;

@@ -47,13 +47,23 @@ impl ProcessFigures {
             resident: kibibytes_of(&status, "VmRSS:").unwrap_or_default(),
             virtual_size: kibibytes_of(&status, "VmSize:").unwrap_or_default(),
             threads: threads.and_then(|text| text.trim().parse().ok()).unwrap_or_default(),
-            open_files: fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64),
+            open_files: open_files(),
             files_max: fs::read_to_string("/proc/self/limits")
                 .ok()
                 .and_then(|all| files_max_of(&all))
                 .unwrap_or_default(),
             started_s: *STARTED_S.get_or_init(|| started_s(&stat)),
         }
+    }
+}
+
+/// File descriptors that are open. The size of their directory is their number since Linux 6.2; before it is 0, and
+/// they are counted one by one.
+fn open_files() -> u64 {
+    let path = "/proc/self/fd";
+    match fs::metadata(path).map_or(0, |directory| directory.len()) {
+        0 => fs::read_dir(path).map_or(0, |files| files.count() as u64),
+        number => number,
     }
 }
 

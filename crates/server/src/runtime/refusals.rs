@@ -1,8 +1,8 @@
-//! Logs why clients and backends were refused: a few lines for each cause in a window of time, so that refused requests
-//! cannot fill a disk.
+//! Counts why clients and backends were refused, and logs it: a few lines for each cause in a window of time, so that
+//! refused requests cannot fill a disk.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use touchline_registry::OwnerId;
 
@@ -45,10 +45,22 @@ pub(crate) struct RefusalLog {
     windows: Mutex<Vec<Window>>,
 }
 
+/// What is known of the refusals for one cause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RefusalCount {
+    pub(crate) cause: &'static str,
+    /// The name of the caller's key; empty = it is about none.
+    pub(crate) key: Box<str>,
+    pub(crate) count: u64,
+    /// When the last one was, milliseconds of the node's clock.
+    pub(crate) last_ms: u64,
+    /// What the last line has said: code, channel, operation.
+    pub(crate) said: (u32, Box<str>, Box<str>),
+}
+
 #[derive(Debug)]
 struct Window {
-    cause: &'static str,
-    key: Box<str>,
+    counted: RefusalCount,
     began_ms: u64,
     lines: u32,
     /// Refusals without a line since the last one.
@@ -56,8 +68,25 @@ struct Window {
 }
 
 impl RefusalLog {
+    /// Counts a refusal, and logs it unless the same cause has had its lines. `now_ms`: milliseconds of the node's
+    /// clock.
+    pub(crate) fn note(&self, refused: &RefusalLine<'_>, now_ms: u64) {
+        if let Some(silent) = self.admits(refused.cause, refused.key, now_ms) {
+            self.log(refused, silent);
+        }
+    }
+
+    /// What was refused since the start, by cause and key.
+    pub(crate) fn counts(&self) -> Vec<RefusalCount> {
+        self.lock().iter().map(|window| window.counted.clone()).collect()
+    }
+
     /// Logs a refusal of which [`RefusalLog::admits`] has said that it gets a line.
-    pub(crate) fn log(refused: &RefusalLine<'_>, silent: Option<u64>) {
+    pub(crate) fn log(&self, refused: &RefusalLine<'_>, silent: Option<u64>) {
+        if let Some(window) = find(&mut self.lock(), refused.cause, refused.key) {
+            let channel = &refused.channel[..refused.channel.floor_char_boundary(ORIGIN_SHOWN_MAX)];
+            window.counted.said = (refused.code, channel.into(), refused.operation.into());
+        }
         let text = |text: &str| (!text.is_empty()).then(|| tracing::field::debug(text.to_owned()));
         tracing::info!(
             code = refused.code,
@@ -80,20 +109,20 @@ impl RefusalLog {
     /// (empty = it is about no key). Then the number of refusals of the same cause without one since the last line, if
     /// there are any; outer None = it gets none. `now_ms`: milliseconds of the node's clock.
     pub(crate) fn admits(&self, cause: &'static str, key: &str, now_ms: u64) -> Option<Option<u64>> {
-        if !tracing::enabled!(tracing::Level::INFO) {
-            return None;
-        }
         self.take(cause, key, now_ms).map(|silent| (silent > 0).then_some(silent))
     }
 
     /// Whether a refusal gets a line: then the number of refusals of the same cause without one since the last line;
     /// None = it gets none.
     fn take(&self, cause: &'static str, key: &str, now_ms: u64) -> Option<u64> {
-        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(window) = windows.iter_mut().find(|window| window.cause == cause && *window.key == *key) else {
-            windows.push(Window { cause, key: key.into(), began_ms: now_ms, lines: 1, silent: 0 });
+        let mut windows = self.lock();
+        let Some(window) = find(&mut windows, cause, key) else {
+            let said = (0, Box::default(), Box::default());
+            let counted = RefusalCount { cause, key: key.into(), count: 1, last_ms: now_ms, said };
+            windows.push(Window { counted, began_ms: now_ms, lines: 1, silent: 0 });
             return Some(0);
         };
+        (window.counted.count, window.counted.last_ms) = (window.counted.count + 1, now_ms);
         if now_ms.saturating_sub(window.began_ms) >= WINDOW_MS {
             (window.began_ms, window.lines) = (now_ms, 0);
         }
@@ -104,6 +133,14 @@ impl RefusalLog {
         window.lines += 1;
         Some(std::mem::take(&mut window.silent))
     }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Window>> {
+        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn find<'w>(windows: &'w mut [Window], cause: &str, key: &str) -> Option<&'w mut Window> {
+    windows.iter_mut().find(|window| window.counted.cause == cause && *window.counted.key == *key)
 }
 
 #[cfg(test)]
@@ -120,5 +157,7 @@ mod tests {
         assert_eq!(log.take("no token", "", 11_000), Some(195));
         assert_eq!(log.take("no token", "", 11_000), Some(0));
         assert_eq!(log.take("no token", "news", 11_000), Some(0), "another key has its own");
+        let counts: Vec<_> = log.counts().iter().map(|counted| (counted.cause, counted.count)).collect();
+        assert_eq!(counts, [("no token", 202), ("no origin", 100), ("no token", 1)]);
     }
 }

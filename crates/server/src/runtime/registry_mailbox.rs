@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use touchline_engine::ShardId;
-use touchline_engine::directory::{DirectoryRequest, HeldEntries, Requester, ScopeMetrics, ToldChanges};
+use touchline_engine::directory::{DirectoryRequest, DroppedIds, HeldEntries, Requester, ScopeMetrics, ToldChanges};
 use touchline_registry::OwnerId;
 
 use super::reply_to::ReplyTo;
@@ -32,6 +32,9 @@ pub(crate) enum RegistryMessage {
     InboxMessages { scope: Arc<str>, name: Box<str>, messages: Option<Vec<(u64, Bytes)>> },
     /// Ids of inbox messages that the store has discarded, because they have arrived.
     Discarded(Vec<u64>),
+    /// The store has deleted messages of a name that nobody has acknowledged. `then`: called once none of them is
+    /// delivered any more.
+    Dropped { scope: Box<str>, name: Box<str>, dropped: DroppedIds, then: Box<dyn FnOnce() + Send> },
     /// This node takes part in the cluster from now on; these other nodes see it.
     Joined(Vec<Arc<str>>),
     /// This node takes no part in the cluster any more.

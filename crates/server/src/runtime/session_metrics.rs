@@ -119,8 +119,13 @@ impl SessionMetrics {
         }
     }
 
+    /// How often clients were told an error.
+    pub(crate) fn errors(&self, code: u32) -> u64 {
+        self.errors.iter().map(|counts| counts.get(code)).sum()
+    }
+
     /// Publications and deliveries, of all namespaces.
-    pub(super) fn traffic(&self) -> (u64, u64) {
+    pub(crate) fn traffic(&self) -> (u64, u64) {
         let namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = |pick: fn(&NamespaceCounts) -> &Counter| namespaces.values().map(|counts| pick(counts).get()).sum();
         (sum(|counts| &counts.publications), sum(|counts| &counts.deliveries))

@@ -59,11 +59,16 @@ impl Shard {
             ChannelRequest::Publish(publish) => publish.content.data.len(),
             _ => 0,
         };
+        let are_followed = self.node.frame_traces.follow_channels();
+        let traced = are_followed.then(|| self.traced_publication(channel, request.request())).flatten();
         match self.channels.submit(channel, request, self.now_ms) {
             Submitted::Done(response) => {
                 let is_repetition = self.channels.take_repetition();
-                if matches!(response, Response::Published(_)) && !is_repetition {
+                if let Response::Published(position) = &response
+                    && !is_repetition
+                {
                     self.count_publication(channel, bytes);
+                    traced.into_iter().for_each(|traced| traced.show(&self.node, position.as_ref()));
                 }
                 self.node.reply(reply_to, response);
             }
@@ -76,6 +81,7 @@ impl Shard {
                     let response = match appended {
                         Ok(position) => {
                             counts.inspect(|counts| counts.published(bytes));
+                            traced.into_iter().for_each(|traced| traced.show(&node, Some(&position)));
                             Response::Published(Some(position))
                         }
                         Err(_) => Response::Refused(Error::CLUSTER_UNREACHABLE),
@@ -95,7 +101,11 @@ impl Shard {
             }
             Submitted::Store(publication) => {
                 let counts = self.namespace_counts(channel).cloned();
-                let taken = move || drop(counts.inspect(|counts| counts.published(bytes)));
+                let traced = traced.map(|traced| (traced, Arc::clone(&self.node)));
+                let taken = move || {
+                    counts.inspect(|counts| counts.published(bytes));
+                    traced.into_iter().for_each(|(traced, node)| traced.show(&node, None));
+                };
                 store::append(&self.node, channel, publication, reply_to, taken);
             }
             Submitted::Remove => store::remove(&self.node, channel, reply_to),

@@ -255,6 +255,7 @@ impl Shard {
     }
 
     fn write(&mut self, slot: u32, now_us: u64) {
+        self.trace_output(slot);
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let queued_before = connection.queue.as_ref().map_or(0, |queue| queue.bytes());
         let written = self.outbox.write(connection, now_us);

@@ -62,6 +62,9 @@ impl Shard {
             Inspection::Turn { reply } => {
                 let _ = reply.send(());
             }
+            Inspection::Channel { channel, reply } => {
+                let _ = reply.send(self.channels.facts(&channel));
+            }
             Inspection::ActiveChannels { reply } => {
                 let _ = reply.send(self.channels.active().count() as u64);
             }

@@ -2,7 +2,7 @@
 
 use super::state::Shard;
 use crate::net::admission::address_of;
-use crate::runtime::refusals::{RefusalLine, RefusalLog};
+use crate::runtime::refusals::RefusalLine;
 
 impl Shard {
     /// Logs why a session has refused requests. What a line says is looked up only for those that get one.
@@ -22,7 +22,7 @@ impl Shard {
                 client: connection.map(|connection| connection.session.owner()),
                 ..RefusalLine::default()
             };
-            RefusalLog::log(&refused, silent);
+            self.node.refusals.log(&refused, silent);
         }
         self.effects.refusals = refusals;
     }

@@ -20,6 +20,7 @@ mod due;
 mod ends;
 mod events;
 mod excluded;
+mod frame_trace;
 mod hooks;
 mod input;
 mod inspect;

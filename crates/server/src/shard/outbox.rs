@@ -138,15 +138,19 @@ impl Outbox {
 
     /// Whether a frame with these bytes is noted at a connection and not written yet.
     pub(super) fn holds(&self, due: &Due, bytes: &[u8]) -> bool {
+        let mut is_held = false;
+        self.noted(due, |frame, _| is_held |= frame == bytes);
+        is_held
+    }
+
+    /// Shows what is noted at a connection and not written yet, in order.
+    pub(super) fn noted(&self, due: &Due, mut show: impl FnMut(&Bytes, OutputKind)) {
         let mut next = due.first;
         while let Some(note) = self.notes.get(next as usize).filter(|_| next != NONE) {
             let frame = self.frames.get(note.frame.wrapping_sub(self.base) as usize);
-            if frame.is_some_and(|shared| shared.frame == bytes) {
-                return true;
-            }
+            frame.into_iter().for_each(|shared| show(&shared.frame, shared.kind));
             next = note.next;
         }
-        false
     }
 
     /// Notes an answer: a frame for one connection only.

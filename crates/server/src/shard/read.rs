@@ -329,6 +329,7 @@ impl Shard {
         let counts = &self.metrics.transports[connection.transport as usize];
         counts.messages_received.add(1);
         counts.received_bytes.add(input.len() as u64);
+        self.trace_message(slot, input);
         if !connection.session.is_listening() {
             return;
         }
@@ -418,9 +419,8 @@ impl Shard {
     /// Records the events that clients have reported (`stats.track`).
     fn record_tracked(&mut self) {
         for Tracked { name, user, props } in self.tracker.drain() {
-            if let Some(stats) = self.node.stats() {
-                stats.record(Row::Event { time_ms: self.now_ms, name, user, props });
-            }
+            let row = Row::Event { time_ms: self.now_ms, name, user, props };
+            self.node.stats().inspect(|stats| stats.record(row));
         }
     }
 

@@ -164,7 +164,7 @@ fn grant(
     Ok(Granted { accept_key: String::new(), subprotocol, wire: Wire { encoding: body, framing: envelope }, admission })
 }
 
-fn accept_key(key: &[u8]) -> String {
+pub(crate) fn accept_key(key: &[u8]) -> String {
     STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key, GUID].concat()))
 }
 

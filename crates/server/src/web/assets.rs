@@ -88,7 +88,7 @@ impl Assets {
     }
 
     /// The paths, in any order.
-    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         self.files.keys().map(String::as_str)
     }
 

@@ -55,6 +55,11 @@ impl<'d> OperationsPage<'d> {
                 page.operation(operation);
             }
         }
+        page.text.push_str("\n## In no group\n\nA key is given these by their names.\n");
+        let is_grouped = |name| operation_groups().any(|(_, names)| names.contains(&name));
+        for operation in operations().filter(|operation| !is_grouped(operation.name)) {
+            page.operation(operation);
+        }
         page.text.push_str("\n## Types\n");
         while let Some(name) = page.waiting.pop_front() {
             let _ = write!(page.text, "\n### {name}\n\n");

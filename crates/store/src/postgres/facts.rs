@@ -9,7 +9,9 @@ use touchline_protocol::fact::{AGE_MAX, Fact, FactChange, FactKey, FactsEvent};
 
 use super::connection::with_timeout;
 use super::failure::PostgresError;
+use super::numbers::signed;
 use crate::events::{EventSink, StoreEvent};
+use crate::facts::FactListing;
 use crate::rows::readable;
 
 /// Rows that are read at a time.
@@ -25,6 +27,30 @@ pub(super) async fn change(client: &Client, change: &FactChange) -> Result<u64, 
     let change = "SELECT touchline.change_fact($1, $2, $3, $4)";
     let row = client.query_one(change, &[&&**kind, &&**name, &value, &until_s]).await?;
     Ok(row.get::<_, i64>(0) as u64)
+}
+
+/// A page of the facts that hold.
+pub(super) async fn list(client: &Client, listing: &FactListing) -> Result<Vec<Fact>, PostgresError> {
+    let FactKey { kind, name } = listing.start();
+    let (now_s, limit) = (signed(listing.now_s), signed(listing.limit as u64));
+    let select = match listing.kind {
+        Some(_) => {
+            "SELECT kind, name, value, expires_s, revision, format FROM touchline.fact WHERE value IS NOT NULL \
+             AND kind = $1 AND name > $2 AND (expires_s = 0 OR expires_s > $3) ORDER BY name LIMIT $4"
+        }
+        None => {
+            "SELECT kind, name, value, expires_s, revision, format FROM touchline.fact WHERE value IS NOT NULL \
+             AND (kind, name) > ($1, $2) AND (expires_s = 0 OR expires_s > $3) ORDER BY kind, name LIMIT $4"
+        }
+    };
+    let rows = client.query(select, &[&&*kind, &&*name, &now_s, &limit]).await?;
+    let mut facts = Vec::with_capacity(rows.len());
+    for row in &rows {
+        if let FactChange::Put(fact) = change_of(row)? {
+            facts.push(fact);
+        }
+    }
+    Ok(facts)
 }
 
 /// Deletes facts that do not hold any more, at most `limit`; returns how many.

@@ -1,11 +1,36 @@
 //! Inbox messages: written within the writer's transaction, read by readers.
 
 use bytes::Bytes;
-use tokio_postgres::{Client, Error};
+use tokio_postgres::{Client, Error, Row};
 
 use super::failure::PostgresError;
-use crate::inbox::{ExpiredMessage, InboxMessage};
+use super::numbers::signed;
+use crate::inbox::{
+    DroppedMessages, ExpiredMessage, InboxDrop, InboxListing, InboxMessage, InboxNames, InboxPage, InboxPlace,
+    InboxSearch, InboxSummary, LISTED_SIZE_MAX, TIME_CHARS, VISITED_MAX, WaitingMessage, sent_ms,
+};
 use crate::rows::readable;
+
+/// A page of names with messages: each name is found by one step in the index, whatever the number of its messages. The
+/// order is that of the database, in which names that begin with one text need not follow each other: so a page ends
+/// behind so many names, and its last row says where.
+const NAMES: &str = "WITH RECURSIVE visited AS (\
+         (SELECT scope, name, 1::bigint AS place FROM touchline.inbox_message \
+             WHERE (scope, name) > ($1, $2) ORDER BY scope, name LIMIT 1) \
+         UNION ALL \
+         SELECT next.scope, next.name, visited.place + 1 FROM visited, LATERAL (\
+             SELECT m.scope, m.name FROM touchline.inbox_message m \
+             WHERE (m.scope, m.name) > (visited.scope, visited.name) ORDER BY m.scope, m.name LIMIT 1) next \
+         WHERE visited.place < $5::bigint AND ($3::text IS NULL OR visited.scope = $3)) \
+     SELECT v.scope, v.name, starts_with(v.name, $4), c.seen, c.waiting, c.bytes, \
+         (SELECT right(o.message, $8::int) FROM touchline.inbox_message o WHERE o.id = c.oldest), v.place \
+     FROM visited v CROSS JOIN LATERAL (\
+         SELECT count(*) AS seen, count(*) FILTER (WHERE is_kept) AS waiting, \
+             coalesce(sum(size) FILTER (WHERE is_kept), 0)::bigint AS bytes, min(id) FILTER (WHERE is_kept) AS oldest \
+         FROM (SELECT m.id, octet_length(m.message) AS size, m.expires_ms > touchline.now_ms() AS is_kept \
+             FROM touchline.inbox_message m WHERE m.scope = v.scope AND m.name = v.name AND starts_with(v.name, $4) \
+             ORDER BY m.id LIMIT $6) kept) c \
+     WHERE ($3::text IS NULL OR v.scope = $3) AND (starts_with(v.name, $4) OR v.place = $5) LIMIT $7";
 
 /// Writes a message, and notifies other nodes; none = the inbox is full. `expires_ms` is by the clock of this node, of
 /// `now_ms`; the row expires by the clock of the database, since the clocks of nodes may differ.
@@ -63,4 +88,84 @@ pub(super) async fn read(
 pub(super) async fn names_with_messages(client: &Client) -> Result<Vec<(String, String)>, Error> {
     let rows = client.query("SELECT DISTINCT scope, name FROM touchline.inbox_message", &[]).await?;
     Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+}
+
+/// A page of names with messages.
+pub(super) async fn names(client: &Client, search: &InboxSearch) -> Result<InboxNames, Error> {
+    let (visited, limit) = (VISITED_MAX as i64, signed(search.limit as u64));
+    let counted = signed(search.counted() as u64);
+    let after = match &search.scope {
+        Some(scope) if search.after == InboxPlace::default() => {
+            InboxPlace { scope: scope.clone(), ..search.after.clone() }
+        }
+        _ => search.after.clone(),
+    };
+    let rows = client
+        .query(
+            NAMES,
+            &[
+                &&*after.scope,
+                &&*after.name,
+                &search.scope.as_deref(),
+                &&*search.prefix,
+                &visited,
+                &counted,
+                &limit,
+                &(TIME_CHARS as i32),
+            ],
+        )
+        .await?;
+    let place = |row: &Row| InboxPlace { scope: row.get::<_, &str>(0).into(), name: row.get::<_, &str>(1).into() };
+    let number = |row: &Row, column: usize| row.get::<_, i64>(column) as u64;
+    let is_shown = |row: &&Row| row.get::<_, bool>(2) && number(row, 4) > 0;
+    let summary = |row: &Row| InboxSummary {
+        place: place(row),
+        waiting: number(row, 4),
+        bytes: number(row, 5),
+        has_more: number(row, 3) >= counted as u64,
+        oldest_ms: row.get::<_, Option<&str>>(6).and_then(sent_ms),
+    };
+    let is_last = |row: &&Row| rows.len() as i64 >= limit || row.get::<_, i64>(7) >= visited;
+    Ok(InboxNames {
+        names: rows.iter().filter(is_shown).map(summary).collect(),
+        next: rows.last().filter(is_last).map(place),
+    })
+}
+
+/// A page of the messages of a name, the oldest first.
+pub(super) async fn list(client: &Client, listing: &InboxListing) -> Result<InboxPage, PostgresError> {
+    let InboxListing { place, behind, limit } = listing;
+    // One more than fits is read: it says that there is more.
+    let select = "SELECT id, message, expires_ms, format FROM (\
+             SELECT id, message, expires_ms, format, coalesce(sum(octet_length(message)) OVER (\
+                 ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING), 0) AS before \
+             FROM (SELECT id, message, expires_ms, format FROM touchline.inbox_message \
+                 WHERE scope = $1 AND name = $2 AND id > $3 AND expires_ms > touchline.now_ms() \
+                 ORDER BY id LIMIT $4) found) sized \
+         WHERE before < $5 ORDER BY id";
+    let limit = signed(limit.saturating_add(1) as u64);
+    let rows = client
+        .query(select, &[&&*place.scope, &&*place.name, &signed(*behind), &limit, &(LISTED_SIZE_MAX as i64)])
+        .await?;
+    rows.iter().try_for_each(|row| readable(i64::from(row.get::<_, i16>(3))))?;
+    let message = |row: &Row| WaitingMessage {
+        id: row.get::<_, i64>(0) as u64,
+        message: Bytes::from(row.get::<_, String>(1)),
+        expires_ms: row.get::<_, i64>(2) as u64,
+    };
+    Ok(InboxPage::of(rows.iter().map(message).collect(), listing.limit))
+}
+
+/// Deletes messages of a name. Those that another node is deleting are passed over: to wait for it could end in a
+/// deadlock.
+pub(super) async fn drop_messages(client: &Client, dropped: &InboxDrop) -> Result<DroppedMessages, Error> {
+    let InboxDrop { place: InboxPlace { scope, name }, ids, until, limit } = dropped;
+    let top = "SELECT coalesce(max(id), 0) FROM touchline.inbox_message WHERE scope = $1 AND name = $2";
+    let top: i64 = client.query_one(top, &[&&**scope, &&**name]).await?.get(0);
+    let delete = "DELETE FROM touchline.inbox_message WHERE id IN (SELECT id FROM touchline.inbox_message \
+         WHERE scope = $1 AND name = $2 AND id <= $3 AND ($5::bigint[] IS NULL OR id = ANY($5)) \
+         ORDER BY id LIMIT $4 FOR UPDATE SKIP LOCKED)";
+    let ids: Option<Vec<i64>> = ids.as_ref().map(|ids| ids.iter().map(|id| signed(*id)).collect());
+    let count = client.execute(delete, &[&&**scope, &&**name, &signed(*until), &signed(*limit), &ids]).await?;
+    Ok(DroppedMessages { count, top: top as u64 })
 }

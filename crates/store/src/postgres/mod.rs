@@ -12,6 +12,7 @@ pub(crate) mod ledger;
 mod ledger_lanes;
 mod ledger_link;
 mod listener;
+mod numbers;
 mod parts;
 mod reactions;
 mod reader;

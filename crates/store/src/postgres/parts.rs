@@ -5,6 +5,7 @@ use tokio_postgres::{Client, Row, Statement};
 use touchline_protocol::stream::{Epoch, Offset, RunId, StreamPosition};
 
 use super::failure::{PostgresError, refusal_of};
+use super::numbers::signed;
 use super::{directory, facts, inbox, reactions, seen};
 use crate::batch::{HistoryLoad, WriteRequest, WriteResult};
 use crate::metrics::StoreMetrics;
@@ -136,6 +137,9 @@ impl Items<'_> {
                 return inbox::queue(client, message, self.now_ms, self.notifier).await.map(WriteResult::Queued);
             }
             WriteRequest::DiscardMessages { ids, .. } => inbox::discard(client, ids).await?,
+            WriteRequest::DropMessages(dropped, _) => {
+                return inbox::drop_messages(client, dropped).await.map(WriteResult::Dropped);
+            }
             WriteRequest::ChangeFact { change, .. } => {
                 return facts::change(client, change).await.map(WriteResult::FactChanged);
             }
@@ -173,11 +177,6 @@ impl Items<'_> {
     }
 }
 
-/// A number as PostgreSQL's bigint; numbers beyond its range become its maximum.
-pub(super) fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
 /// Items that take locks are written in this order on every node, so that two nodes never wait for each other;
 /// publications come last, by channel.
 fn lock_rank(write: &WriteRequest) -> (u8, &str, &str) {
@@ -185,6 +184,7 @@ fn lock_rank(write: &WriteRequest) -> (u8, &str, &str) {
         WriteRequest::Describe { .. } | WriteRequest::Forget { .. } => (0, "", ""),
         WriteRequest::QueueMessage(message, _) => (1, &message.scope, &message.name),
         WriteRequest::DiscardMessages { .. }
+        | WriteRequest::DropMessages(..)
         | WriteRequest::AppendRows(_)
         | WriteRequest::BeginRun { .. }
         | WriteRequest::Close => (2, "", ""),

@@ -13,7 +13,7 @@ use touchline_protocol::stream::{Epoch, Offset, Run, RunId, RunStart, Runs};
 use super::address::PostgresAddress;
 use super::connection::{PostgresClient, with_timeout};
 use super::failure::PostgresError;
-use super::{directory, inbox, lease, reactions, seen};
+use super::{directory, facts, inbox, lease, reactions, seen};
 use crate::batch::{HistoryLoad, ReadRequest, ReadResult, WriteRequest};
 use crate::events::EventSink;
 use crate::metrics::StoreMetrics;
@@ -124,6 +124,9 @@ impl PostgresReader {
             ReadRequest::Reactions { after, limit, .. } => {
                 ReadResult::Reactions(reactions::read(client, after, *limit).await?)
             }
+            ReadRequest::InboxNames(search, _) => ReadResult::InboxNames(inbox::names(client, search).await?),
+            ReadRequest::InboxPage(listing, _) => ReadResult::InboxPage(inbox::list(client, listing).await?),
+            ReadRequest::Facts(listing, _) => ReadResult::Facts(facts::list(client, listing).await?),
             ReadRequest::Seen { users, after_s, .. } => ReadResult::Seen(seen::read(client, users, *after_s).await?),
         })
     }

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags, params};
+use rusqlite::{Connection, OpenFlags, Row, params};
 use touchline_protocol::fact::{Fact, FactChange, FactKey};
 
 use super::failure::unreadable;
+use crate::facts::FactListing;
 use crate::rows::readable;
 
 /// Writes a fact, or removes it.
@@ -26,12 +27,29 @@ pub(super) fn change(connection: &Connection, change: &FactChange) -> rusqlite::
 /// All facts.
 pub(super) fn load(connection: &Connection) -> rusqlite::Result<Vec<Fact>> {
     let mut select = connection.prepare("SELECT kind, name, value, expires_s, format FROM fact")?;
-    let rows = select.query_map([], |row| {
-        readable(row.get(4)?).map_err(unreadable)?;
-        let key = FactKey { kind: row.get(0)?, name: row.get(1)? };
-        Ok(Fact { key, value: row.get(2)?, expires_s: row.get(3)? })
-    })?;
-    rows.collect()
+    select.query_map([], fact)?.collect()
+}
+
+/// A page of the facts that hold.
+pub(super) fn list(connection: &Connection, listing: &FactListing) -> rusqlite::Result<Vec<Fact>> {
+    let (FactKey { kind, name }, now_s, limit) = (listing.start(), listing.now_s, listing.limit);
+    let select = match listing.kind {
+        Some(_) => {
+            "SELECT kind, name, value, expires_s, format FROM fact \
+             WHERE kind = ?1 AND name > ?2 AND (expires_s = 0 OR expires_s > ?3) ORDER BY name LIMIT ?4"
+        }
+        None => {
+            "SELECT kind, name, value, expires_s, format FROM fact \
+             WHERE (kind, name) > (?1, ?2) AND (expires_s = 0 OR expires_s > ?3) ORDER BY kind, name LIMIT ?4"
+        }
+    };
+    connection.prepare_cached(select)?.query_map(params![kind, name, now_s, limit], fact)?.collect()
+}
+
+fn fact(row: &Row<'_>) -> rusqlite::Result<Fact> {
+    readable(row.get(4)?).map_err(unreadable)?;
+    let key = FactKey { kind: row.get(0)?, name: row.get(1)? };
+    Ok(Fact { key, value: row.get(2)?, expires_s: row.get(3)? })
 }
 
 /// How many facts a file has that nobody need have opened.

@@ -11,7 +11,7 @@ use touchline_protocol::stream::{Epoch, Offset, RunStart, Runs};
 use super::connection::connect;
 use super::failure::{note_damage, unreadable};
 use super::queue::next;
-use super::{directory, inbox, reactions, seen};
+use super::{directory, facts, inbox, reactions, seen};
 use crate::batch::{HistoryLoad, ReadRequest, ReadResult, WriteRequest};
 use crate::clock::now_ms;
 use crate::events::EventSink;
@@ -85,6 +85,9 @@ impl SqliteReader {
             ReadRequest::Reactions { after, limit, .. } => {
                 ReadResult::Reactions(reactions::read(connection, after, *limit)?)
             }
+            ReadRequest::InboxNames(search, _) => ReadResult::InboxNames(inbox::names(connection, search, now_ms())?),
+            ReadRequest::InboxPage(listing, _) => ReadResult::InboxPage(inbox::list(connection, listing, now_ms())?),
+            ReadRequest::Facts(listing, _) => ReadResult::Facts(facts::list(connection, listing)?),
             ReadRequest::Seen { users, after_s, .. } => ReadResult::Seen(seen::read(connection, users, *after_s)?),
         })
     }

@@ -245,6 +245,9 @@ impl SqliteWriter {
                     inbox::discard(connection, ids)?;
                     WriteResult::Nothing
                 }
+                WriteRequest::DropMessages(dropped, _) => {
+                    WriteResult::Dropped(inbox::drop_messages(connection, dropped)?)
+                }
                 WriteRequest::ChangeFact { change, .. } => {
                     facts::change(connection, change)?;
                     WriteResult::FactChanged(self.serial)

@@ -3,7 +3,7 @@
 use std::sync::mpsc::channel;
 
 use touchline_protocol::fact::{Fact, FactChange, FactKey, FactsEvent};
-use touchline_store::{DatabaseUrl, PrimaryOptions, Store, StoreEvent, StoreRefusal};
+use touchline_store::{DatabaseUrl, FactListing, PrimaryOptions, Store, StoreEvent, StoreRefusal};
 
 use crate::stage::{Stage, TIMEOUT, execute, now_ms, on_both, on_postgres, settings, tells};
 
@@ -223,5 +223,37 @@ fn facts_that_are_left_in_a_file_are_counted() {
         assert_eq!(settings.url.facts_in_file(), expected, "while it is open");
         stage.store.close();
         assert_eq!(settings.url.facts_in_file(), expected);
+    });
+}
+
+#[test]
+fn facts_are_listed_page_by_page() {
+    on_both("facts-pages", |settings| {
+        let stage = node("one", settings);
+        let revoked = |name: &str| FactKey { kind: "token_revoke".into(), name: name.into() };
+        let other = Fact { key: revoked("t1"), value: "{}".into(), expires_s: 0 };
+        change(&stage, FactChange::Put(other.clone()));
+        for name in ["b", "a", "ä", "c"] {
+            change(&stage, put(name));
+        }
+        change(&stage, FactChange::Remove(key("c")));
+        change(&stage, FactChange::Put(fact("late", now_ms() / 1_000 + 1_000)));
+        let list = |kind: Option<&str>, after: FactKey, limit: usize, now_s: u64| {
+            let (sender, reply) = channel();
+            let listing = FactListing { kind: kind.map(Into::into), after, limit, now_s };
+            stage.store.facts(listing, Box::new(move |result| assert!(sender.send(result).is_ok())));
+            let facts = reply.recv_timeout(TIMEOUT).expect("a reply").expect("they can be read");
+            facts.iter().map(|fact| fact.key.name.to_string()).collect::<Vec<_>>()
+        };
+        let first = || FactKey { kind: "".into(), name: "".into() };
+        let later_s = now_ms() / 1_000 + 2_000;
+        assert_eq!(list(None, first(), 10, later_s), ["t1", "a", "b", "ä"]);
+        assert_eq!(list(None, first(), 2, later_s), ["t1", "a"]);
+        assert_eq!(list(None, key("a"), 10, later_s), ["b", "ä"]);
+        assert_eq!(list(Some("user_block"), first(), 2, later_s), ["a", "b"]);
+        assert_eq!(list(Some("user_block"), key("b"), 2, later_s), ["ä"]);
+        assert_eq!(list(Some("token_revoke"), first(), 10, later_s), ["t1"]);
+        assert_eq!(list(Some("user_block"), first(), 10, 1), ["a", "b", "late", "ä"]);
+        stage.store.close();
     });
 }

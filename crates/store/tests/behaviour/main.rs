@@ -5,6 +5,7 @@ mod directory;
 mod facts;
 mod history;
 mod inbox;
+mod inbox_pages;
 mod ledger;
 mod nodes;
 mod opening;

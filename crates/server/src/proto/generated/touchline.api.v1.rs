@@ -948,6 +948,659 @@ pub struct EventsDeadCountResponse {
 }
 #[derive(serde::Serialize)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OverviewRequest {
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OverviewVerdict {
+    /// `ok`, `look` or `bad`.
+    #[prost(string, tag = "1")]
+    pub severity: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub connections: u64,
+}
+/// Something that is wrong.
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OverviewProblem {
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub severity: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub since_ms: u64,
+    #[prost(string, tag = "4")]
+    pub node: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "5")]
+    pub count: u64,
+    #[prost(string, tag = "6")]
+    pub words: ::prost::alloc::string::String,
+    #[prost(string, tag = "7")]
+    pub remedy: ::prost::alloc::string::String,
+    #[prost(string, tag = "8")]
+    pub runbook: ::prost::alloc::string::String,
+    #[prost(string, tag = "9")]
+    pub link: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct OverviewNode {
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub state: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "4")]
+    pub connections: u64,
+    #[prost(uint64, tag = "5")]
+    pub subscriptions: u64,
+    #[prost(uint64, tag = "6")]
+    pub channels: u64,
+    #[prost(double, tag = "7")]
+    pub deliveries_s: f64,
+    #[prost(double, tag = "8")]
+    pub publications_s: f64,
+    #[prost(double, tag = "9")]
+    pub cpu: f64,
+    #[prost(uint64, tag = "10")]
+    pub cores: u64,
+    #[prost(uint64, tag = "11")]
+    pub memory: u64,
+    #[prost(uint64, tag = "12")]
+    pub queued_bytes: u64,
+    #[prost(uint64, tag = "13")]
+    pub slow_connections: u64,
+    #[prost(uint64, tag = "14")]
+    pub files: u64,
+    #[prost(uint64, tag = "15")]
+    pub files_max: u64,
+    #[prost(double, tag = "16")]
+    pub busiest_shard: f64,
+    #[prost(double, tag = "17")]
+    pub delivery_p99_ms: f64,
+    #[prost(string, tag = "18")]
+    pub version: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "19")]
+    pub config_generation: u64,
+    #[prost(uint64, tag = "20")]
+    pub uptime_s: u64,
+    #[prost(uint64, tag = "21")]
+    pub at_ms: u64,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OverviewDependency {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub node: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub state: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OverviewActivity {
+    #[prost(uint64, tag = "1")]
+    pub at_ms: u64,
+    #[prost(string, tag = "2")]
+    pub node: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub who: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub role: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub what: ::prost::alloc::string::String,
+    #[prost(string, tag = "6")]
+    pub target: ::prost::alloc::string::String,
+    #[prost(string, tag = "7")]
+    pub result: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct OverviewResult {
+    #[prost(uint64, tag = "1")]
+    pub at_ms: u64,
+    #[prost(message, optional, tag = "2")]
+    pub verdict: ::core::option::Option<OverviewVerdict>,
+    #[prost(message, repeated, tag = "3")]
+    pub problems: ::prost::alloc::vec::Vec<OverviewProblem>,
+    #[prost(message, repeated, tag = "4")]
+    pub nodes: ::prost::alloc::vec::Vec<OverviewNode>,
+    #[prost(message, repeated, tag = "5")]
+    pub dependencies: ::prost::alloc::vec::Vec<OverviewDependency>,
+    #[prost(message, repeated, tag = "6")]
+    pub activity: ::prost::alloc::vec::Vec<OverviewActivity>,
+    #[prost(string, repeated, tag = "7")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct OverviewResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<OverviewResult>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct OverviewSeries {
+    #[prost(uint64, repeated, tag = "1")]
+    pub connections: ::prost::alloc::vec::Vec<u64>,
+    #[prost(double, repeated, tag = "2")]
+    pub deliveries_s: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, repeated, tag = "3")]
+    pub publications_s: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, repeated, tag = "4")]
+    pub delivery_p99_ms: ::prost::alloc::vec::Vec<f64>,
+    #[prost(uint64, repeated, tag = "5")]
+    pub queued_bytes: ::prost::alloc::vec::Vec<u64>,
+    #[prost(double, repeated, tag = "6")]
+    pub cpu: ::prost::alloc::vec::Vec<f64>,
+    #[prost(uint64, repeated, tag = "7")]
+    pub memory: ::prost::alloc::vec::Vec<u64>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct OverviewHistoryResult {
+    #[prost(uint64, tag = "1")]
+    pub step_ms: u64,
+    #[prost(uint64, tag = "2")]
+    pub end_ms: u64,
+    #[prost(message, optional, tag = "3")]
+    pub series: ::core::option::Option<OverviewSeries>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct OverviewHistoryResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<OverviewHistoryResult>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ActivityResult {
+    #[prost(message, repeated, tag = "1")]
+    pub activity: ::prost::alloc::vec::Vec<OverviewActivity>,
+    #[prost(string, repeated, tag = "2")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ActivityResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<ActivityResult>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ConsumerReport {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub node: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub waiting: u64,
+    #[prost(double, tag = "4")]
+    pub oldest_s: f64,
+    #[prost(uint64, tag = "5")]
+    pub retrying: u64,
+    #[prost(uint64, tag = "6")]
+    pub unread: u64,
+    #[prost(string, tag = "7")]
+    pub state: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ConsumersResult {
+    #[prost(message, repeated, tag = "1")]
+    pub consumers: ::prost::alloc::vec::Vec<ConsumerReport>,
+    #[prost(string, repeated, tag = "2")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ConsumersResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<ConsumersResult>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ConfigurationKey {
+    #[prost(string, tag = "1")]
+    pub key: ::prost::alloc::string::String,
+    /// As JSON; empty: it is a secret.
+    #[prost(string, tag = "2")]
+    pub value: ::prost::alloc::string::String,
+    #[prost(bool, tag = "3")]
+    pub secret: bool,
+    #[prost(string, tag = "4")]
+    pub origin: ::prost::alloc::string::String,
+    #[prost(bool, tag = "5")]
+    pub restart: bool,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ConfigurationResult {
+    #[prost(uint64, tag = "1")]
+    pub generation: u64,
+    #[prost(message, repeated, tag = "2")]
+    pub keys: ::prost::alloc::vec::Vec<ConfigurationKey>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ConfigurationResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<ConfigurationResult>,
+}
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ChannelRequest {
+    #[prost(string, tag = "1")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub channel: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NodeChannel {
+    #[prost(string, tag = "1")]
+    pub node: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub shard: u64,
+    #[prost(uint64, tag = "3")]
+    pub subscribers: u64,
+    #[prost(uint64, tag = "4")]
+    pub offset: u64,
+    #[prost(string, tag = "5")]
+    pub epoch: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "6")]
+    pub kept: u64,
+    #[prost(string, tag = "7")]
+    pub state: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ChannelOption {
+    #[prost(string, tag = "1")]
+    pub key: ::prost::alloc::string::String,
+    /// As JSON.
+    #[prost(string, tag = "2")]
+    pub value: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub origin: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ChannelResult {
+    #[prost(string, tag = "1")]
+    pub channel: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub namespace: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub subscribers: u64,
+    #[prost(message, repeated, tag = "4")]
+    pub nodes: ::prost::alloc::vec::Vec<NodeChannel>,
+    #[prost(message, repeated, tag = "5")]
+    pub options: ::prost::alloc::vec::Vec<ChannelOption>,
+    #[prost(string, repeated, tag = "6")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ChannelResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<ChannelResult>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RefusalReport {
+    #[prost(uint64, tag = "1")]
+    pub last_ms: u64,
+    #[prost(string, tag = "2")]
+    pub node: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub kind: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub what: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub channel: ::prost::alloc::string::String,
+    #[prost(string, tag = "6")]
+    pub key: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "7")]
+    pub code: u32,
+    #[prost(string, tag = "8")]
+    pub words: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "9")]
+    pub count: u64,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RefusalsResult {
+    #[prost(message, repeated, tag = "1")]
+    pub refusals: ::prost::alloc::vec::Vec<RefusalReport>,
+    #[prost(string, repeated, tag = "2")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RefusalsResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<RefusalsResult>,
+}
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TraceRequest {
+    /// The name of the trace, 1 to 64 bytes, which the caller chooses.
+    #[prost(string, tag = "1")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub id: ::prost::alloc::string::String,
+    /// One of client, user and channel.
+    #[prost(string, tag = "2")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub client: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub user: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub channel: ::prost::alloc::string::String,
+    /// 1 to 60; 0: 10.
+    #[prost(uint64, tag = "5")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub seconds: u64,
+    #[prost(bool, tag = "6")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub payloads: bool,
+    /// The trace ends with this question.
+    #[prost(bool, tag = "7")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub end: bool,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TracedFrame {
+    #[prost(uint64, tag = "1")]
+    pub at_ms: u64,
+    #[prost(string, tag = "2")]
+    pub node: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub client: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub user: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub direction: ::prost::alloc::string::String,
+    #[prost(string, tag = "6")]
+    pub kind: ::prost::alloc::string::String,
+    #[prost(string, tag = "7")]
+    pub channel: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "8")]
+    pub offset: u64,
+    #[prost(uint64, tag = "9")]
+    pub size: u64,
+    #[prost(string, tag = "10")]
+    pub payload: ::prost::alloc::string::String,
+    #[prost(bool, tag = "11")]
+    pub binary: bool,
+    #[prost(uint32, tag = "12")]
+    pub error: u32,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TraceResult {
+    #[prost(message, repeated, tag = "1")]
+    pub frames: ::prost::alloc::vec::Vec<TracedFrame>,
+    #[prost(uint64, tag = "2")]
+    pub left_out: u64,
+    #[prost(bool, tag = "3")]
+    pub ended: bool,
+    #[prost(string, repeated, tag = "4")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TraceResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<TraceResult>,
+}
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BansRequest {
+    /// `user`, `token` or `issued_before`; empty: of all kinds.
+    #[prost(string, tag = "1")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub kind: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub limit: u32,
+    #[prost(string, tag = "3")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub cursor: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BanEntry {
+    #[prost(string, tag = "1")]
+    pub kind: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    /// Unix seconds; 0: it does not end.
+    #[prost(uint64, tag = "3")]
+    pub until_s: u64,
+    /// Unix seconds.
+    #[prost(uint32, tag = "4")]
+    pub issued_before_s: u32,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BansResult {
+    #[prost(message, repeated, tag = "1")]
+    pub bans: ::prost::alloc::vec::Vec<BanEntry>,
+    #[prost(string, tag = "2")]
+    pub cursor: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BansResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<BansResult>,
+}
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TokenCheckRequest {
+    #[prost(string, tag = "1")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub token: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TokenClaim {
+    #[prost(string, tag = "1")]
+    pub claim: ::prost::alloc::string::String,
+    /// As JSON.
+    #[prost(string, tag = "2")]
+    pub value: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub words: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TokenCheckResult {
+    #[prost(bool, tag = "1")]
+    pub valid: bool,
+    #[prost(string, tag = "2")]
+    pub words: ::prost::alloc::string::String,
+    /// A JSON object.
+    #[prost(bytes = "bytes", tag = "3")]
+    #[serde(deserialize_with = "crate::proto::json::read")]
+    pub header: ::prost::bytes::Bytes,
+    #[prost(message, repeated, tag = "4")]
+    pub claims: ::prost::alloc::vec::Vec<TokenClaim>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TokenCheckResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<TokenCheckResult>,
+}
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InboxNamesRequest {
+    #[prost(string, tag = "1")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub scope: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub prefix: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "3")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub limit: u32,
+    #[prost(string, tag = "4")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub cursor: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InboxName {
+    #[prost(string, tag = "1")]
+    pub scope: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub waiting: u64,
+    #[prost(uint64, tag = "4")]
+    pub bytes: u64,
+    /// There may be more than were counted.
+    #[prost(bool, tag = "5")]
+    pub more: bool,
+    /// Unix milliseconds; 0: it is not known.
+    #[prost(uint64, tag = "6")]
+    pub oldest_ms: u64,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct InboxNamesResult {
+    #[prost(message, repeated, tag = "1")]
+    pub names: ::prost::alloc::vec::Vec<InboxName>,
+    #[prost(string, tag = "2")]
+    pub cursor: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct InboxNamesResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<InboxNamesResult>,
+}
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InboxListRequest {
+    #[prost(string, tag = "1")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub scope: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "3")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub limit: u32,
+    #[prost(string, tag = "4")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub cursor: ::prost::alloc::string::String,
+}
+/// Who has sent a message; without fields: a backend.
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InboxFrom {
+    #[prost(string, tag = "1")]
+    pub user: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub client: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WaitingMessage {
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub from: ::core::option::Option<InboxFrom>,
+    /// Unix milliseconds.
+    #[prost(uint64, tag = "3")]
+    pub sent_ms: u64,
+    /// Unix milliseconds.
+    #[prost(uint64, tag = "4")]
+    pub expires_ms: u64,
+    /// Bytes of the message as it is kept.
+    #[prost(uint64, tag = "5")]
+    pub size: u64,
+    #[prost(bytes = "bytes", tag = "6")]
+    #[serde(deserialize_with = "crate::proto::json::read")]
+    pub data: ::prost::bytes::Bytes,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct InboxListResult {
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<WaitingMessage>,
+    #[prost(string, tag = "2")]
+    pub cursor: ::prost::alloc::string::String,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct InboxListResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<InboxListResult>,
+}
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InboxDropRequest {
+    #[prost(string, tag = "1")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub scope: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub name: ::prost::alloc::string::String,
+    /// Empty: all that wait for the name.
+    #[prost(string, repeated, tag = "3")]
+    #[serde(skip_serializing_if = "crate::proto::json::is_absent")]
+    pub ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InboxDropResult {
+    #[prost(uint64, tag = "1")]
+    pub dropped: u64,
+    #[prost(string, repeated, tag = "2")]
+    pub missing_nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(serde::Deserialize)] #[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InboxDropResponse {
+    #[prost(message, optional, tag = "1")]
+    pub error: ::core::option::Option<Error>,
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<InboxDropResult>,
+}
+#[derive(serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReloadRequest {
 }
 #[derive(serde::Deserialize)] #[serde(default)]

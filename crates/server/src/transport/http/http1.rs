@@ -89,8 +89,15 @@ pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix:
     if rewind.owes() {
         return;
     }
+    if let Taken::HandOver(task) = taken {
+        origin.pass.settle();
+        let stream = Rewind::new(parts.read_buf, rewind.into_inner(), ConnectionWatch::Nothing);
+        return task(Box::new(stream)).await;
+    }
     let Ok(socket) = rewind.into_inner().into_arrival() else { return };
-    node.send(origin.shard, Message::Adopt(Box::new(adopted_connection(&origin, taken, socket, &parts.read_buf))));
+    if let Some(adopted) = adopted_connection(&origin, taken, socket, &parts.read_buf) {
+        node.send(origin.shard, Message::Adopt(Box::new(adopted)));
+    }
 }
 
 /// Answers one request. A request that takes its connection over leaves word in `takeover`.
@@ -108,6 +115,11 @@ async fn answer<R: Router>(
             takeover.set(Taken::Upgrade(negotiated));
             answer
         }
+        Routed::HandOver(answer, task) => {
+            takeover.set(Taken::HandOver(task));
+            answer
+        }
+        Routed::TakeOver(task) => takeover.take(Taken::HandOver(task)).await,
         Routed::Stream(admitted) => takeover.take(Taken::Stream(admitted)).await,
         #[cfg(feature = "grpc")]
         Routed::Grpc(..) => respond::text(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "gRPC needs HTTP/2\n"),
@@ -119,15 +131,22 @@ async fn answer<R: Router>(
     Ok(answer)
 }
 
-/// The connection as the shard adopts it. `prefix`: the bytes that the client has sent after its request.
-fn adopted_connection(origin: &Origin, taken: Taken, socket: AcceptedSocket, prefix: &[u8]) -> AdoptedConnection {
+/// The connection as the shard adopts it; None = it does not. `prefix`: the bytes that the client has sent after its
+/// request.
+fn adopted_connection(
+    origin: &Origin,
+    taken: Taken,
+    socket: AcceptedSocket,
+    prefix: &[u8],
+) -> Option<AdoptedConnection> {
     let user = origin.user.clone();
-    match taken {
+    Some(match taken {
         // The prefix is copied, because a slice would keep hyper's whole buffer alive.
         Taken::Upgrade(negotiated) => {
             let prefix = Bytes::copy_from_slice(prefix);
             AdoptedConnection { socket, negotiated, response_head: Bytes::new(), prefix, user }
         }
+        Taken::HandOver(_) => return None,
         Taken::Stream(admitted) => {
             let response_head = admitted.head();
             let Admitted { transport, wire, commands, agent, admission, fields, .. } = *admitted;
@@ -139,5 +158,5 @@ fn adopted_connection(origin: &Origin, taken: Taken, socket: AcceptedSocket, pre
                 user,
             }
         }
-    }
+    })
 }

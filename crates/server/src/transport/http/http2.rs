@@ -260,7 +260,20 @@ async fn answer<R: Router>(origin: &Origin, mut request: Request<Incoming>, unde
             }
             answer.map(|body| Either::Left(Whole { body, _budget: None }))
         }
-        (Routed::Upgrade(..), None) => {
+        (Routed::HandOver(answer, task), Some(upgrade)) => {
+            tokio::task::spawn_local(async move {
+                let _under_way = under_way;
+                if let Ok(stream) = upgrade.await {
+                    task(Box::new(TokioIo::new(stream))).await;
+                }
+            });
+            answer.map(|body| Either::Left(Whole { body, _budget: None }))
+        }
+        (Routed::TakeOver(_), _) => {
+            let why = "a trace that is streamed needs HTTP/1.1\n";
+            under_way.whole(respond::text(StatusCode::HTTP_VERSION_NOT_SUPPORTED, why))
+        }
+        (Routed::Upgrade(..) | Routed::HandOver(..), None) => {
             under_way.whole(respond::text(StatusCode::BAD_REQUEST, "no stream to upgrade\n"))
         }
     }

@@ -20,4 +20,4 @@ pub(crate) mod upgrade;
 
 pub(crate) use caller::{HEAD_MAX, HttpCaller, Origin};
 pub(crate) use connection::{prepare, serve};
-pub(crate) use routed::{Routed, Router};
+pub(crate) use routed::{Duplex, Routed, Router};

@@ -65,6 +65,8 @@ pub(super) enum ConnectionWatch {
     Requests(Rc<TimeoutTimer>, Rc<ConnectionGuard>),
     /// HTTP/2: the gauge counts the frames.
     Frames(Box<BufferGauge>),
+    /// Nobody: it is HTTP no longer.
+    Nothing,
 }
 
 /// A socket, the bytes that were read from it before, and what is notified of later bytes.
@@ -148,7 +150,7 @@ impl AsyncRead for Rewind {
             match &mut self.watch {
                 // Bytes that arrive while an answer is being written are read ahead; they do not begin a request.
                 ConnectionWatch::Requests(timer, _) if !owes => timer.note_read(),
-                ConnectionWatch::Requests(..) => {}
+                ConnectionWatch::Requests(..) | ConnectionWatch::Nothing => {}
                 ConnectionWatch::Frames(gauge) => gauge.note_read(read),
             }
         }

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use tokio::sync::Notify;
 
 use super::respond::HttpResponse;
+use super::routed::HandedOver;
 use super::stream::Admitted;
 use crate::net::negotiated::Negotiated;
 
@@ -14,6 +15,8 @@ pub(crate) enum Taken {
     Upgrade(Negotiated),
     /// An endless answer to this request.
     Stream(Box<Admitted>),
+    /// Whatever a task makes of it, once the answer is written, or at once.
+    HandOver(HandedOver),
 }
 
 /// The slot in which a request announces that it takes its connection over.

@@ -1,0 +1,82 @@
+//! `configuration`.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use touchline_config::keys::KEYS;
+use touchline_config::{redact, takes_restart};
+use touchline_protocol::Error;
+
+use super::info::InfoRequest;
+use crate::api::description::OperationScope;
+use crate::api::operation::{Operation, OperationError};
+use crate::node::Node;
+
+/// The configuration that a node works with.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ConfigurationReply {
+    /// 1 is that of the start, and each reload adds 1.
+    generation: u64,
+    /// The keys that are written, in their order, then those that are not.
+    keys: Vec<ConfigurationKey>,
+}
+
+/// A key.
+#[derive(Serialize, JsonSchema)]
+struct ConfigurationKey {
+    key: String,
+    /// As JSON; absent = it is a secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    /// The value is a secret.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    secret: bool,
+    /// The place of the value, or `default`.
+    origin: String,
+    /// A change of it takes a restart.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    restart: bool,
+}
+
+/// `configuration`.
+pub(crate) struct ConfigurationOperation;
+
+impl Operation for ConfigurationOperation {
+    const NAME: &'static str = "configuration";
+    const SUMMARY: &'static str = "Tells the configuration that the asked node works with, without secrets";
+    const RESULT: &'static str = "`generation`, `keys`, each with `key`, `value` (JSON; absent for a secret), \
+                                  `origin`, `restart`";
+    const EXAMPLE: &'static str = "{}";
+    const REPLY_EXAMPLE: &'static str = r#"{
+        "generation": 1, "keys": [{"key": "http_server.port", "value": "8000", "origin": "default", "restart": true}]
+    }"#;
+    const ERRORS: &'static [Error] = &[];
+    const SCOPE: OperationScope = OperationScope::AnyNode;
+    const IS_IDEMPOTENT: bool = true;
+
+    type Request<'a> = InfoRequest;
+    type Reply = ConfigurationReply;
+
+    async fn run(node: &Node, _: InfoRequest) -> Result<ConfigurationReply, OperationError> {
+        let generation = node.generation();
+        let restart = |key: &str| takes_restart(key, &generation.settings);
+        let written = generation.written.iter().map(|written| {
+            let secret = written.is_hidden();
+            ConfigurationKey {
+                key: written.path.clone(),
+                value: (!secret).then(|| redact(written.shown()).into_owned()),
+                secret,
+                origin: written.location.to_string(),
+                restart: restart(&written.path),
+            }
+        });
+        let is_written = |key: &str| generation.written.iter().any(|written| written.path == key);
+        let absent = KEYS.iter().filter(|key| !is_written(&key.path)).map(|key| ConfigurationKey {
+            key: key.path.clone(),
+            value: Some(key.default.clone()),
+            secret: false,
+            origin: "default".to_owned(),
+            restart: restart(&key.path),
+        });
+        Ok(ConfigurationReply { generation: generation.number, keys: written.chain(absent).collect() })
+    }
+}

@@ -1,0 +1,235 @@
+//! `POST /api/trace` with `Accept: application/x-ndjson`: the frames of a trace as they come, a line of JSON each.
+//!
+//! The answer has no length, so it takes its connection over: HTTP/1.1 only. It asks the operation `trace` again and
+//! again, with the rights that the caller has at that time.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use hyper::header::{ACCEPT, HeaderMap, HeaderValue};
+use hyper::{Method, Request, StatusCode, Uri, Version};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use touchline_protocol::Error;
+
+use super::callers::log_refused_operation;
+use super::endpoint;
+use super::operation::OperationError;
+use super::reply::ErrorMode;
+use super::request_id::{X_REQUEST_ID, request_id};
+use super::serve::serve;
+use super::version::NEWEST;
+use crate::node::Node;
+use crate::transport::http::body::RequestBody;
+use crate::transport::http::respond::{self, JSON};
+use crate::transport::http::{Duplex, Origin, Routed};
+
+/// The media type: lines of JSON.
+const LINES: &str = "application/x-ndjson";
+/// What comes before the lines.
+const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nCache-Control: no-store\r\n\
+                      X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n";
+/// Time between two questions.
+const STEP: Duration = Duration::from_millis(250);
+/// How long a write may take.
+const WRITE_TIME: Duration = Duration::from_secs(10);
+
+/// Whether a request wants a trace as a stream.
+pub(super) fn is_wanted(request: &Request<RequestBody>) -> bool {
+    let accepts = |value: &HeaderValue| value.as_bytes().starts_with(LINES.as_bytes());
+    *request.method() == Method::POST
+        && request.uri().path() == "/api/trace"
+        && request.headers().get(ACCEPT).is_some_and(accepts)
+}
+
+/// Answers a request for a stream.
+pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -> Routed {
+    let node = &origin.node;
+    request.headers_mut().remove(ACCEPT);
+    if request.version() != Version::HTTP_11 {
+        let why = "a trace that is streamed needs HTTP/1.1\n";
+        return Routed::Answer(respond::text(StatusCode::HTTP_VERSION_NOT_SUPPORTED, why));
+    }
+    let generation = node.generation();
+    let Some(caller) = endpoint::caller(&generation, request.headers(), request.uri(), now_s(node)) else {
+        return Routed::Answer(endpoint::answer(origin, request).await);
+    };
+    origin.pass.settle();
+    caller.requests.fetch_add(1, Relaxed);
+    let id = request_id(request.headers().get(&X_REQUEST_ID));
+    let (parts, body) = request.into_parts();
+    let limit = node.generation().settings.http_api.body_size_limit;
+    let Ok((body, budget)) = body.read(limit).await else {
+        return Routed::Answer(respond::text(StatusCode::BAD_REQUEST, "the body is too large, or broken off\n"));
+    };
+    let question = question(&body);
+    drop((body, budget));
+    let (node, missing) = (Arc::clone(node), Value::Null);
+    let mut stream = TraceStream { node, headers: parts.headers, uri: parts.uri, question, missing };
+    match stream.ask(&json!({})).await {
+        Ok(_) => Routed::TakeOver(Box::new(move |connection| Box::pin(stream.serve(connection)))),
+        Err(refused) => {
+            if let Some(refusal) = &refused.refusal {
+                let id = id.to_str().unwrap_or_default();
+                log_refused_operation(&origin.node, origin.remote, caller, id, "trace", refusal);
+            }
+            let mut answer = respond::body(refused.status, JSON, refused.body);
+            answer.headers_mut().insert(X_REQUEST_ID.clone(), id);
+            Routed::Answer(answer)
+        }
+    }
+}
+
+/// A question that was refused.
+struct RefusedTrace {
+    status: StatusCode,
+    body: Vec<u8>,
+    /// None = it was malformed, or nobody may ask.
+    refusal: Option<OperationError>,
+}
+
+/// The question of a body, with an id of its own; what is no object is refused when it is asked.
+fn question(body: &[u8]) -> Value {
+    let mut question = serde_json::from_slice::<Value>(body).unwrap_or_default();
+    if let Value::Object(fields) = &mut question {
+        fields.insert("id".to_owned(), json!(format!("stream-{:016x}", fastrand::u64(..))));
+    }
+    question
+}
+
+fn now_s(node: &Node) -> u64 {
+    node.clock.now_ms() / 1_000
+}
+
+/// A trace that is streamed.
+struct TraceStream {
+    node: Arc<Node>,
+    /// Of the request: who asks.
+    headers: HeaderMap,
+    uri: Uri,
+    question: Value,
+    /// The nodes that were told as missing.
+    missing: Value,
+}
+
+impl TraceStream {
+    /// What has been seen since the last question. `more`: fields of this question.
+    ///
+    /// # Errors
+    /// The refusal.
+    async fn ask(&mut self, more: &Value) -> Result<Value, RefusedTrace> {
+        let node = Arc::clone(&self.node);
+        let generation = node.generation();
+        let Some(caller) = endpoint::caller(&generation, &self.headers, &self.uri, now_s(&node)) else {
+            return Err(RefusedTrace { status: StatusCode::UNAUTHORIZED, body: Vec::new(), refusal: None });
+        };
+        let mut question = self.question.clone();
+        if let (Value::Object(fields), Value::Object(more)) = (&mut question, more) {
+            fields.extend(more.clone());
+        }
+        match serve(&node, &caller.rights, "trace", question.to_string().as_bytes(), NEWEST.number).await {
+            Ok(reply) => {
+                let (status, refusal) = (reply.status(ErrorMode::Inside), reply.refusal.clone());
+                let body = reply.into_body(ErrorMode::Inside);
+                match refusal {
+                    None => Ok(serde_json::from_slice::<Value>(&body).unwrap_or_default()["result"].take()),
+                    Some(refusal) => Err(RefusedTrace { status, body, refusal: Some(refusal) }),
+                }
+            }
+            Err(malformed) => {
+                let error = json!({"error": {"code": Error::BAD_REQUEST.code, "message": malformed.to_string()}});
+                let body = error.to_string().into_bytes();
+                Err(RefusedTrace { status: StatusCode::BAD_REQUEST, body, refusal: None })
+            }
+        }
+    }
+
+    /// Writes what is seen until the trace ends, the caller leaves, or the node stops.
+    async fn serve(mut self, connection: Box<dyn Duplex>) {
+        self.write(connection).await;
+        // Nobody asks any more.
+        drop(self.ask(&json!({"end": true})).await);
+    }
+
+    async fn write(&mut self, mut connection: Box<dyn Duplex>) {
+        let mut draining = self.node.draining.subscribe();
+        if connection.write_all(HEAD).await.is_err() {
+            return;
+        }
+        let mut steps = tokio::time::interval(STEP);
+        steps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut input = [0; 64];
+        loop {
+            tokio::select! {
+                _ = steps.tick() => {}
+                _ = draining.wait_for(|draining| *draining) => return,
+                read = connection.read(&mut input) => match read {
+                    Ok(1..) => continue,
+                    _ => return,
+                },
+            }
+            let Ok(seen) = self.ask(&json!({})).await else { return };
+            let lines = lines(&seen, &mut self.missing);
+            if !lines.is_empty() {
+                let writing = tokio::time::timeout(WRITE_TIME, connection.write_all(lines.as_bytes()));
+                tokio::select! {
+                    written = writing => match written {
+                        Ok(Ok(())) => {}
+                        _ => return,
+                    },
+                    _ = draining.wait_for(|draining| *draining) => return,
+                }
+            }
+            if seen["ended"] == true {
+                let _ = connection.shutdown().await;
+                return;
+            }
+        }
+    }
+}
+
+/// The lines for what was seen. `missing`: the nodes that were told as missing; they are told when they change.
+fn lines(seen: &Value, missing: &mut Value) -> String {
+    let frames = seen["frames"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut lines: String = frames.iter().map(|frame| format!("{frame}\n")).collect();
+    if seen["left_out"].as_u64().is_some_and(|left_out| left_out > 0) {
+        lines.push_str(&format!("{}\n", json!({"left_out": seen["left_out"]})));
+    }
+    if seen["missing_nodes"] != *missing {
+        *missing = seen["missing_nodes"].clone();
+        lines.push_str(&format!("{}\n", json!({"missing_nodes": missing})));
+    }
+    if seen["ended"] == true {
+        lines.push_str("{\"ended\":true}\n");
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_is_a_line_for_each_frame() {
+        let frames = json!([{"kind": "reply"}, {"kind": "ping"}]);
+        let seen = json!({"frames": frames, "left_out": 2, "ended": true, "missing_nodes": ["b"]});
+        let expected = concat!(
+            "{\"kind\":\"reply\"}\n{\"kind\":\"ping\"}\n{\"left_out\":2}\n",
+            "{\"missing_nodes\":[\"b\"]}\n{\"ended\":true}\n"
+        );
+        let mut missing = Value::Null;
+        assert_eq!(lines(&seen, &mut missing), expected);
+        let nothing = json!({"frames": [], "left_out": 0, "ended": false});
+        assert_eq!(lines(&json!({"missing_nodes": ["b"]}), &mut missing), "");
+        assert_eq!(lines(&nothing, &mut missing), "{\"missing_nodes\":null}\n");
+        assert_eq!(lines(&nothing, &mut missing), "");
+    }
+
+    #[test]
+    fn a_question_has_an_id_of_its_own() {
+        let asked = question(br#"{"id":"mine","user":"ana"}"#);
+        assert!(asked["user"] == "ana" && asked["id"].as_str().is_some_and(|id| id.starts_with("stream-")));
+        assert_eq!(question(b"[]"), json!([]));
+    }
+}
