@@ -89,7 +89,7 @@ struct RefusedTrace {
     refusal: Option<OperationError>,
 }
 
-/// The question of a body, with an id of its own; what is no object is refused when it is asked.
+/// The question of a body, with an id of its own. A body that is not an object is refused when it is asked.
 fn question(body: &[u8]) -> Value {
     let mut question = serde_json::from_slice::<Value>(body).unwrap_or_default();
     if let Value::Object(fields) = &mut question {

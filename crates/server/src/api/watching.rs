@@ -88,10 +88,8 @@ fn read(node: &Node) -> Sample {
         latencies,
         accept_errors: shards().map(|metrics| metrics.accept_errors.get()).sum(),
         panics: shards().map(|metrics| metrics.panics.get()).sum(),
-        slow_ends: shards().map(|metrics| metrics.disconnects(Disconnect::SLOW.code)).sum(),
         refusals: refusals.sum(),
         stats_dropped: node.stats().map_or(0, |stats| stats.metrics().dropped.load(Relaxed)),
-        events_dropped: 0,
         conflicts,
     }
 }

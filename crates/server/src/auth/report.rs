@@ -115,7 +115,7 @@ fn cause(error: TokenError, shown: &ReportedToken, now_s: u64) -> String {
     }
 }
 
-/// The header and the claims of a token, as it says them: nothing of it is verified. What is no JSON object is empty.
+/// The header and the claims of a token as they are written; nothing is verified. What is not a JSON object is empty.
 pub(crate) fn token_parts(token: &str) -> (Map<String, Value>, Map<String, Value>) {
     let ReportedToken { header, claims } = ReportedToken::of(token);
     let object = |value| match value {

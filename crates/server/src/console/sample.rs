@@ -36,11 +36,9 @@ pub(crate) struct Sample {
     pub(crate) accept_errors: u64,
     pub(crate) panics: u64,
     /// Connections ended because they were too slow.
-    pub(crate) slow_ends: u64,
     /// Connects and commands refused with 103, 3500 and 3507.
     pub(crate) refusals: u64,
     pub(crate) stats_dropped: u64,
-    pub(crate) events_dropped: u64,
     pub(crate) conflicts: u64,
 }
 
